@@ -1,0 +1,31 @@
+"""torchsleuth: run a PyTorch program at full speed and, when it fails, name the expressions responsible.
+
+The names below are loaded on first use, so that `lint` and `explain` start without torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+_HOMES = {
+    "install": "torchsleuth.pipeline",
+    "uninstall": "torchsleuth.pipeline",
+    "watch": "torchsleuth.pipeline",
+    "check": "torchsleuth.check",
+    "audit": "torchsleuth.audit",
+    "explain": "torchsleuth.explain",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'torchsleuth' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_HOMES))

@@ -1,0 +1,1 @@
+"""Layout only: each module turns a `Report` into one format. Wording lives in the rules."""

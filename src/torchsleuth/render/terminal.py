@@ -1,0 +1,185 @@
+"""A report for a person at a terminal: what, where, why, what to do; one screen, then details.
+
+Degrades to plain text in pipes and under NO_COLOR, and to ASCII where the encoding asks for it.
+Source lines are never wrapped (the underline would lose its place): a line too long for the window
+is cropped around the expression.
+"""
+
+from __future__ import annotations
+
+import sys
+import typing
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+from torchsleuth.model import Confidence, Culprit, Diagnosis, Fix, Known, Outcome, Report, Role, Status
+
+PIPE_WIDTH = 100
+WIDEST = 110
+
+ROLE_WORDS = {
+    Role.SAVE: "saved here",
+    Role.MUTATE: "written here",
+    Role.INDEX: "bad index",
+    Role.OPERAND: "operand",
+    Role.CREATE: "comes from",
+    Role.LOST_GRAD: "gradient lost",
+    Role.RETURN_GRAD: "wrong gradient",
+    Role.LOOP: "slow loop",
+    Role.CALL: "your call",
+}
+ROLE_STYLES = {Role.MUTATE: "bold red", Role.INDEX: "bold red", Role.LOST_GRAD: "bold red", Role.RETURN_GRAD: "bold red",
+               Role.OPERAND: "bold red", Role.SAVE: "bold yellow", Role.CREATE: "bold yellow", Role.LOOP: "bold yellow",
+               Role.CALL: "bold cyan"}  # fmt: skip
+STATUS_STYLES = {Status.PASSED: "green", Status.SAME_FAILURE: "red", Status.NEW_FAILURE: "red", Status.NOT_RUN: "dim"}
+CONFIDENCE_STYLES = {Confidence.CERTAIN: "green", Confidence.LIKELY: "yellow", Confidence.POSSIBLE: "magenta"}
+KNOWN_MARKS = {Known.OBSERVED: "", Known.RECOMPUTED: " (recomputed)", Known.INFERRED: " (inferred)"}
+
+
+def console_for(stream: typing.TextIO | None = None) -> Console:
+    stream = sys.stderr if stream is None else stream
+    console = Console(file=stream, highlight=False, soft_wrap=False)
+    console.width = min(console.width, WIDEST) if console.is_terminal else PIPE_WIDTH
+    return console
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    console = console or console_for()
+    for position, diagnosis in enumerate(report.diagnoses):
+        if position:
+            console.print()
+        _show_diagnosis(diagnosis, console)
+    for note in report.notes:
+        console.print(Text(f"note: {note}", style="dim"))
+    if report.outcome is Outcome.CRASH and not report.diagnoses:
+        console.print(Text("torchsleuth: no rule explains this failure.", style="dim"))
+
+
+def _show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    _heading(diagnosis, console)
+    console.print(Text(diagnosis.title, style="bold"))
+    for culprit in diagnosis.culprits:
+        console.print()
+        _show_culprit(culprit, console)
+    if diagnosis.explanation:
+        console.print()
+        _paragraph("Why", diagnosis.explanation, console)
+    if diagnosis.facts:
+        console.print()
+        bullet = _glyph(console, "•", "-")
+        for position, fact in enumerate(diagnosis.facts):
+            _paragraph("Seen" if position == 0 else "", f"{bullet} {fact.text}{KNOWN_MARKS[fact.known]}", console)
+    for position, fix in enumerate(diagnosis.fixes):
+        console.print()
+        _show_fix(fix, position + 1 if len(diagnosis.fixes) > 1 else None, console)
+
+
+def _heading(diagnosis: Diagnosis, console: Console) -> None:
+    rule = _glyph(console, "━", "=")
+    left, right = f"{rule * 2} torchsleuth {rule * 2} {diagnosis.rule} ", f" {diagnosis.confidence.value} {rule * 2}"
+    line = Text(left, style="bold cyan")
+    line.append(rule * max(2, console.width - len(left) - len(right)), style="cyan")
+    line.append(right, style=CONFIDENCE_STYLES[diagnosis.confidence])
+    console.print(line, no_wrap=True, crop=False)
+
+
+def _show_culprit(culprit: Culprit, console: Console) -> None:
+    style = ROLE_STYLES[culprit.role]
+    head = Text(f"{ROLE_WORDS[culprit.role]:<14} ", style=style)
+    head.append(f"{culprit.span.file}:{culprit.span.line}", style="bold")
+    if culprit.function and culprit.function != "<module>":
+        head.append(f"  in {culprit.function}", style="dim")
+    head.append(KNOWN_MARKS[culprit.known], style="dim")
+    console.print(head, overflow="ignore", no_wrap=True, crop=False)
+    if culprit.excerpt is None:
+        if culprit.label:
+            _paragraph("", culprit.label, console)
+        return
+    gutter = max(4, len(str(culprit.excerpt.first + len(culprit.excerpt.lines) - 1)) + 1)
+    bar = _glyph(console, "│", "|")
+    label_pending = culprit.label
+    for number, line in enumerate(culprit.excerpt.lines, culprit.excerpt.first):
+        shown, start, end = _cropped(line, number, culprit, console.width - gutter - 4)
+        text = Text(f"{number:>{gutter}} {bar} ", style="dim")
+        text.append(shown[:start], style="none")
+        text.append(shown[start:end], style=style if end > start else "none")
+        text.append(shown[end:], style="none")
+        console.print(text, overflow="ignore", no_wrap=True, crop=False)
+        if end > start and number == culprit.span.end_line:
+            under = Text(f"{'':>{gutter}} {bar} " + " " * start, style="dim")
+            under.append("^" * (end - start), style=style)
+            if label_pending and gutter + 3 + end + 1 + len(label_pending) <= console.width:
+                under.append(" " + label_pending, style=style)
+                label_pending = ""
+            console.print(under, overflow="ignore", no_wrap=True, crop=False)
+    if label_pending:
+        prefix = Text(f"{'':>{gutter}} {bar} ", style="dim")
+        for line in Text(label_pending, style=style).wrap(console, console.width - gutter - 4):
+            console.print(prefix + line, overflow="ignore", no_wrap=True, crop=False)
+
+
+def _cropped(line: str, number: int, culprit: Culprit, room: int) -> tuple[str, int, int]:
+    """The line as shown, and where in it the culprit's expression starts and ends."""
+    span = culprit.span
+    if not span.line <= number <= span.end_line:
+        return _fitted(line.expandtabs(4), room), 0, 0
+    indent = len(line) - len(line.lstrip())
+    start = span.column - 1 if number == span.line else indent
+    end = span.end_column - 1 if number == span.end_line else len(line.rstrip())
+    start, end = min(start, len(line)), min(max(end, start), len(line))
+    before, inside, after = (part.replace("\t", "    ") for part in (line[:start], line[start:end], line[end:]))
+    dots = "..."
+    if len(before) + len(inside) + len(after) > room and len(before) > indent + len(dots):
+        spare = max(room - len(inside) - len(dots), 10)
+        if len(before) > spare:
+            before = dots + before[-spare:]
+    rest = max(room - len(before) - len(inside), 0)
+    if len(after) > rest:
+        after = after[: max(rest - len(dots), 0)] + dots
+    return before + inside + after, len(before), len(before) + len(inside)
+
+
+def _fitted(line: str, room: int) -> str:
+    return line if len(line) <= room else line[: room - 3] + "..."
+
+
+def _paragraph(head: str, text: str, console: Console) -> None:
+    """Prose with a short head in the margin, wrapped to a width that reads well."""
+    margin = 6
+    body = Text(text)
+    width = min(console.width, WIDEST) - margin
+    for position, line in enumerate(body.wrap(console, width)):
+        lead = Text(f"{head if position == 0 else '':<{margin}}", style="bold")
+        line.rstrip()
+        console.print(lead + line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _show_fix(fix: Fix, number: int | None, console: Console) -> None:
+    head = "Fix" if number is None else f"Fix {number}"
+    verdict = fix.verdict
+    _paragraph(head, fix.title, console)
+    if fix.meaning:
+        _paragraph("", fix.meaning, console)
+    if fix.diff:
+        console.print(Padding(_diff(fix.diff, console), (0, 0, 0, 6)))
+    if verdict.status is not Status.NOT_RUN:
+        console.print(Text(f"      {verdict.status.value}: {verdict.text}", style=STATUS_STYLES[verdict.status]))
+    elif fix.diff and verdict.text:
+        console.print(Text(f"      {verdict.text}", style="dim"))
+
+
+def _diff(diff: str, console: Console) -> Syntax | Text:
+    if not console.is_terminal or console.no_color:
+        return Text(diff.rstrip("\n"))
+    return Syntax(diff.rstrip("\n"), "diff", background_color="default", word_wrap=False)
+
+
+def _glyph(console: Console, wanted: str, ascii_only: str) -> str:
+    try:
+        wanted.encode(console.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ascii_only
+    return wanted
