@@ -12,9 +12,9 @@ _HOMES = {
     "install": "torchsleuth.pipeline",
     "uninstall": "torchsleuth.pipeline",
     "watch": "torchsleuth.pipeline",
-    "check": "torchsleuth.check",
-    "audit": "torchsleuth.audit",
-    "explain": "torchsleuth.explain",
+    "check": "torchsleuth.checker",
+    "audit": "torchsleuth.auditor",
+    "explain": "torchsleuth.explainer",
 }
 __all__ = list(_HOMES)
 
