@@ -1,0 +1,20 @@
+"""Facts about the Python and torch at hand, each a named value with its reason. No other module asks for versions."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+CPYTHON = platform.python_implementation() == "CPython"
+
+# PEP 669. `sys.monitoring` lets a tool ask for line and call events on chosen code objects only, so
+# code that is not the program's costs nothing after its first call.
+HAS_MONITORING = CPYTHON and sys.version_info >= (3, 12)
+
+# Up to 3.12 `frame.f_locals` of a function is a snapshot that the frame keeps: reading it on a frame
+# that goes on running would keep the tensors in it alive. From 3.13 on (PEP 667) it is a live proxy.
+LOCALS_ARE_A_SNAPSHOT = sys.version_info < (3, 13)
+
+# `return` inside `finally` and friends aside, bytecode positions (PEP 657) can be switched off with
+# -X no_debug_ranges or PYTHONNODEBUGRANGES; then only line numbers are known.
+HAS_POSITIONS = next(iter((lambda: 0).__code__.co_positions()), (None,) * 4)[2] is not None

@@ -1,0 +1,100 @@
+"""Chooses a recorder, says why, and holds what it wrote: the `Recording`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import typing
+from dataclasses import dataclass, field
+
+import torch
+
+from torchsleuth import env
+from torchsleuth.record.oplog import BUDGET_SECONDS, OperationLog
+from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
+
+
+class LineRecorder(typing.Protocol):
+    """What both recorders are: they write the ring until stopped, and attend the operation log."""
+
+    name: str
+
+    def start(self) -> str | None: ...
+    def attend(self, log: OperationLog) -> None: ...
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Recording:
+    """What ran. Written by the recorder, read after a failure."""
+
+    ring: Ring
+    log: OperationLog | None
+    thread: int  # the thread the operation log belongs to
+    notes: list[str] = field(default_factory=list)  # what limits the precision, in words for the user
+    choice: str = ""  # which recorder, and why
+
+
+class Recorder:
+    """Starts and stops the two layers together."""
+
+    def __init__(self, history: int = DEFAULT_HISTORY, deep: bool = False, log: bool = True) -> None:
+        sequence_number = torch._C._autograd._get_sequence_nr
+        ring = Ring(history)
+        oplog = OperationLog(sequence_number, None if deep else BUDGET_SECONDS) if log else None
+        self.recording = Recording(ring, oplog, threading.get_ident())
+        self._lines = self._chosen(ring, sequence_number)
+        self._running = False
+
+    def _chosen(self, ring: Ring, sequence_number: typing.Callable[[], int]) -> LineRecorder | None:
+        if env.HAS_MONITORING:
+            from torchsleuth.record.sysmon import SysmonRecorder
+
+            self.recording.choice = "sys.monitoring, since this Python is 3.12 or later"
+            return SysmonRecorder(ring, sequence_number)
+        if env.CPYTHON:
+            from torchsleuth.record.settrace import SettraceRecorder
+
+            self.recording.choice = "the interpreter's trace hook, since sys.monitoring needs Python 3.12"
+            return SettraceRecorder(ring, sequence_number)
+        self.recording.choice = "none: this Python has neither sys.monitoring nor a C trace hook"
+        return None
+
+    def start(self) -> Recording:
+        self._running = True
+        refusal = self._lines.start() if self._lines else "no line recorder on this Python"
+        if refusal:
+            self._lines = None
+            self.recording.notes.append(f"lines were not recorded ({refusal}); only the first operations were observed")
+        log = self.recording.log
+        if log is not None:
+            log.start()
+            if self._lines:
+                self._lines.attend(log)
+        _live.add(self)
+        return self.recording
+
+    def stop(self) -> None:
+        if not self._running:
+            return
+        self._running = False
+        _live.discard(self)
+        log = self.recording.log
+        if log is not None:
+            log.stop_observing("the recording ended")
+            log.take_off()
+        if self._lines:
+            self._lines.stop()
+
+
+_live: set[Recorder] = set()
+
+
+def _stop_in_child() -> None:
+    """A forked child (a DataLoader worker, say) runs as it would without us."""
+    for recorder in list(_live):
+        recorder.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stop_in_child)

@@ -1,0 +1,189 @@
+"""The fast recorder (Python >= 3.12): `sys.monitoring` events on the program's code objects only.
+
+PY_START is asked for globally and decides once per code object: torch's and the standard library's
+answer DISABLE and cost nothing from then on; the program's get local LINE, CALL, PY_RETURN, PY_YIELD
+and PY_RESUME events. The callbacks are closures over plain arrays because they are the hot path: one
+event is about 0.2 µs. An exception in a callback would surface in user code, so they do nothing that
+can raise.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+import typing
+
+from torchsleuth.record import tracebacks
+from torchsleuth.record.program import is_compiler, is_program_code
+from torchsleuth.record.ring import Kind, Ring
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.record.oplog import OperationLog
+
+# So many events without one autograd node in between: this is plain Python at work (reading data,
+# tokenising), and the location is switched off so that it runs at full speed. When nodes are made
+# again (training after a long evaluation, say) all locations are switched on again.
+IDLE_EVENTS = 50_000
+
+_PREFERRED_IDS = (3, 4, 2, 1, 0, 5)
+
+
+class SysmonRecorder:
+    name = "sys.monitoring"
+
+    def __init__(self, ring: Ring, sequence_number: typing.Callable[[], int]) -> None:
+        self._ring = ring
+        self._sequence_number = sequence_number
+        self._tool: int | None = None
+        self._codes: list[types.CodeType] = []
+
+    def start(self) -> str | None:
+        """None, or why it could not start."""
+        monitoring = sys.monitoring
+        for tool in _PREFERRED_IDS:
+            if monitoring.get_tool(tool) is None:
+                try:
+                    monitoring.use_tool_id(tool, "torchsleuth")
+                except ValueError:
+                    continue
+                self._tool = tool
+                break
+        if self._tool is None:
+            return "all tool ids of sys.monitoring are taken"
+        self._register()
+        monitoring.set_events(self._tool, monitoring.events.PY_START)
+        self._adopt_running_frames()
+        return None
+
+    def attend(self, log: OperationLog) -> None:
+        """While the operation log observes: keep tracebacks clean, and take the log off when its time is over."""
+        monitoring, events, tool = sys.monitoring, sys.monitoring.events, self._tool
+        on_line, on_call = self._on_line, self._on_call
+
+        def detach() -> None:
+            if log.take_off() and self._tool is not None:
+                monitoring.register_callback(tool, events.LINE, on_line)
+                monitoring.register_callback(tool, events.CALL, on_call)
+                monitoring.set_events(tool, events.PY_START)
+
+        def on_line_meanwhile(code, line):
+            if log.finished:
+                detach()
+            return on_line(code, line)
+
+        def on_call_meanwhile(code, offset, function, argument):
+            if is_compiler(function):
+                log.stop_observing("the program compiles or traces its code")
+            if log.finished:
+                detach()
+            return on_call(code, offset, function, argument)
+
+        def on_handled(code, offset, error):
+            tracebacks.strip(error)
+
+        monitoring.register_callback(tool, events.LINE, on_line_meanwhile)
+        monitoring.register_callback(tool, events.CALL, on_call_meanwhile)
+        monitoring.register_callback(tool, events.EXCEPTION_HANDLED, on_handled)
+        monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)
+
+    def stop(self) -> None:
+        if self._tool is None:
+            return
+        tool, self._tool = self._tool, None
+        monitoring = sys.monitoring
+        monitoring.set_events(tool, 0)
+        for code in self._codes:
+            monitoring.set_local_events(tool, code, 0)
+        for event in (*self._local_events(), monitoring.events.PY_START, monitoring.events.EXCEPTION_HANDLED):
+            monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)
+
+    @staticmethod
+    def _local_events() -> tuple[int, ...]:
+        events = sys.monitoring.events
+        return (events.LINE, events.CALL, events.PY_RETURN, events.PY_YIELD, events.PY_RESUME)
+
+    def _register(self) -> None:
+        monitoring, events, tool = sys.monitoring, sys.monitoring.events, self._tool
+        ring = self._ring
+        next_slot, mask = ring.slots.__next__, ring.mask
+        sequences, codes, wheres, threads = ring.sequences, ring.codes, ring.wheres, ring.threads
+        table, ours = ring.code_table, self._codes
+        sequence_number, thread, disable = self._sequence_number, threading.get_ident, monitoring.DISABLE
+        local_events = 0
+        for event in self._local_events():
+            local_events |= event
+        last_sequence, idle = -1, 0
+
+        def on_line(code, line):
+            nonlocal last_sequence, idle
+            slot = next_slot() & mask
+            sequence = sequence_number()
+            sequences[slot] = sequence
+            codes[slot] = id(code)
+            wheres[slot] = line << 2
+            threads[slot] = thread()
+            if sequence != last_sequence:
+                if idle > IDLE_EVENTS:
+                    monitoring.restart_events()
+                last_sequence, idle = sequence, 0
+            else:
+                idle += 1
+                if idle > IDLE_EVENTS:
+                    return disable
+
+        def on_call(code, offset, function, argument):
+            slot = next_slot() & mask
+            sequences[slot] = sequence_number()
+            codes[slot] = id(code)
+            wheres[slot] = offset << 2 | Kind.CALL.value
+            threads[slot] = thread()
+            if idle > IDLE_EVENTS:
+                return disable
+
+        def on_start(code, offset):
+            nonlocal last_sequence, idle
+            key = id(code)
+            if key not in table:
+                if not is_program_code(code):
+                    return disable
+                table[key] = code
+                ours.append(code)
+                monitoring.set_local_events(tool, code, local_events)
+            slot = next_slot() & mask
+            sequence = sequence_number()
+            if idle > IDLE_EVENTS and sequence != last_sequence:
+                last_sequence, idle = sequence, 0
+                monitoring.restart_events()
+            sequences[slot] = sequence
+            codes[slot] = key
+            wheres[slot] = code.co_firstlineno << 2 | Kind.START.value
+            threads[slot] = thread()
+
+        def on_return(code, offset, value):
+            slot = next_slot() & mask
+            sequences[slot] = sequence_number()
+            codes[slot] = id(code)
+            wheres[slot] = offset << 2 | Kind.RETURN.value
+            threads[slot] = thread()
+
+        for event, callback in (
+            (events.LINE, on_line),
+            (events.CALL, on_call),
+            (events.PY_START, on_start),
+            (events.PY_RESUME, on_start),
+            (events.PY_RETURN, on_return),
+            (events.PY_YIELD, on_return),
+        ):
+            monitoring.register_callback(tool, event, callback)
+        self._on_line, self._on_call, self._on_start = on_line, on_call, on_start
+
+    def _adopt_running_frames(self) -> None:
+        """Functions already running (a notebook cell, `with watch():`) will not start again: adopt them."""
+        for frame in sys._current_frames().values():
+            while frame is not None:
+                code = frame.f_code
+                if is_program_code(code) and id(code) not in self._ring.code_table:
+                    self._on_start(code, 0)
+                frame = frame.f_back
