@@ -92,6 +92,7 @@ class Operation(typing.NamedTuple):
     results: tuple[Mark, ...]
     writes: tuple[Write, ...]
     raised: bool
+    index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
 
 
 class OperationLog(TorchFunctionMode):
@@ -201,10 +202,11 @@ class OperationLog(TorchFunctionMode):
                 results = _marks((result,))
             else:
                 results = _marks(_tensors_of(result))
+            index = _plain_index(args[1]) if name == "__setitem__" and len(args) > 1 else None
             self._count += 1
             self.operations.append(
                 _new(Operation, (self._count, name, *place, sequence, self._sequence_number(), grad_enabled,
-                                 marks, results, tuple(writes), raised))
+                                 marks, results, tuple(writes), raised, index))
             )  # fmt: skip
             del operands
             self._spent_ns += perf_counter_ns() - began
@@ -272,6 +274,18 @@ def _marks(tensors: typing.Sequence[torch.Tensor]) -> tuple[Mark, ...]:
         except Exception:  # sparse, functorch wrappers, subclasses of any kind: less is known of them
             made.append(_opaque_mark(tensor))
     return tuple(made)
+
+
+def _plain_index(index: object) -> object:
+    """The index itself if it is made of numbers, slices, `...` and None only; it keeps nothing alive then."""
+    parts = index if type(index) is tuple else (index,)
+    for part in parts:
+        if type(part) is slice:
+            if not all(end is None or type(end) is int for end in (part.start, part.stop, part.step)):
+                return None
+        elif not (type(part) is int or part is None or part is Ellipsis):
+            return None
+    return index
 
 
 def _opaque_mark(tensor: torch.Tensor) -> Mark:

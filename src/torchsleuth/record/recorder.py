@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import types
 import typing
 from dataclasses import dataclass, field
 
@@ -14,13 +16,17 @@ from torchsleuth.record.oplog import BUDGET_SECONDS, OperationLog
 from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
 
 
+# Told of an exception that the program is about to handle, and of the frame that does.
+OnHandled = typing.Callable[[BaseException, types.FrameType], None]
+
+
 class LineRecorder(typing.Protocol):
     """What both recorders are: they write the ring until stopped, and attend the operation log."""
 
     name: str
 
     def start(self) -> str | None: ...
-    def attend(self, log: OperationLog) -> None: ...
+    def attend(self, log: OperationLog | None, on_handled: OnHandled | None) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -38,12 +44,19 @@ class Recording:
 class Recorder:
     """Starts and stops the two layers together."""
 
-    def __init__(self, history: int = DEFAULT_HISTORY, deep: bool = False, log: bool = True) -> None:
+    def __init__(
+        self,
+        history: int = DEFAULT_HISTORY,
+        deep: bool = False,
+        on_handled: OnHandled | None = None,
+        log: bool = True,
+    ) -> None:
         sequence_number = torch._C._autograd._get_sequence_nr
         ring = Ring(history)
         oplog = OperationLog(sequence_number, None if deep else BUDGET_SECONDS) if log else None
         self.recording = Recording(ring, oplog, threading.get_ident())
         self._lines = self._chosen(ring, sequence_number)
+        self._on_handled = on_handled
         self._running = False
 
     def _chosen(self, ring: Ring, sequence_number: typing.Callable[[], int]) -> LineRecorder | None:
@@ -69,10 +82,23 @@ class Recorder:
         log = self.recording.log
         if log is not None:
             log.start()
-            if self._lines:
-                self._lines.attend(log)
+        if self._lines:
+            self._lines.attend(log, self._on_handled)
         _live.add(self)
         return self.recording
+
+    @contextlib.contextmanager
+    def paused(self) -> typing.Iterator[None]:
+        """While torchsleuth itself uses torch in the program's thread, it does not log itself."""
+        log = self.recording.log
+        if log is None or log.finished:
+            yield
+            return
+        log.finished = True
+        try:
+            yield
+        finally:
+            log.finished = False
 
     def stop(self) -> None:
         if not self._running:

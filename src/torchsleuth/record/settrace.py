@@ -20,6 +20,7 @@ from torchsleuth.record.ring import Kind, Ring
 
 if typing.TYPE_CHECKING:
     from torchsleuth.record.oplog import OperationLog
+    from torchsleuth.record.recorder import OnHandled
 
 _CALL, _EXCEPTION, _LINE, _RETURN = range(4)
 _TraceFunction = ctypes.CFUNCTYPE(
@@ -36,6 +37,7 @@ class SettraceRecorder:
         self._ring = ring
         self._sequence_number = sequence_number
         self._log: OperationLog | None = None
+        self._on_handled: OnHandled | None = None
         self._active = False
         self._hook = _TraceFunction(self._callback())
         self._set_trace = ctypes.pythonapi.PyEval_SetTrace
@@ -58,9 +60,9 @@ class SettraceRecorder:
         self._set_trace(self._hook, None)
         return None
 
-    def attend(self, log: OperationLog) -> None:
-        """While the operation log observes: keep tracebacks clean, and take the log off when its time is over."""
-        self._log = log
+    def attend(self, log: OperationLog | None, on_handled: OnHandled | None) -> None:
+        """Serve the operation log while it observes, and whoever wants to know of handled exceptions."""
+        self._log, self._on_handled = log, on_handled
 
     def stop(self) -> None:
         if not self._active:
@@ -114,6 +116,8 @@ class SettraceRecorder:
                     elif recorder._log.finished:
                         recorder._detach_log()
                 if what == _EXCEPTION:
+                    if recorder._on_handled is not None:  # handled here or further out: the end of the run will tell
+                        recorder._on_handled(ctypes.cast(argument, ctypes.py_object).value[1], frame)
                     return 0
                 slot = next_slot() & mask
                 sequence = sequence_number()

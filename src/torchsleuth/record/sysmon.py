@@ -20,6 +20,7 @@ from torchsleuth.record.ring import Kind, Ring
 
 if typing.TYPE_CHECKING:
     from torchsleuth.record.oplog import OperationLog
+    from torchsleuth.record.recorder import OnHandled
 
 # So many events without one autograd node in between: this is plain Python at work (reading data,
 # tokenising), and the location is switched off so that it runs at full speed. When nodes are made
@@ -56,8 +57,8 @@ class SysmonRecorder:
         self._adopt_running_frames()
         return None
 
-    def attend(self, log: OperationLog) -> None:
-        """While the operation log observes: keep tracebacks clean, and take the log off when its time is over."""
+    def attend(self, log: OperationLog | None, on_handled: OnHandled | None) -> None:
+        """Serve the operation log while it observes, and whoever wants to know of handled exceptions."""
         monitoring, events, tool = sys.monitoring, sys.monitoring.events, self._tool
         on_line, on_call = self._on_line, self._on_call
 
@@ -65,7 +66,8 @@ class SysmonRecorder:
             if log.take_off() and self._tool is not None:
                 monitoring.register_callback(tool, events.LINE, on_line)
                 monitoring.register_callback(tool, events.CALL, on_call)
-                monitoring.set_events(tool, events.PY_START)
+                if on_handled is None:
+                    monitoring.set_events(tool, events.PY_START)
 
         def on_line_meanwhile(code, line):
             if log.finished:
@@ -79,13 +81,20 @@ class SysmonRecorder:
                 detach()
             return on_call(code, offset, function, argument)
 
-        def on_handled(code, offset, error):
-            tracebacks.strip(error)
+        def on_exception_handled(code, offset, error):
+            try:
+                tracebacks.strip(error)
+                if on_handled is not None and is_program_code(code):
+                    on_handled(error, sys._getframe(1))
+            except Exception:  # never into the user's program
+                pass
 
-        monitoring.register_callback(tool, events.LINE, on_line_meanwhile)
-        monitoring.register_callback(tool, events.CALL, on_call_meanwhile)
-        monitoring.register_callback(tool, events.EXCEPTION_HANDLED, on_handled)
-        monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)
+        if log is not None:
+            monitoring.register_callback(tool, events.LINE, on_line_meanwhile)
+            monitoring.register_callback(tool, events.CALL, on_call_meanwhile)
+        if log is not None or on_handled is not None:
+            monitoring.register_callback(tool, events.EXCEPTION_HANDLED, on_exception_handled)
+            monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)
 
     def stop(self) -> None:
         if self._tool is None:

@@ -1,0 +1,295 @@
+"""`Observation`: what the audit's experiments saw, before it is judged. Frozen plain data, no torch, JSON round-trip.
+
+One observation belongs to one audited step. Experiments fill in its lists; rules under
+`rules/training/` read them and word the findings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchsleuth.model import Excerpt, Span
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A source expression, and the module that was running when it was evaluated."""
+
+    span: Span
+    source: str
+    function: str = ""
+    excerpt: Excerpt | None = None
+    module: str = ""  # path below the audited model, "" for the model itself or outside of it
+    module_type: str = ""
+    library: str = ""  # the library whose code really did it, where the span is the program's call into it
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A tensor in a few words."""
+
+    size: tuple[int, ...]
+    dtype: str
+    name: str = ""  # the input's or parameter's name, or its source expression
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A paired run: one thing was changed, and something moved that must not."""
+
+    kind: str  # "padding", "padding-length", "causal", "mixing"
+    changed: str  # what was changed, in words
+    where: str  # what moved, in words
+    distance: float
+    rounding: float
+    operation: str = ""  # the first operation whose result moved
+    operation_shape: tuple[int, ...] = ()
+    site: Site | None = None
+    mask_site: Site | None = None  # where the mask was applied, if it was, just before
+    mask_operation: str = ""
+    pooled: bool = False  # the moved output has no axis for positions
+    assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
+    mask_name: str = ""
+    inverted: bool = False  # the experiment also showed that hidden words do not count
+    batch_statistics: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelShift:
+    """Which input token the loss compares the prediction at position t with: t + `offset`."""
+
+    offset: int
+    matched: int
+    compared: int
+    causal: bool
+    site: Site
+    input_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter of the model, or one that only the optimizer holds."""
+
+    name: str
+    size: tuple[int, ...]
+    requires_grad: bool
+    grad: str  # "none", "zero", "nan", "inf", "ok", "unknown"
+    in_optimizer: bool | None  # None: no optimizer was seen
+    in_model: bool = True
+    module_called: bool = True
+    module_type: str = ""
+    module_is_user: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An operation that took something that needs a gradient and gave back something without history."""
+
+    operation: str
+    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"
+    site: Site
+    weights: tuple[str, ...]
+    whole_loss: bool = False  # nothing at all reaches the loss
+    forced: Site | None = None  # `requires_grad_()` called on the result
+    times: int = 1
+    scope: Site | None = None  # the `with torch.no_grad()` it stood in
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Parameters that got no gradient although nothing was cut: never used, or their result was dropped."""
+
+    weights: tuple[str, ...]
+    how: str  # "never-called", "dropped"
+    module: str
+    module_type: str
+    site: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vanish:
+    """Where a gradient that was there became exactly zero, or NaN."""
+
+    kind: str  # "zero", "nan"
+    weights: tuple[str, ...]
+    operation: str
+    site: Site | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFact:
+    kind: str  # "missing", "stale", "frozen-in-optimizer"
+    optimizer: str
+    weights: tuple[str, ...]
+    count: int
+    site: Site | None = None
+    rebound: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoUpdate:
+    """The first optimizer step changed nothing."""
+
+    optimizer: str
+    reason: str  # "learning-rate", "cleared", "no-gradient", "unknown"
+    site: Site | None = None
+    cleared: Site | None = None
+    scheduled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Two operands that stretched one another: the result is larger than both."""
+
+    operation: str
+    left: Shape
+    right: Shape
+    result: tuple[int, ...]
+    site: Site
+    explicit: int  # how many operands were given their size-1 axis on purpose just before
+    reduced_into_loss: bool
+    same_origin: bool
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossCall:
+    """A loss function called in the step, with what was seen of its operands."""
+
+    function: str
+    site: Site
+    value: float | None
+    input: Shape
+    target: Shape | None
+    classes: int | None
+    reduction: str
+    activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
+    activation_site: Site | None = None
+    rows_sum_to_one: bool = False
+    lowest: float = 0.0
+    highest: float = 0.0
+    spread: float = 0.0
+    weighted: bool = False
+    bad_labels: tuple[int, ...] = ()  # labels outside [0, classes) that are not ignored
+    ignore_index: int | None = None
+    ignored: int = 0
+    counted: int = 0
+    padded_counted: int = 0  # labels at padded positions that do count
+    pad_label: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AxisFact:
+    """A softmax or the like over an axis it should not run over."""
+
+    kind: str  # "one-element", "query-axis"
+    operation: str
+    dim: int
+    size: tuple[int, ...]
+    site: Site
+    use: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    operation: str
+    site: Site
+    indices: int
+    distinct: int
+    example: int
+    times: int
+    accumulating: bool  # x[i] += v or the like
+    target: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """The same tensor several times in a result, written in place in between."""
+
+    count: int
+    site: Site
+    writes: Site | None
+    writer: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayer:
+    container: str
+    container_type: str
+    positions: tuple[int, ...]
+    layer_type: str
+    weights: int
+    site: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModeFact:
+    kind: str  # "eval-in-training", "dropout-in-eval"
+    modules: tuple[str, ...]
+    site: Site | None
+    distance: float = 0.0
+    operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HotLine:
+    nodes: int
+    total: int
+    repeats: int
+    site: Site
+    loop: Site | None
+    elements: int
+    kind: str  # "nodes", "item"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFact:
+    """Something about the batch that is wrong or looks wrong before any forward pass."""
+
+    kind: str
+    name: str
+    text: str  # the observation in one sentence, with its numbers
+    value: int | float | None = None
+    position: tuple[int, ...] = ()
+    limit: int | None = None
+    table: str = ""
+    site: Site | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Overfit:
+    steps: int
+    first: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    model: str
+    call: Site | None = None  # the program's call of the model, or of `audit`
+    version: int = VERSION
+    training: bool = False
+    moves: tuple[Move, ...] = ()
+    shifts: tuple[LabelShift, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    unused: tuple[Unused, ...] = ()
+    vanished: tuple[Vanish, ...] = ()
+    optimizer: tuple[OptimizerFact, ...] = ()
+    no_update: NoUpdate | None = None
+    broadcasts: tuple[Broadcast, ...] = ()
+    losses: tuple[LossCall, ...] = ()
+    axes: tuple[AxisFact, ...] = ()
+    duplicates: tuple[Duplicates, ...] = ()
+    aliases: tuple[Alias, ...] = ()
+    shared: tuple[SharedLayer, ...] = ()
+    modes: tuple[ModeFact, ...] = ()
+    hot: tuple[HotLine, ...] = ()
+    inputs: tuple[InputFact, ...] = ()
+    overfit: Overfit | None = None
+    crash: str = ""  # the forward pass raised this; the experiments that need it were not made
+    notes: tuple[str, ...] = ()

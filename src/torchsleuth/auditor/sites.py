@@ -1,0 +1,142 @@
+"""From a running frame to the source expression it is evaluating: `Site`s for observations.
+
+Only `(code, offset)` pairs are kept while the program runs; text is read when a finding needs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import sys
+import types
+import typing
+
+from torchsleuth.auditor.observation import Site
+from torchsleuth.model import Excerpt, Span
+from torchsleuth.origin import Origin, origin_of_file
+
+AROUND = 1  # lines of context on each side
+
+
+class Place(typing.NamedTuple):
+    """Where a call was made: the innermost frame that is not torch's, and the innermost one of the user's."""
+
+    code: types.CodeType | None
+    offset: int
+    user_code: types.CodeType | None
+    user_offset: int
+    frame_id: int = 0  # tells one invocation of the function from another
+
+
+NOWHERE = Place(None, -1, None, -1)
+
+
+def place_here(depth: int = 1) -> Place:
+    """The place of the program's code that led here."""
+    frame: types.FrameType | None = sys._getframe(depth)
+    code, offset, frame_id = None, -1, 0
+    while frame is not None:
+        origin = origin_of_file(frame.f_code.co_filename)
+        if origin is Origin.USER:
+            if code is None:
+                code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
+            return Place(code, offset, frame.f_code, frame.f_lasti, frame_id)
+        if origin is Origin.LIBRARY and code is None:
+            code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
+        frame = frame.f_back
+    return Place(code, offset, None, -1, frame_id)
+
+
+def site_of(place: Place, module: str = "", module_type: str = "") -> Site | None:
+    """The user's expression at `place`; where a library did the work, its name is kept beside the call."""
+    code, offset = (place.user_code, place.user_offset) if place.user_code else (place.code, place.offset)
+    if code is None:
+        return None
+    span, source = expression(code, offset)
+    if span is None:
+        return None
+    library = ""
+    if place.code is not None and place.code is not place.user_code:
+        library = library_name(place.code.co_filename)
+    return Site(span, source, code.co_qualname, excerpt(code.co_filename, span), module, module_type, library)
+
+
+@functools.lru_cache(maxsize=4096)
+def expression(code: types.CodeType, offset: int) -> tuple[Span | None, str]:
+    """The source range of the instruction at `offset`, and its text."""
+    positions = list(code.co_positions())
+    at = offset // 2
+    line, end_line, column, end_column = positions[at] if 0 <= at < len(positions) else (None,) * 4
+    if line is None:
+        return None, ""
+    name = shown_file(code.co_filename)
+    text = source_line(code.co_filename, line)
+    if column is None or end_line is None or end_column is None:
+        start = len(text) - len(text.lstrip())
+        return Span(name, line, start + 1, line, len(text) + 1), text.strip()
+    first = _characters(text, column)
+    last = _characters(source_line(code.co_filename, end_line), end_column)
+    span = Span(name, line, first + 1, end_line, last + 1)
+    return span, span_text(code.co_filename, span)
+
+
+def span_text(filename: str, span: Span) -> str:
+    if span.line == span.end_line:
+        return source_line(filename, span.line)[span.column - 1 : span.end_column - 1]
+    lines = [source_line(filename, n) for n in range(span.line, span.end_line + 1)]
+    lines[0] = lines[0][span.column - 1 :]
+    lines[-1] = lines[-1][: span.end_column - 1]
+    return "\n".join(lines)
+
+
+def source_line(filename: str, line: int) -> str:
+    return linecache.getline(filename, line).rstrip("\n")
+
+
+def _characters(text: str, byte_offset: int) -> int:
+    """Bytecode columns count UTF-8 bytes; ours count characters."""
+    return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
+
+
+def shown_file(filename: str) -> str:
+    if filename.startswith("<"):
+        return filename
+    path = os.path.abspath(filename)
+    below = os.path.relpath(path, os.getcwd()) if os.path.splitdrive(path)[0] == os.path.splitdrive(os.getcwd())[0] else path
+    return path if below.startswith(os.pardir) else below
+
+
+def excerpt(filename: str, span: Span) -> Excerpt | None:
+    count = len(linecache.getlines(filename))
+    if not count or span.line > count:
+        return None
+    first, last = max(1, span.line - AROUND), min(count, span.end_line + AROUND)
+    return Excerpt(first, tuple(source_line(filename, n) for n in range(first, last + 1)))
+
+
+def library_name(filename: str) -> str:
+    for mark in ("site-packages", "dist-packages"):
+        at = filename.rfind(mark + os.sep)
+        if at >= 0:
+            return filename[at + len(mark) + 1 :].split(os.sep, 1)[0]
+    return ""
+
+
+@functools.lru_cache(maxsize=64)
+def syntax_of(filename: str) -> ast.Module | None:
+    text = "".join(linecache.getlines(filename))
+    try:
+        return ast.parse(text) if text else None
+    except SyntaxError:
+        return None
+
+
+def site_of_node(filename: str, node: ast.expr | ast.stmt, function: str = "", module: str = "", kind: str = "") -> Site:
+    """A site for a syntax node: for things known only from the source."""
+    first = _characters(source_line(filename, node.lineno), node.col_offset)
+    end_line = node.end_lineno or node.lineno
+    last = _characters(source_line(filename, end_line), node.end_col_offset or 0)
+    span = Span(shown_file(filename), node.lineno, first + 1, end_line, last + 1)
+    return Site(span, span_text(filename, span), function, excerpt(filename, span), module, kind)

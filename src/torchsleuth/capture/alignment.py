@@ -1,0 +1,117 @@
+"""Which expression on a line made an autograd node: by the kind of node and the order of evaluation.
+
+The ring knows the line (and on Python >= 3.12 the last call before the node was made); a line may hold several
+operations. Each operation in the syntax, in order of evaluation, is compared with the node's name; where that
+leaves more than one, or none, the answer is the whole statement and says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+_BINARY = {
+    ast.Add: {"add"}, ast.Sub: {"sub", "rsub"}, ast.Mult: {"mul"}, ast.Div: {"div", "reciprocal", "mul"}, ast.Pow: {"pow"},
+    ast.Mod: {"remainder"}, ast.FloorDiv: {"floordivide", "div"},
+    ast.MatMult: {"mm", "bmm", "mv", "dot", "unsafeview", "view", "expand", "reshapealias", "squeeze", "unsqueeze", "addmm"},
+}  # fmt: skip
+_INDEXING = {"select", "slice", "index", "unsqueeze", "squeeze", "alias", "permute", "asstrided", "view"}
+_STORING = {"copyslices", "copy", "indexput", "indexputimpl", "maskedfill", "fill", "slicescatter"}
+_CALLS = {
+    "linear": {"addmm", "mm", "t", "view", "unsafeview", "add", "expand", "linear", "mv", "addmv"},
+    "matmul": _BINARY[ast.MatMult],
+    "crossentropy": {"nllloss", "nllloss2d", "logsoftmax", "mul", "sum", "mean"},
+    "norm": {"linalgvectornorm", "norm"},
+    "float": {"tocopy"}, "half": {"tocopy"}, "double": {"tocopy"}, "to": {"tocopy"}, "bfloat16": {"tocopy"}, "type": {"tocopy"},
+    "reshape": {"view", "unsafeview", "reshapealias", "clone"}, "flatten": {"view", "unsafeview", "reshapealias", "clone"},
+    "viewas": {"view"}, "expandas": {"expand"}, "mseloss": {"mseloss"}, "layernorm": {"nativelayernorm"},
+    "batchnorm": {"nativebatchnorm", "cudnnbatchnorm"}, "dropout": {"mul", "div", "nativedropout", "fuseddropout"},
+    "einsum": {"bmm", "mm", "permute", "view", "unsafeview", "unsqueeze", "squeeze", "sum", "mul", "reshapealias"},
+    "backward": set(),
+}  # fmt: skip
+
+
+def expression_of_node(node_name: str, statement: ast.stmt, occurrence: int = 0) -> ast.AST | None:
+    """The expression in the statement that makes nodes of this kind; `occurrence` counts equal nodes before it.
+
+    None where the syntax does not decide.
+    """
+    kind = normal_kind(node_name)
+    candidates = list(operations_of(statement))
+    exact = [item for item in candidates if kind in _kinds(item)]
+    if len(exact) == 1:
+        return exact[0]
+    if exact:
+        return exact[occurrence] if occurrence < len(exact) else None
+    unknown = [item for item in candidates if isinstance(item, ast.Call) and _is_opaque(item)]
+    return unknown[0] if len(unknown) == 1 else None
+
+
+def normal_kind(node_name: str) -> str:
+    return re.sub(r"Backward\d*$", "", node_name).replace("_", "").lower()
+
+
+def operations_of(statement: ast.AST) -> Iterator[ast.AST]:
+    """Operations in the order Python evaluates them, not entering nested functions or bodies."""
+    if isinstance(statement, ast.AugAssign):
+        yield from _inner(statement.value)
+        if not isinstance(statement.target, ast.Name):
+            yield from _inner(statement.target)
+        yield statement
+        return
+    if isinstance(statement, ast.Assign):
+        yield from _inner(statement.value)
+        for target in statement.targets:
+            if isinstance(target, ast.Subscript):
+                yield from _inner(target.value)
+                yield from _inner(target.slice)
+                yield target
+        return
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        yield from _inner(statement.iter)
+        return
+    if isinstance(statement, (ast.While, ast.If)):
+        yield from _inner(statement.test)
+        return
+    if isinstance(statement, ast.With):
+        for item in statement.items:
+            yield from _inner(item.context_expr)
+        return
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+        return
+    yield from _inner(statement)
+
+
+def _inner(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, (ast.Lambda, ast.FunctionDef)):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _inner(child)
+    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Subscript)):
+        yield node
+
+
+def _kinds(node: ast.AST) -> set[str]:
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
+        return _BINARY.get(type(node.op), set()) | ({"copyslices"} if isinstance(node, ast.AugAssign) else set())
+    if isinstance(node, ast.UnaryOp):
+        return {"neg"} if isinstance(node.op, ast.USub) else set()
+    if isinstance(node, ast.Subscript):
+        return _STORING if isinstance(node.ctx, ast.Store) else _INDEXING
+    if isinstance(node, ast.Call):
+        name = called_name(node).replace("_", "").lower()
+        return _CALLS.get(name, {name})
+    return set()
+
+
+def called_name(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_opaque(call: ast.Call) -> bool:
+    """A call of something that is no single torch operation as far as the syntax tells: a module, a helper."""
+    return called_name(call) not in ("range", "len", "print", "zip", "enumerate", "int", "list", "tuple")

@@ -1,0 +1,30 @@
+"""Collects the evidence that the nominated rules need, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+from collections.abc import Iterable
+
+from torchsleuth.capture.crash import Crash
+from torchsleuth.evidence import Evidence
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.record.recorder import Recording
+
+
+def collect(crash: Crash, needs: Iterable[str]) -> Evidence:
+    sections = {}
+    for need in sorted(set(needs)):
+        module = importlib.import_module(f"torchsleuth.capture.investigations.{need}")
+        sections[need] = module.investigate(crash)
+    recording = crash.recording
+    return Evidence(crash.exception, crash.frames(), recording=_quality(recording), **sections)
+
+
+def _quality(recording: Recording | None) -> str:
+    if recording is None:
+        return "none"
+    if recording.log is not None and not recording.log.finished:
+        return "observed"
+    return "lines"

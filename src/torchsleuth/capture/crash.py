@@ -1,0 +1,103 @@
+"""`Crash`: the exception with its live frames, graph and recording. It lives only inside `capture`."""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.timeline import Timeline
+from torchsleuth.evidence import Frame, Place
+from torchsleuth.model import Known, RaisedException
+from torchsleuth.origin import Origin, origin_of
+from torchsleuth.probe import graph
+from torchsleuth.probe.names import Names, locals_of
+from torchsleuth.record.recorder import Recording
+
+
+class Crash:
+    def __init__(self, error: BaseException, recording: Recording | None, outer: types.FrameType | None = None) -> None:
+        self.error = error
+        self.recording = recording
+        self.entries: list[tuple[types.FrameType, int]] = []  # outermost first
+        while outer is not None:  # callers of the frame that caught the exception
+            self.entries.insert(0, (outer, outer.f_lasti))
+            outer = outer.f_back
+        traceback = error.__traceback__
+        while traceback is not None:
+            self.entries.append((traceback.tb_frame, traceback.tb_lasti))
+            traceback = traceback.tb_next
+        self.timeline = Timeline(recording, self)
+
+    @property
+    def exception(self) -> RaisedException:
+        return RaisedException(type(self.error).__name__, str(self.error))
+
+    @property
+    def message(self) -> str:
+        return str(self.error)
+
+    @functools.cached_property
+    def names(self) -> Names:
+        return Names(frame for frame, _ in self.entries)
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def frames(self) -> tuple[Frame, ...]:
+        found = []
+        for frame, lasti in self.entries:
+            origin = origin_of(frame.f_code)
+            if origin is Origin.OURS:
+                continue
+            place = source.place_of_instruction(frame.f_code, lasti)
+            if place is not None:
+                found.append(Frame(place, origin.value))
+        return tuple(found)
+
+    def program_entry(self) -> tuple[types.FrameType, int] | None:
+        """The innermost frame of the program's (the user's or a library's)."""
+        return next(((f, i) for f, i in reversed(self.entries) if origin_of(f.f_code).is_program), None)
+
+    def user_entry(self) -> tuple[types.FrameType, int] | None:
+        return next(((f, i) for f, i in reversed(self.entries) if origin_of(f.f_code) is Origin.USER), None)
+
+    def place_of_failure(self) -> Place | None:
+        """Where the program was when it failed: its innermost expression, with the user's own call behind it."""
+        entry = self.program_entry()
+        if entry is None:
+            return None
+        frame, lasti = entry
+        via = None
+        user = self.user_entry()
+        if user is not None and user[0] is not frame:
+            via = source.place_of_instruction(user[0].f_code, user[1])
+        return source.place_of_instruction(frame.f_code, lasti, Known.OBSERVED, via)
+
+    def local(self, function: str, name: str, file_end: str = "") -> typing.Any:
+        """A local variable of torch's own frame in the traceback, or None."""
+        for frame, _ in reversed(self.entries):
+            code = frame.f_code
+            if code.co_name == function and code.co_filename.endswith(file_end) and origin_of(code) is Origin.TORCH:
+                scope = locals_of(frame)
+                if name in scope:
+                    return scope[name]
+        return None
+
+    # -- graph ----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def roots(self) -> tuple[torch.Tensor, ...]:
+        """What backward was asked for: `_engine_run_backward` has it in `t_outputs`."""
+        found = self.local("_engine_run_backward", "t_outputs")
+        if found is None:
+            found = self.local("backward", "tensors", "__init__.py") or self.local("grad", "outputs", "__init__.py")
+        if isinstance(found, torch.Tensor):
+            found = (found,)
+        return tuple(item for item in found or () if isinstance(item, torch.Tensor))
+
+    @functools.cached_property
+    def nodes(self) -> list[typing.Any]:
+        return list(graph.walk(root.grad_fn for root in self.roots))

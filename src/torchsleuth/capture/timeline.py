@@ -1,0 +1,188 @@
+"""Reads a recording: which expression made a node, what ran between two moments, who wrote into a storage."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import typing
+from collections.abc import Iterator
+
+from torchsleuth import source
+from torchsleuth.capture.alignment import expression_of_node, normal_kind
+from torchsleuth.evidence import Place
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
+from torchsleuth.probe.graph import LEAF_SEQUENCE, sequence_of
+from torchsleuth.record.oplog import Operation
+from torchsleuth.record.ring import Event, Kind
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+    from torchsleuth.record.recorder import Recording
+
+
+class Timeline:
+    def __init__(self, recording: Recording | None, crash: Crash) -> None:
+        self.recording = recording
+        self._crash = crash
+
+    # -- the operation log ----------------------------------------------------------------------
+
+    @functools.cached_property
+    def operations(self) -> list[Operation]:
+        log = self.recording.log if self.recording else None
+        return list(log.operations) if log else []
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        return [operation.sequence for operation in self.operations]
+
+    def operation_of_sequence(self, number: int) -> Operation | None:
+        """The logged call during which the node with this number was made."""
+        position = bisect.bisect_right(self._starts, number) - 1
+        while position >= 0 and self.operations[position].sequence <= number:
+            operation = self.operations[position]
+            if operation.sequence <= number < operation.sequence_after:
+                return operation
+            if operation.sequence_after <= number and operation.sequence < number:
+                return None
+            position -= 1
+        return None
+
+    def place_of_operation(self, operation: Operation, known: Known = Known.OBSERVED) -> Place | None:
+        via = None
+        if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
+            via = source.place_of_instruction(operation.user_code, operation.user_lasti, known)
+        return source.place_of_instruction(operation.code, operation.lasti, known, via)
+
+    # -- the ring -------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _indices(self) -> list[int]:
+        """Indices of the recorded thread's events, oldest first."""
+        if self.recording is None:
+            return []
+        ring, thread = self.recording.ring, self.recording.thread
+        mask, threads = ring.mask, ring.threads
+        return [index for index in range(ring.oldest, ring.written) if threads[index & mask] == thread]
+
+    @functools.cached_property
+    def _sequences(self) -> list[int]:
+        if self.recording is None:
+            return []
+        ring = self.recording.ring
+        return [ring.sequences[index & ring.mask] for index in self._indices]
+
+    def event_before(self, number: int) -> int | None:
+        """Position (in the thread's events) of the last event before the node with this number was made."""
+        position = bisect.bisect_right(self._sequences, number) - 1
+        return position if position >= 0 else None
+
+    def event(self, position: int) -> Event | None:
+        assert self.recording is not None
+        return self.recording.ring.event(self._indices[position])
+
+    def events_since(self, number: int) -> Iterator[Event]:
+        """Events from the one during which node `number` was made to the newest, in order."""
+        first = self.event_before(number)
+        for position in range(first if first is not None else 0, len(self._indices)):
+            event = self.event(position)
+            if event is not None:
+                yield event
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def place_of_node(self, node: typing.Any) -> Place | None:
+        """The source expression that made an autograd node, or None where the recording does not tell."""
+        number = sequence_of(node)
+        if number >= LEAF_SEQUENCE:
+            return None
+        operation = self.operation_of_sequence(number)
+        if operation is not None:
+            return self.place_of_operation(operation)
+        return self._place_by_ring(node.name(), number)
+
+    def _place_by_ring(self, node_name: str, number: int) -> Place | None:
+        position = self.event_before(number)
+        if position is None or position == 0 and self.recording.ring.oldest > 0:
+            return None
+        position = self._pending(position)
+        event = self.event(position) if position is not None else None
+        if event is None:
+            return None
+        via = None
+        if origin_of(event.code) is Origin.LIBRARY:
+            via = self._user_place_before(position)
+        where = None
+        if event.kind is Kind.CALL:
+            where = source.instruction_range(event.code, event.where)
+            line = where[0] if where else None
+        else:
+            line = event.where
+        if line is None:
+            return None
+        statement = source.statement_at(event.code.co_filename, line)
+        if statement is not None:
+            expression = expression_of_node(node_name, statement, self._equal_before(node_name, number, position))
+            if expression is None and where is not None:
+                return source.place(event.code, where, Known.OBSERVED, via)
+            return source.place_of_node(event.code, expression or statement, Known.OBSERVED, via)
+        return source.place(event.code, where, Known.OBSERVED, via) if where else None
+
+    def _pending(self, position: int) -> int | None:
+        """For a return, the event of the caller that is still pending: back over the whole callee."""
+        event = self.event(position)
+        while event is not None and event.kind is Kind.RETURN:
+            depth, code = 0, event.code
+            while True:
+                if event.kind is Kind.RETURN:
+                    depth += 1
+                elif event.kind is Kind.START:
+                    depth -= 1
+                    if depth == 0:
+                        break
+                position -= 1
+                event = self.event(position) if position >= 0 else None
+                if event is None:
+                    return None
+            if event.code is not code:
+                return None  # an unwound frame has upset the pairing: better no answer than a wrong one
+            position -= 1
+            event = self.event(position) if position >= 0 else None
+        return position if event is not None and event.kind is not Kind.START else None
+
+    def _equal_before(self, node_name: str, number: int, position: int) -> int:
+        """How many nodes of the same kind were made by the same execution of the line before this one."""
+        event = self.event(position)
+        first = event.sequence if event else number
+        while position > 0:  # back to the line event that opened this execution of the line
+            before = self.event(position)
+            if before is None:
+                break
+            first = before.sequence
+            if before.kind is Kind.LINE:
+                break
+            position -= 1
+        kind = normal_kind(node_name)
+        return sum(
+            1 for node in self._crash.nodes if first <= sequence_of(node) < number and normal_kind(node.name()) == kind
+        )
+
+    def _user_place_before(self, position: int) -> Place | None:
+        """The user's own line that was pending when a library's event happened."""
+        depth = 0
+        while position >= 0:
+            event = self.event(position)
+            if event is None:
+                return None
+            if event.kind is Kind.RETURN:
+                depth += 1
+            elif event.kind is Kind.START:
+                depth -= 1
+            elif depth < 0 and origin_of(event.code) is Origin.USER:
+                if event.kind is Kind.CALL:
+                    return source.place_of_instruction(event.code, event.where)
+                statement = source.statement_at(event.code.co_filename, event.where)
+                return source.place_of_node(event.code, statement) if statement is not None else None
+            position -= 1
+        return None

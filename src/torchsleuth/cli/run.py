@@ -1,0 +1,49 @@
+"""Run a program at full speed; if it fails in a way torchsleuth knows, a report follows its traceback."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "run a program and explain its failure"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "torchsleuth run [options] (SCRIPT | -m MODULE) [arguments of the program …]"
+    parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
+    parser.add_argument("--caught", action="store_true", help="also report torch errors that the program caught itself")
+    parser.add_argument("--deep", action="store_true", help="log every operation throughout: slower, and exact at any step")
+    parser.add_argument("--history", type=_positive, metavar="N", help="how many events to remember (default: about a million)")
+    parser.add_argument("--quiet", action="store_true", help="no report on the terminal")
+    parser.add_argument("--verbose", action="store_true", help="say which recorder is used, and why")
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module, as `python -m` does")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError("must be positive")
+    return value
+
+
+def main(options: argparse.Namespace) -> int:
+    from torchsleuth.errors import UsageError
+    from torchsleuth.options import Options
+    from torchsleuth.pipeline import Watch
+    from torchsleuth.program import run_module, run_script
+    from torchsleuth.record.ring import DEFAULT_HISTORY
+
+    if not options.program:
+        raise UsageError("run what? Give a script, or -m and a module.")
+    watch = Watch(
+        Options(
+            json=options.json,
+            quiet=options.quiet,
+            verbose=options.verbose,
+            caught=options.caught,
+            deep=options.deep,
+            history=options.history or DEFAULT_HISTORY,
+        )
+    )
+    name, *arguments = options.program
+    return (run_module if options.module else run_script)(name, arguments, watch)

@@ -1,0 +1,46 @@
+"""From a crash to diagnoses: messages nominate rules, evidence convicts, the best goes first, or nobody does."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.model import Confidence, Diagnosis
+from torchsleuth.rule import CrashRule, rules_of
+
+_ORDER = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
+
+
+def nominated(type_name: str, message: str) -> list[CrashRule]:
+    return [rule for rule in rules_of(CrashRule) if rule.nominated_by(type_name, message)]
+
+
+def diagnose(
+    type_name: str, message: str, collect: Callable[[Iterable[str]], Evidence]
+) -> tuple[tuple[Diagnosis, ...], Evidence | None]:
+    """Diagnoses, best first. `collect` gathers the evidence for the sections the nominated rules need."""
+    rules = nominated(type_name, message)
+    if not rules:
+        return (), None
+    evidence = collect(need for rule in rules for need in rule.needs)
+    convicted: list[tuple[int, int, Diagnosis]] = []
+    for rule in rules:
+        diagnosis = rule.diagnose(evidence)
+        if diagnosis is not None:
+            convicted.append((-rule.priority, _ORDER[diagnosis.confidence], diagnosis))
+    if not convicted:
+        return (), evidence
+    convicted.sort(key=lambda item: item[:2])
+    # Rules of lower priority are there for what nothing better explains.
+    best = convicted[0][0]
+    return tuple(item[2] for item in convicted if item[0] == best)[:1], evidence
+
+
+def is_nominated(error: BaseException) -> bool:
+    """Cheap enough to ask for every exception: does any rule with messages of its own claim this one?"""
+    type_name, message = type(error).__name__, str(error)
+    return any(rule.messages and rule.nominated_by(type_name, message) for rule in rules_of(CrashRule))
+
+
+__all__: typing.Final = ("diagnose", "is_nominated", "nominated")

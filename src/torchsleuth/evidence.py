@@ -1,0 +1,221 @@
+"""What is known about a crash: frozen plain data, the only input of crash rules, JSON round trip via `model`.
+
+Each section is filled by the investigation of the same name in `capture/`, and only when a nominated rule
+needs it. Places and facts carry how they are known. Nothing here refers to a live object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchsleuth.model import Culprit, Excerpt, Known, RaisedException, Role, Span
+
+EVIDENCE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A source expression that ran."""
+
+    span: Span
+    source: str
+    function: str
+    excerpt: Excerpt | None
+    in_library: bool  # the user cannot be expected to change it
+    known: Known
+    via: Place | None = None  # the user's own expression that led there, where `in_library`
+
+    def culprit(self, role: Role, label: str) -> Culprit:
+        return Culprit(role, self.span, self.source, self.known, label, self.excerpt, self.function)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFact:
+    """A tensor as the user knows it."""
+
+    name: str  # "" where no variable, parameter or buffer in sight holds it
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    requires_grad: bool
+    is_leaf: bool
+    kind: str = ""  # "parameter", "buffer" or "variable", where it has a name
+    view_of: str = ""  # the name of the tensor whose memory it shares, where only that has one
+
+    @property
+    def called(self) -> str:
+        """The name in backticks, or a description by shape."""
+        if self.name:
+            return f"`{self.name}`"
+        if self.view_of:
+            return f"a view of `{self.view_of}`"
+        return f"a tensor of shape {list(self.shape)}"
+
+    @property
+    def size(self) -> str:
+        return f"{list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One entry of the traceback, outermost first."""
+
+    place: Place
+    origin: str  # "user", "library", "torch", "stdlib", "torchsleuth"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSite:
+    """One source expression that wrote into the tensor, as often as it did."""
+
+    operation: str
+    place: Place
+    times: int
+    first_version: int | None  # the tensor's version just before the first of these writes
+    last_version: int | None  # and just after the last
+    grad_enabled: bool | None
+    target: str = ""  # what the expression wrote through, where that differs from the saved tensor
+    overlaps: bool | None = None  # whether the written region touches the saved one
+
+
+@dataclass(frozen=True, slots=True)
+class StaleSave:
+    """An autograd node whose saved tensor was overwritten since."""
+
+    node: str  # PowBackward0
+    operation: str  # pow
+    saved: str  # which one: "self", "other", "result", …
+    place: Place | None
+    tensor: TensorFact
+    version_saved: int
+    version_now: int
+    failing: bool  # the error message is about this one
+    writes: tuple[WriteSite, ...] = ()
+    complete: bool = False  # the writes account for every step from version_saved to version_now
+    candidates: tuple[WriteSite, ...] = ()  # where no write could be singled out: what may have written
+    storage: int = 0  # equal for saves of the same memory; a number without other meaning
+
+    @property
+    def is_result(self) -> bool:
+        return self.saved in ("result", "output", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class InplaceTarget:
+    """The tensor that an in-place operation was refused on."""
+
+    tensor: TensorFact
+    operation: str
+    place: Place  # the refused write
+    made: Place | None  # where the leaf, or the view, was made
+    made_by: str = ""  # "unbind", "select", …
+    base: TensorFact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedTensor:
+    """A tensor made before the graph was freed and used again after it."""
+
+    tensor: TensorFact
+    made: Place | None
+    made_by: str
+    used: Place | None
+    used_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class FreedGraph:
+    """A second backward through a graph whose buffers are gone."""
+
+    second: Place  # the backward that failed
+    first: Place | None  # the backward that consumed the graph
+    consumptions: int  # how many backward calls were seen before the failing one
+    carried: tuple[CarriedTensor, ...]
+    same_root: bool  # backward was called twice on the same tensor
+    root: TensorFact | None
+    failing: Place | None = None  # the forward expression of a freed node
+    failing_operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GradientCut:
+    """An operation whose inputs required grad and whose result does not."""
+
+    operation: str  # "argmax", "detach", "item", "tensor", "no_grad", …
+    reason: str  # why it cuts: see `capture/lost.py`
+    place: Place
+    tensor: TensorFact | None  # what still had a gradient going in
+    wrapper: Place | None = None  # the `with torch.no_grad():` or decorator, where that is the reason
+
+
+@dataclass(frozen=True, slots=True)
+class LostGradient:
+    """`backward()` on a tensor without history."""
+
+    root: TensorFact
+    call: Place
+    made: Place | None  # the expression that made the root
+    cuts: tuple[GradientCut, ...]
+    frozen: tuple[str, ...]  # parameters of the model in use that do not require grad
+    trainable: int  # how many parameters in sight do
+    grad_enabled: bool  # at the time of the crash
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardRoot:
+    """What backward was called on."""
+
+    root: TensorFact
+    call: Place
+    made: Place | None
+    made_by: str
+    gradient: TensorFact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedGradient:
+    """One element of what a custom `backward` returns."""
+
+    position: int  # counts the arguments of forward, from 0
+    parameter: str  # the name of forward's argument
+    source: str  # the returned expression
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class CustomBackward:
+    """The custom autograd Function in whose backward things went wrong."""
+
+    function: str  # class name
+    forward_call: Place | None  # the `apply` in the program that made the node
+    definition: Place | None  # the def line of its backward
+    returns: tuple[ReturnedGradient, ...]
+    return_place: Place | None
+    inputs: tuple[TensorFact | None, ...]  # forward's inputs, None where not a tensor, as far as known
+    parameters: tuple[str, ...]  # names of forward's arguments without ctx
+    raised_inside: bool  # the exception was raised by code in backward
+    raised_at: Place | None = None
+    is_hook: bool = False
+    needs_grad: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the rules may know."""
+
+    exception: RaisedException
+    frames: tuple[Frame, ...]
+    stale: tuple[StaleSave, ...] = ()
+    inplace_target: InplaceTarget | None = None
+    freed: FreedGraph | None = None
+    lost: LostGradient | None = None
+    backward_root: BackwardRoot | None = None
+    custom: CustomBackward | None = None
+    recording: str = ""  # "observed" (log), "lines" (ring only), "none"
+    notes: tuple[str, ...] = ()
+    version: int = EVIDENCE_VERSION
+
+    @property
+    def user_frame(self) -> Frame | None:
+        """The innermost frame of the user's own."""
+        return next((frame for frame in reversed(self.frames) if frame.origin == "user"), None)

@@ -1,0 +1,17 @@
+"""One frozen set of options for watching a program, filled by the command line or by `install()`/`watch()`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchsleuth.record.ring import DEFAULT_HISTORY
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    json: str | None = None  # write the report here
+    quiet: bool = False  # no report on the terminal
+    verbose: bool = False  # say which recorder and why
+    caught: bool = False  # also report torch errors that the program caught itself
+    deep: bool = False  # log every operation throughout
+    history: int = DEFAULT_HISTORY

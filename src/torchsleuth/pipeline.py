@@ -1,0 +1,236 @@
+"""The order of stages: record, capture, diagnose, render. The only module that knows it.
+
+`Watch` serves all front doors: `torchsleuth run`, `install()` and `with watch():`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import types
+import typing
+
+from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
+from torchsleuth.options import Options
+
+_MOST_CAUGHT = 20
+
+
+class Watch:
+    """Records from `start()` on; turns an exception into a report. One per program."""
+
+    def __init__(self, options: Options, command: str = "run") -> None:
+        self.options = options
+        self._command = command
+        self._recorder: typing.Any = None
+        self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
+        self._busy = False
+
+    # -- recording ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin recording. torch must have been imported."""
+        if self._recorder is not None:
+            return
+        from torchsleuth.record.recorder import Recorder
+
+        options = self.options
+        self._recorder = Recorder(options.history, options.deep, self._on_handled if options.caught else None)
+        recording = self._recorder.start()
+        if options.verbose:
+            _say(f"recording with {recording.choice}")
+        for note in recording.notes:
+            _say(note)
+
+    def stop(self) -> None:
+        if self._recorder is not None:
+            self._recorder.stop()
+
+    # -- reporting ------------------------------------------------------------------------------
+
+    def report(self, error: BaseException | None) -> Report:
+        """What to say at the end: of the exception that ended the program, and of those it caught."""
+        self.stop()
+        exception, diagnoses = None, ()
+        if error is not None:
+            exception, diagnoses = self._diagnosed(error, None)
+        caught = [item for item in self._caught if error is None or item[0] != id(error)]
+        diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
+        if error is not None:
+            outcome = Outcome.CRASH
+        else:
+            outcome = Outcome.FINDINGS if diagnoses else Outcome.OK
+            exception = caught[0][1] if caught else None
+        notes = tuple(self._recorder.recording.notes) if self._recorder and diagnoses else ()
+        return Report(self._command, outcome, exception, diagnoses, notes)
+
+    def deliver(self, report: Report) -> None:
+        """To the terminal and to the file asked for."""
+        if self.options.json:
+            from torchsleuth.render import json
+
+            json.write(report, self.options.json)
+        if report.diagnoses and not self.options.quiet:
+            from torchsleuth.render import terminal
+
+            console = terminal.console_for()
+            console.print()
+            terminal.show(report, console)
+
+    def conclude(self, error: BaseException | None) -> None:
+        """Report and deliver; a failure of our own is one line, and the program's traceback stands."""
+        with _never_harm():
+            self.deliver(self.report(error))
+
+    def conclude_thread(self, error: BaseException) -> None:
+        """A thread died of this; the program goes on."""
+        with _never_harm(), self._recorder.paused() if self._recorder else contextlib.nullcontext():
+            exception, diagnoses = self._diagnosed(error, None)
+            if diagnoses:
+                self._caught.append((id(error), exception, diagnoses))
+
+    def _diagnosed(
+        self, error: BaseException, outer: types.FrameType | None
+    ) -> tuple[RaisedException, tuple[Diagnosis, ...]]:
+        exception = RaisedException(type(error).__name__, str(error))
+        if not isinstance(error, Exception) or "torch" not in sys.modules:
+            return exception, ()
+        from torchsleuth.capture.collect import collect
+        from torchsleuth.capture.crash import Crash
+        from torchsleuth.diagnose import diagnose
+
+        recording = self._recorder.recording if self._recorder else None
+        crash = Crash(error, recording, outer)
+        diagnoses, _ = diagnose(exception.type, exception.message, lambda needs: collect(crash, needs))
+        return exception, diagnoses
+
+    def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:
+        """The program is about to handle an exception itself (`--caught`)."""
+        if self._busy or len(self._caught) >= _MOST_CAUGHT or any(item[0] == id(error) for item in self._caught):
+            return
+        from torchsleuth.diagnose import is_nominated
+
+        if not is_nominated(error):
+            return
+        self._busy = True
+        try:
+            with _never_harm(), self._recorder.paused():
+                exception, diagnoses = self._diagnosed(error, frame.f_back)
+                if diagnoses and all(diagnoses != found for _, _, found in self._caught):
+                    self._caught.append((id(error), exception, diagnoses))
+        finally:
+            self._busy = False
+
+
+@contextlib.contextmanager
+def _never_harm() -> typing.Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if os.environ.get("TORCHSLEUTH_DEBUG"):
+            raise
+        _say(f"could not finish its report ({type(error).__name__}: {error}); the traceback above stands")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(Exception):
+        print(f"torchsleuth: {text}", file=sys.stderr)
+
+
+# -- front doors ----------------------------------------------------------------------------------
+
+_installed: Watch | None = None
+
+
+def install(**options: typing.Any) -> None:
+    """Watch the rest of this program or notebook; failures are reported after their traceback.
+
+    Chains to the `sys.excepthook` and `threading.excepthook` that are there; in IPython it reports after the cell.
+    """
+    global _installed
+    if _installed is not None:
+        return
+    import torch  # noqa: F401  (recording needs it, and a program that installs us uses it)
+
+    watch_ = _installed = Watch(Options(**options))
+    watch_.start()
+    shell = _ipython()
+    if shell is not None:
+        shell.events.register("post_run_cell", _after_cell)
+        return
+    before, before_thread = sys.excepthook, threading.excepthook
+
+    def on_exception(kind, error, traceback):
+        _strip(error)
+        before(kind, error, error.__traceback__)
+        if _installed is watch_:
+            watch_.conclude(error)
+
+    def on_thread_exception(arguments):
+        if arguments.exc_value is not None:
+            _strip(arguments.exc_value)
+        before_thread(arguments)
+        if arguments.exc_value is not None and _installed is watch_:
+            watch_.conclude(arguments.exc_value)
+
+    sys.excepthook, threading.excepthook = on_exception, on_thread_exception
+
+
+def uninstall() -> None:
+    """Stop watching. The hooks stay where others may have chained to them, and do nothing."""
+    global _installed
+    if _installed is not None:
+        _installed.stop()
+        _installed = None
+    shell = _ipython()
+    if shell is not None:
+        with contextlib.suppress(ValueError):
+            shell.events.unregister("post_run_cell", _after_cell)
+
+
+@contextlib.contextmanager
+def watch(**options: typing.Any) -> typing.Iterator[Watch]:
+    """`with torchsleuth.watch(): …` reports what goes wrong inside, and lets the exception through."""
+    import torch  # noqa: F401
+
+    watch_ = Watch(Options(**options), "watch")
+    watch_.start()
+    try:
+        yield watch_
+    except Exception as error:
+        watch_.stop()
+        _strip(error)
+        watch_.conclude(error)
+        raise
+    else:
+        if watch_.options.caught or watch_.options.json:
+            watch_.conclude(None)
+    finally:
+        watch_.stop()
+
+
+def _after_cell(result: typing.Any) -> None:
+    error = result.error_in_exec
+    if error is not None and _installed is not None:
+        from torchsleuth import source
+
+        source.forget()
+        old = _installed
+        old.conclude(error)
+        # Reporting has ended the recording; the next cell gets a new one.
+        fresh = Watch(old.options)
+        globals()["_installed"] = fresh
+        fresh.start()
+
+
+def _ipython() -> typing.Any:
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module is not None else None
+
+
+def _strip(error: BaseException) -> None:
+    from torchsleuth.record import tracebacks
+
+    tracebacks.strip(error)

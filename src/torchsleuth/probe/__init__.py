@@ -1,0 +1,1 @@
+"""Live tensors, graphs and modules → facts. Only this folder reads tensors, and it never changes one."""

@@ -1,0 +1,1 @@
+"""Crashes in autograd: in `backward()`, or in an in-place write that autograd refuses."""

@@ -1,0 +1,229 @@
+"""A tensor that backward needs was overwritten."""
+
+from __future__ import annotations
+
+from torchsleuth.evidence import Evidence, StaleSave, WriteSite
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
+from torchsleuth.rule import CrashRule
+
+_MOST_SAVES = 4
+_MOST_WRITES = 3
+
+
+class InplaceSavedTensor(CrashRule):
+    """A tensor that an operation had saved for backward was overwritten before backward ran.
+
+    What happened
+    -------------
+    Many operations keep ("save") one of their inputs or their result, because the formula of their derivative needs
+    its values. Later an in-place operation wrote into that same tensor. `backward()` noticed that the values it needs
+    are gone, and refused to compute a wrong gradient.
+
+    Why
+    ---
+    Every tensor has a version counter that counts writes into its memory; views share it with their base. A saved
+    tensor remembers the version it had. The derivative of `x ** 2` is `2 * x`, so `pow` saves `x`; `exp` saves its
+    result; `x + 1` saves nothing. So writing into `x` is fine after `x + 1` and fatal after `x ** 2`. The counter does
+    not know *which* elements were written: a write into one column invalidates a saved view of another one.
+    Typical writers: `x += y`, `x[i] = v`, `relu_()` or `inplace=True`, `optimizer.step()` between two backward calls, a
+    buffer updated in `forward`, a recurrent state updated in place. `torch.no_grad()` does not help: the write counts.
+
+    Example
+    -------
+    This raises "modified by an inplace operation":
+
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        h = x * 2
+        y = h ** 2     # saved h
+        h += 1         # wrote into h
+        y.sum().backward()
+
+    Fix
+    ---
+    Write into a new tensor (`h = h + 1`), or give the saving operation or the writer its own copy (`h.clone()`), or
+    do the write after backward (`optimizer.step()` after the last `backward()` through the old weights).
+
+    Common false explanations
+    -------------------------
+    "Writing into elements of a tensor bypasses the graph." It does not: the write is recorded, and where nobody saved
+    the old value the gradient is right. This runs and prints the right gradient:
+
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        h = x * 2
+        h[0] = 0.0     # nothing saved h: this is fine
+        h.sum().backward()
+        print(x.grad)
+
+    "`retain_graph=True` helps." It does not: it keeps buffers from being freed, not from being overwritten.
+
+    "`clone()` first, then you may do anything." Only if the clone is what you write into, or what was saved.
+    """
+
+    name = "inplace-saved-tensor"
+    messages = (r"modified by an inplace operation",)
+    needs = ("stale",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        failing = next((save for save in evidence.stale if save.failing), None)
+        if failing is None:
+            return None
+        related = [save for save in evidence.stale if save.storage == failing.storage]
+        others = len({save.storage for save in evidence.stale} - {failing.storage})
+        write = failing.writes[0] if failing.writes else None
+        confidence = Confidence.CERTAIN if failing.complete else Confidence.LIKELY if write else Confidence.POSSIBLE
+        return Diagnosis(
+            self.name,
+            _title(failing),
+            confidence,
+            tuple(_culprits(failing, related)),
+            tuple(_facts(failing, others)),
+            _explanation(failing, write),
+            tuple(_fixes(failing, write)),
+        )
+
+
+def _title(save: StaleSave) -> str:
+    tensor = save.tensor.called
+    if save.place is None:
+        return f"{tensor} was overwritten after `{save.operation}` had saved it for backward"
+    return f"{tensor} was overwritten after `{_short(save.place.source)}` had saved it for backward"
+
+
+def _short(text: str, most: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _culprits(failing: StaleSave, related: list[StaleSave]) -> list[Culprit]:
+    found: list[Culprit] = []
+    sites = failing.writes[:_MOST_WRITES]
+    for site in sites:
+        if site.place.via is not None:
+            found.append(site.place.via.culprit(Role.CALL, "your call, in which the library writes"))
+        found.append(site.place.culprit(Role.MUTATE, _write_label(failing, site)))
+    if not sites:
+        for site in failing.candidates[:_MOST_WRITES]:
+            found.append(site.place.culprit(Role.MUTATE, f"may have written into {failing.tensor.called}"))
+    seen = set()
+    for save in related:
+        if save.place is None or save.place.span in seen or len(seen) >= _MOST_SAVES:
+            continue
+        seen.add(save.place.span)
+        if save.place.via is not None and save.failing:
+            found.append(save.place.via.culprit(Role.CALL, "your call, in which the library saves it"))
+        found.append(save.place.culprit(Role.SAVE, _save_label(save)))
+    return found
+
+
+def _write_label(save: StaleSave, site: WriteSite) -> str:
+    often = "" if site.times == 1 else f" {site.times} times"
+    versions = ""
+    if site.first_version is not None and site.last_version is not None:
+        versions = f": version {site.first_version} -> {site.last_version}"
+    elif site.place.known is Known.OBSERVED:
+        versions = f", now at version {save.version_now}"
+    return f"wrote into {save.tensor.called}{often}{versions}"
+
+
+def _save_label(save: StaleSave) -> str:
+    what = "its result" if save.is_result else "it"
+    kept = f"saved {what}" if save.is_result else f"saved {save.tensor.called}"
+    return f"`{save.operation}` {kept} {save.tensor.size} at version {save.version_saved}"
+
+
+def _facts(save: StaleSave, others: int) -> list[Fact]:
+    kind = f" ({save.tensor.kind})" if save.tensor.kind in ("parameter", "buffer") else ""
+    facts = [
+        Fact(
+            f"{save.tensor.called}{kind} has shape {save.tensor.size}, dtype {save.tensor.dtype}; `{save.node}` saved it at "
+            f"version {save.version_saved}, and it is at version {save.version_now} now.",
+            Known.OBSERVED,
+        )
+    ]
+    steps = save.version_now - save.version_saved
+    if save.writes:
+        counted = sum(site.times for site in save.writes)
+        if save.complete and counted != 1:
+            facts.append(Fact(f"It was written {counted} times in between, by the line(s) above.", Known.OBSERVED))
+        if any(site.overlaps is False for site in save.writes) and not any(site.overlaps is not False for site in save.writes):
+            facts.append(
+                Fact(
+                    "The written region does not even overlap the saved one: they are views of one base, "
+                    "and views share one version counter with it.",
+                    Known.OBSERVED,
+                )
+            )
+        if any(site.grad_enabled is False for site in save.writes):
+            facts.append(Fact("The write was made under no_grad; the version counter counts it all the same.", Known.OBSERVED))
+        if not save.complete:
+            facts.append(_doubt(save, steps))
+    else:
+        facts.append(_doubt(save, steps))
+    if others:
+        facts.append(
+            Fact(f"{others} more saved tensor(s) of this graph were overwritten too; backward stopped at this one.", Known.OBSERVED)
+        )
+    return facts
+
+
+def _doubt(save: StaleSave, steps: int) -> Fact:
+    seen = sum(site.times for site in save.writes if site.place.known is Known.OBSERVED)
+    lines = ", ".join(f"line {site.place.span.line}" for site in save.candidates[:5])
+    text = f"{steps} write(s) lie between save and backward; {seen} of them were seen as they happened."
+    if lines:
+        text += f" Lines that ran since and whose syntax writes into memory of this tensor: {lines}."
+    return Fact(text + " `torchsleuth run --deep` logs every write and settles it.", Known.INFERRED)
+
+
+def _explanation(save: StaleSave, write: WriteSite | None) -> str:
+    operand = "its own result" if save.is_result else "its input"
+    source = f"`{_short(save.place.source)}`" if save.place is not None else f"`{save.operation}`"
+    text = (
+        f"The derivative of {source} is computed from {operand}, so it kept {save.tensor.called} for backward "
+        f"without copying it. "
+    )
+    if write is not None and "step" in write.place.source and write.operation != "__setitem__":
+        text += f"`{_short(write.place.source)}` then changed the weights in place, so the values that backward needs are gone."
+    elif write is not None:
+        text += f"`{_short(write.place.source)}` then replaced the values in the same memory, so those that backward needs are gone."
+    else:
+        text += "Something then replaced the values in the same memory, so those that backward needs are gone."
+    return text + " PyTorch refuses to compute a gradient from the wrong values."
+
+
+def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
+    advice: list[tuple[str, str]] = []
+    if write is None:
+        advice.append(("Make the write out of place, or save a copy: `.clone()` where the tensor is saved.", ""))
+    elif "step(" in write.place.source:
+        advice.append(
+            (
+                f"Call `{_short(write.place.source)}` after the last `backward()` that goes through the old weights, "
+                "or run the forward pass again after it.",
+                "Recomputing the forward uses the updated weights, which is what alternating (GAN-style) training means.",
+            )
+        )
+    else:
+        advice.append((_out_of_place(write), ""))
+        if save.place is not None and not save.is_result and save.tensor.name and not save.place.in_library:
+            advice.append((f"Or let `{_short(save.place.source)}` work on a copy: `{save.tensor.name}.clone()` there.", ""))
+    return [Fix(title, Applicability.DISPLAY_ONLY, meaning=meaning) for title, meaning in advice]
+
+
+def _out_of_place(write: WriteSite) -> str:
+    source = _short(write.place.source)
+    if write.operation.startswith("__i") or write.operation == "in-place operator":
+        return f"Write into a new tensor: `x = x + y` instead of `{source}`."
+    if write.operation == "__setitem__":
+        return (
+            f"Build a new tensor instead of assigning to `{source}`: collect the pieces in a list and `torch.stack` them, "
+            "use `torch.where`, or assign into a fresh `clone()` that nothing has saved."
+        )
+    if write.operation.endswith("_"):
+        return f"Use the out-of-place `{write.operation.rstrip('_')}` and bind its result, instead of `{source}`."
+    return f"Make `{source}` work out of place (`inplace=False`), or give it a `clone()`."

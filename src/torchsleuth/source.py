@@ -1,0 +1,218 @@
+"""Source text: from a code object and an instruction to the exact expression, and from text to syntax.
+
+Reads files through `linecache`, so notebook cells and the text of a script that has deleted itself are
+found too. Where the text cannot be had or does not fit the bytecode, the answer is None, not a guess.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import io
+import linecache
+import os
+import tokenize
+import types
+from collections.abc import Iterator
+
+from torchsleuth.evidence import Place
+from torchsleuth.model import Excerpt, Known, Span
+from torchsleuth.origin import Origin, origin_of
+
+
+def display_name(filename: str) -> str:
+    """Relative to the working directory where it lies below it; notebook cells by their label."""
+    if filename.startswith("<"):
+        return filename
+    cell = _cell_label(filename)
+    if cell:
+        return cell
+    try:
+        relative = os.path.relpath(filename)
+    except (ValueError, OSError):
+        return filename
+    return filename if relative.startswith("..") else relative
+
+
+def _cell_label(filename: str) -> str:
+    """ipykernel runs cells from files named `/tmp/ipykernel_…/123.py` that never exist."""
+    if "ipykernel_" in filename and not os.path.exists(filename):
+        return f"<cell {os.path.splitext(os.path.basename(filename))[0]}>"
+    return ""
+
+
+_remembered: dict[str, str] = {}
+
+
+def remember(filename: str, text: bytes) -> None:
+    """Keep the text of the script as it was run: it may delete itself, or be edited meanwhile."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
+        _remembered[filename] = io.TextIOWrapper(io.BytesIO(text), encoding, newline=None).read()
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        pass
+
+
+@functools.lru_cache(maxsize=512)
+def lines_of(filename: str) -> tuple[str, ...]:
+    if filename in _remembered:
+        return tuple(_remembered[filename].split("\n"))
+    return tuple(line.rstrip("\r\n") for line in linecache.getlines(filename))
+
+
+@functools.lru_cache(maxsize=256)
+def tree_of(filename: str) -> ast.Module | None:
+    lines = lines_of(filename)
+    if not lines:
+        return None
+    try:
+        return ast.parse("\n".join(lines) + "\n")
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def forget() -> None:
+    """Drop cached text, for a notebook whose cells change."""
+    lines_of.cache_clear()
+    tree_of.cache_clear()
+    _positions.cache_clear()
+
+
+@functools.lru_cache(maxsize=4096)
+def _positions(code: types.CodeType) -> tuple[tuple[int | None, int | None, int | None, int | None], ...]:
+    return tuple(code.co_positions())
+
+
+def instruction_range(code: types.CodeType, lasti: int) -> tuple[int, int, int, int] | None:
+    """(line, column, end_line, end_column) of the expression an instruction belongs to; 0-based character columns."""
+    positions = _positions(code)
+    index = lasti // 2
+    if not 0 <= index < len(positions):
+        return None
+    line, end_line, column, end_column = positions[index]
+    if line is None:
+        return None
+    if column is None or end_column is None or end_line is None:
+        return _statement_range(code.co_filename, line)
+    return (
+        line,
+        character_column(code.co_filename, line, column),
+        end_line,
+        character_column(code.co_filename, end_line, end_column),
+    )
+
+
+def character_column(filename: str, line: int, byte_column: int) -> int:
+    lines = lines_of(filename)
+    if not 0 < line <= len(lines) or lines[line - 1].isascii():
+        return byte_column
+    return len(lines[line - 1].encode()[:byte_column].decode(errors="ignore"))
+
+
+def _statement_range(filename: str, line: int) -> tuple[int, int, int, int] | None:
+    statement = statement_at(filename, line)
+    if statement is None:
+        lines = lines_of(filename)
+        if not 0 < line <= len(lines):
+            return None
+        text = lines[line - 1]
+        return line, len(text) - len(text.lstrip()), line, len(text.rstrip())
+    return node_range(filename, statement)
+
+
+def node_range(filename: str, node: ast.AST) -> tuple[int, int, int, int]:
+    return (
+        node.lineno,
+        character_column(filename, node.lineno, node.col_offset),
+        node.end_lineno,
+        character_column(filename, node.end_lineno, node.end_col_offset),
+    )
+
+
+@functools.lru_cache(maxsize=2048)
+def statement_at(filename: str, line: int) -> ast.stmt | None:
+    """The innermost statement that covers a line; of a compound statement only its head counts."""
+    tree = tree_of(filename)
+    if tree is None:
+        return None
+    best = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            first, last = node.lineno, node.end_lineno or node.lineno
+            body = getattr(node, "body", None)
+            if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+                last = max(first, body[0].lineno - 1) if body[0].lineno > first else first
+            if first <= line <= last and (best is None or first >= best.lineno):
+                best = node
+    return best
+
+
+@functools.lru_cache(maxsize=2048)
+def expression_at(filename: str, where: tuple[int, int, int, int]) -> ast.AST | None:
+    """The outermost node that covers exactly this range."""
+    tree = tree_of(filename)
+    if tree is None:
+        return None
+    for node in _covering(tree, where):
+        if hasattr(node, "lineno") and node_range(filename, node) == where:
+            return node
+    return None
+
+
+def _covering(tree: ast.AST, where: tuple[int, int, int, int]) -> Iterator[ast.AST]:
+    line, _, end_line, _ = where
+    pending = [tree]
+    while pending:
+        node = pending.pop(0)
+        yield node
+        for child in ast.iter_child_nodes(node):
+            first = getattr(child, "lineno", None)
+            if first is None or (first <= line and (child.end_lineno or first) >= end_line):
+                pending.append(child)
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and child.decorator_list:
+                pending.extend(child.decorator_list)
+
+
+def text_of(filename: str, where: tuple[int, int, int, int]) -> str:
+    line, column, end_line, end_column = where
+    lines = lines_of(filename)
+    if not lines or not 0 < line <= end_line <= len(lines):
+        return ""
+    if line == end_line:
+        return lines[line - 1][column:end_column]
+    return "\n".join([lines[line - 1][column:], *lines[line : end_line - 1], lines[end_line - 1][:end_column]])
+
+
+def place(
+    code: types.CodeType, where: tuple[int, int, int, int] | None, known: Known = Known.OBSERVED, via: Place | None = None
+) -> Place | None:
+    """A place in this code's file, with the lines to show."""
+    if where is None:
+        return None
+    filename = code.co_filename
+    line, column, end_line, end_column = where
+    lines = lines_of(filename)
+    excerpt = Excerpt(line, lines[line - 1 : min(end_line, line + 7)]) if 0 < line <= len(lines) else None
+    return Place(
+        Span(display_name(filename), line, column + 1, end_line, end_column + 1),
+        text_of(filename, where),
+        getattr(code, "co_qualname", code.co_name).replace("<locals>.", ""),
+        excerpt,
+        origin_of(code) is not Origin.USER,
+        known,
+        via,
+    )
+
+
+def place_of_instruction(code: types.CodeType, lasti: int, known: Known = Known.OBSERVED, via: Place | None = None) -> Place | None:
+    return place(code, instruction_range(code, lasti), known, via)
+
+
+def place_of_node(code: types.CodeType, node: ast.AST, known: Known = Known.OBSERVED, via: Place | None = None) -> Place | None:
+    return place(code, node_range(code.co_filename, node), known, via)
+
+
+@functools.lru_cache(maxsize=512)
+def instructions(code: types.CodeType) -> tuple[dis.Instruction, ...]:
+    return tuple(dis.get_instructions(code))
