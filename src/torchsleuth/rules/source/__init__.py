@@ -1,0 +1,1 @@
+"""Rules about source text, one file each: what `torchsleuth lint` finds without running anything."""
