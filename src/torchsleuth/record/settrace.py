@@ -15,7 +15,7 @@ import types
 import typing
 
 from torchsleuth.record import tracebacks
-from torchsleuth.record.program import COMPILER_NAMES, is_program_code
+from torchsleuth.record.program import is_compiler_code, is_program_code
 from torchsleuth.record.ring import Kind, Ring
 
 if typing.TYPE_CHECKING:
@@ -106,7 +106,7 @@ class SettraceRecorder:
                     if key in others:
                         if what == _CALL:
                             frame.f_trace_lines = False
-                            if recorder._log is not None and code.co_name in COMPILER_NAMES:
+                            if recorder._log is not None and is_compiler_code(code):  # not `re.compile`
                                 recorder._log.stop_observing("the program compiles or traces its code")
                                 recorder._detach_log()
                         return 0
