@@ -1,0 +1,286 @@
+"""What the inputs of a model call are: names, which axis counts samples, which positions are padding.
+
+Everything is decided from the call's own tensors and the model's declarations; where neither says it,
+nothing is assumed (or it is marked as assumed, and said).
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import typing
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+Path = tuple[typing.Any, ...]
+
+_MASKLIKE = ("mask", "pad", "valid", "keep")
+_LABELLIKE = ("label", "target", "tgt_y", "gold", "answer")
+
+
+@dataclass
+class Leaf:
+    """One tensor of the call, by the name the model's `forward` gives it."""
+
+    name: str
+    path: Path
+    tensor: torch.Tensor
+
+
+@dataclass
+class Padding:
+    """Which positions of a sequence input are padding, and how that is known."""
+
+    leaf: Leaf  # the sequence: token ids [B, L] or features [B, L, F]
+    valid: torch.Tensor  # bool [B, L]
+    mask: Leaf | None  # the mask or lengths that said so
+    keep_value: bool = True  # what the mask holds at valid positions
+    assumed: bool = False  # told from a run of equal ids at the end of rows
+    pad_id: int | None = None
+    suspicious_polarity: bool = False
+
+    @property
+    def right(self) -> bool:
+        """Padding only at the end of rows."""
+        return bool((self.valid[:, 1:] <= self.valid[:, :-1]).all())
+
+    @property
+    def padded_rows(self) -> list[int]:
+        return (~self.valid).any(1).nonzero().flatten().tolist()
+
+
+@dataclass
+class Call:
+    """A model call: positional and keyword arguments, as bound to `forward`."""
+
+    model: nn.Module
+    args: tuple
+    kwargs: dict
+    leaves: list[Leaf] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = _positional_names(self.model, len(self.args))
+        for position, value in enumerate(self.args):
+            self._collect(value, names[position], (0, position))
+        for name, value in self.kwargs.items():
+            self._collect(value, name, (1, name))
+
+    def _collect(self, value: typing.Any, name: str, path: Path) -> None:
+        if isinstance(value, torch.Tensor):
+            if not value.is_sparse and not value.is_nested:
+                self.leaves.append(Leaf(name, path, value))
+        elif isinstance(value, collections.abc.Mapping):
+            for key, item in value.items():
+                self._collect(item, str(key), (*path, key))
+        elif isinstance(value, (list, tuple)) and len(path) < 6:
+            for position, item in enumerate(value):
+                self._collect(item, f"{name}[{position}]", (*path, position))
+
+    def replaced(self, changes: dict[Path, torch.Tensor]) -> tuple[tuple, dict]:
+        """Arguments with some tensors exchanged; everything else is the same object."""
+        args, kwargs = list(self.args), dict(self.kwargs)
+        for path, tensor in changes.items():
+            root: typing.Any = args if path[0] == 0 else kwargs
+            root[path[1]] = _with(root[path[1]], path[2:], tensor)
+        return tuple(args), kwargs
+
+    def leaf(self, name: str) -> Leaf | None:
+        return next((leaf for leaf in self.leaves if leaf.name == name), None)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The first size that the call's tensors agree on."""
+        sizes = [leaf.tensor.shape[0] for leaf in self.leaves if leaf.tensor.dim() >= 1]
+        if not sizes:
+            return None
+        return collections.Counter(sizes).most_common(1)[0][0]
+
+
+def _with(value: typing.Any, path: Path, tensor: torch.Tensor) -> typing.Any:
+    if not path:
+        return tensor
+    if isinstance(value, collections.abc.Mapping):
+        copy: typing.Any = dict(value)
+        copy[path[0]] = _with(copy[path[0]], path[1:], tensor)
+        return copy
+    items = list(value)
+    items[path[0]] = _with(items[path[0]], path[1:], tensor)
+    if hasattr(value, "_fields"):
+        return type(value)(*items)
+    return type(value)(items) if type(value) in (list, tuple) else items
+
+
+def _positional_names(model: nn.Module, count: int) -> list[str]:
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{i}]" for i in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    names += [f"argument {i}" for i in range(len(names), count)]
+    return names[:count]
+
+
+def is_label(leaf: Leaf) -> bool:
+    name = leaf.name.lower()
+    return any(word in name for word in _LABELLIKE) or name in ("y", "start_positions", "end_positions")
+
+
+def looks_like_mask(leaf: Leaf) -> bool:
+    tensor = leaf.tensor
+    if tensor.dim() != 2 or is_label(leaf) or tensor.numel() == 0:
+        return False
+    if tensor.dtype is torch.bool:
+        return True
+    named = any(word in leaf.name.lower() for word in _MASKLIKE)
+    if not named:
+        return False
+    return bool(((tensor == 0) | (tensor == 1)).all())
+
+
+def is_lengths(leaf: Leaf, longest: int) -> bool:
+    tensor = leaf.tensor
+    if tensor.dim() != 1 or tensor.dtype.is_floating_point or tensor.dtype is torch.bool or tensor.numel() == 0:
+        return False
+    name = leaf.name.lower()
+    if not ("len" in name or name in ("n", "sizes", "seq_sizes")):
+        return False
+    return bool((tensor >= 0).all()) and int(tensor.max()) <= longest
+
+
+def sequences(call: Call) -> list[Leaf]:
+    """Inputs that look like batches of sequences: integer [B, L] or floating [B, L, F]."""
+    found = []
+    for leaf in call.leaves:
+        if is_label(leaf):
+            continue
+        tensor = leaf.tensor
+        name = leaf.name.lower()
+        if tensor.dim() == 2 and not tensor.is_floating_point() and tensor.dtype is not torch.bool:
+            if looks_like_mask(leaf) or any(word in name for word in ("position", "token_type", "segment")):
+                continue
+            found.append(leaf)
+        elif tensor.dim() == 3 and tensor.is_floating_point():
+            found.append(leaf)
+    return found
+
+
+def paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
+    """Every sequence input for which the call says which positions are padding."""
+    found: list[Padding] = []
+    for leaf in sequences(call):
+        found_one = _masked(call, leaf, pad_ids) or _measured(call, leaf, pad_ids) or _trailing(leaf, pad_ids)
+        if found_one is not None and found_one.valid.any(1).all() and not found_one.valid.all():
+            found.append(found_one)
+    return found
+
+
+def _masked(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
+    shape = tuple(leaf.tensor.shape[:2])
+    decoder = leaf.name.startswith(("decoder_", "tgt"))
+    masks = [m for m in call.leaves if looks_like_mask(m) and tuple(m.tensor.shape) == shape and m is not leaf]
+    masks = [m for m in masks if m.name.startswith(("decoder_", "tgt")) == decoder]
+    if not masks:
+        return None
+    mask = masks[0]
+    flags = mask.tensor != 0
+    keep, suspicious = _keep_value(mask, flags, leaf, pad_ids)
+    if keep is None:
+        return None
+    valid = flags if keep else ~flags
+    return Padding(leaf, valid, mask, keep, pad_id=_pad_id(leaf, valid, pad_ids), suspicious_polarity=suspicious)
+
+
+def _keep_value(mask: Leaf, flags: torch.Tensor, leaf: Leaf, pad_ids: set[int]) -> tuple[bool | None, bool]:
+    """What the mask holds at valid positions, and whether that contradicts its name; None where neither says it."""
+    if flags.all() or not flags.any():
+        return None, False
+    name = mask.name.lower()
+    by_name: bool | None = None
+    if "attention_mask" in name or "valid" in name or "keep" in name:
+        by_name = True
+    elif "pad" in name:
+        by_name = False  # key_padding_mask, padding_mask, is_pad: True where there is padding
+    by_content: bool | None = None
+    ids = leaf.tensor if leaf.tensor.dim() == 2 else None
+    for value in (True, False):
+        hidden = flags != value
+        if ids is not None:
+            values = ids[hidden].unique()
+            # One id only where hidden, more than one elsewhere: that one is the padding.
+            if values.numel() == 1 and not (ids[~hidden] == values[0]).any() and ids[~hidden].unique().numel() > 1:
+                by_content = value
+                break
+        elif (leaf.tensor[hidden] == 0).all() and (leaf.tensor[~hidden] != 0).any():
+            by_content = value
+            break
+    if by_content is None and by_name is None:
+        # Sequences begin with words: right padding is the rule where nothing else tells.
+        if flags[:, 0].all() and _ends(flags):
+            by_content = True
+        elif not flags[:, 0].any() and _ends(~flags):
+            by_content = False
+    if by_content is not None:
+        return by_content, by_name is not None and by_name != by_content
+    return by_name, False
+
+
+def _ends(valid: torch.Tensor) -> bool:
+    return bool((valid[:, 1:] <= valid[:, :-1]).all())
+
+
+def _pad_id(leaf: Leaf, valid: torch.Tensor, pad_ids: set[int]) -> int | None:
+    if leaf.tensor.dim() != 2:
+        return None
+    values = leaf.tensor[~valid].unique()
+    return int(values[0]) if values.numel() == 1 else None
+
+
+def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
+    batch, longest = leaf.tensor.shape[:2]
+    for other in call.leaves:
+        if is_lengths(other, longest) and other.tensor.shape[0] == batch:
+            lengths = other.tensor.to(leaf.tensor.device)
+            valid = torch.arange(longest, device=leaf.tensor.device)[None, :] < lengths[:, None]
+            return Padding(leaf, valid, other, pad_id=_pad_id(leaf, valid, pad_ids))
+    return None
+
+
+def _trailing(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
+    """Padding told from the ids alone: rows that end in a run of the pad id, which stands nowhere else."""
+    ids = leaf.tensor
+    if ids.dim() != 2 or ids.shape[1] < 2:
+        return None
+    declared = [p for p in pad_ids if (ids[:, -1] == p).any()]
+    for pad in declared or [0]:
+        ended = ids.flip(1).eq(pad).to(torch.int64).cumprod(1).flip(1).bool()
+        runs = ended.sum(1)
+        if not runs.any() or ((ids == pad) & ~ended).any() or ended.all(1).any():
+            continue
+        if not declared:
+            # Zero may be a word: it takes several rows, of several lengths, one of them full, to call it padding.
+            distinct = runs.unique().numel()
+            if int(runs.max()) < 2 or (runs > 0).sum() < 2 or distinct < 3 or not (runs == 0).any():
+                continue
+        elif int(runs.max()) < 2 and int((runs > 0).sum()) < 2:
+            continue  # a single trailing id may be chance
+        return Padding(leaf, ~ended, None, assumed=not declared, pad_id=pad)
+    return None
+
+
+def declared_pad_ids(model: nn.Module) -> set[int]:
+    """Pad ids that the model itself names: `padding_idx` of embeddings and the configuration of a `transformers` model."""
+    found = set()
+    for module in model.modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.padding_idx is not None:
+            found.add(int(module.padding_idx))
+    pad = getattr(getattr(model, "config", None), "pad_token_id", None)
+    if isinstance(pad, int):
+        found.add(pad)
+    return found

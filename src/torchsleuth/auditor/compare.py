@@ -1,0 +1,260 @@
+"""Comparing two runs: which elements of a tensor moved, and whether they lie only where they may.
+
+What may move is a table over samples (or samples and positions). A tensor's axes are not labelled, so
+every reading of them by size is tried ([B, L, H], [B, heads, L, L], [L, B, H], [B·heads, …], [B·L, H]):
+a movement that any reading allows is not held against the model. The first operation whose result has
+no such reading is where the rule was broken.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from torchsleuth.auditor.trace import Op, Trace
+
+ROUNDING_FACTOR = 256.0  # how many units in the last place of the largest value are put down to rounding
+
+
+@dataclass
+class May:
+    """`table[b]` or `table[b, t]` is True where the change may show."""
+
+    table: torch.Tensor
+
+    @property
+    def batch(self) -> int:
+        return self.table.shape[0]
+
+    @property
+    def length(self) -> int | None:
+        return self.table.shape[1] if self.table.dim() == 2 else None
+
+    def allows(self, moved: torch.Tensor) -> bool:
+        if not moved.any():
+            return True
+        for view in self._readings(moved):
+            if not (view[0] & ~view[1]).any():
+                return True
+        return False
+
+    def misread(self, moved: torch.Tensor) -> bool:
+        """An axis of the right size is there, and the movement is not where it should be along it.
+
+        That is what a `view` does to data that needed a `transpose`: the sizes look right, the contents do not.
+        """
+        size = self.length if self.length is not None else self.batch
+        exact = [axis for axis, n in enumerate(moved.shape) if n == size]
+        if not exact or size < 2 or not moved.any():
+            return False
+        if self.length is None:
+            return all((moved & ~_along(self.table, moved.dim(), axis)).any() for axis in exact)
+        anywhere = self.table.any(0)
+        return all((moved & ~_along(anywhere, moved.dim(), axis)).any() for axis in exact)
+
+    def _readings(self, moved: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Pairs of the moved flags, reshaped, and the flags of where they may be."""
+        batch, length = self.batch, self.length
+        shapes: list[torch.Tensor] = [moved]
+        for axis, size in enumerate(moved.shape):
+            before, after = moved.shape[:axis], moved.shape[axis + 1 :]
+            if length is not None and size == batch * length and length > 1 and batch > 1:
+                shapes.append(moved.reshape(*before, batch, length, *after))
+                shapes.append(moved.reshape(*before, length, batch, *after))
+            if size != batch and batch > 1 and size % batch == 0:
+                shapes.append(moved.reshape(*before, batch, size // batch, *after))
+                shapes.append(moved.reshape(*before, size // batch, batch, *after))
+        for flags in shapes:
+            if length is None:
+                allowed = torch.zeros((1,) * flags.dim(), dtype=torch.bool, device=flags.device)
+                for axis, size in enumerate(flags.shape):
+                    if size == batch:
+                        allowed = allowed | _along(self.table, flags.dim(), axis)
+                if allowed.any():
+                    yield flags, allowed
+                continue
+            for b in [axis for axis, size in enumerate(flags.shape) if size == batch] or [None]:
+                allowed = torch.zeros((1,) * flags.dim(), dtype=torch.bool, device=flags.device)
+                for t, size in enumerate(flags.shape):
+                    if t == b or size != length:
+                        continue
+                    if b is None:
+                        allowed = allowed | _along(self.table.all(0), flags.dim(), t)
+                    else:
+                        allowed = allowed | _spread(self.table, flags.dim(), b, t)
+                if allowed.any():
+                    yield flags, allowed
+
+
+def _along(table: torch.Tensor, dims: int, axis: int) -> torch.Tensor:
+    shape = [1] * dims
+    shape[axis] = table.shape[0]
+    return table.reshape(shape)
+
+
+def _spread(table: torch.Tensor, dims: int, b: int, t: int) -> torch.Tensor:
+    shape = [1] * dims
+    shape[b], shape[t] = table.shape
+    return (table if b < t else table.T).reshape(shape)
+
+
+def tolerance(tensor: torch.Tensor) -> float:
+    """How much of a difference rounding explains for values like these."""
+    if not tensor.is_floating_point() or tensor.numel() == 0:
+        return 0.0
+    finite = tensor[tensor.isfinite()] if not tensor.isfinite().all() else tensor
+    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    # Masks are written as -1e9 or the dtype's lowest value; they are no measure of the values beside them.
+    if largest > 1e4:
+        usual = finite[finite.abs() <= 1e4]
+        largest = float(usual.abs().max()) if usual.numel() else 0.0
+    return ROUNDING_FACTOR * torch.finfo(tensor.dtype).eps * max(largest, 1e-6)
+
+
+def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0) -> tuple[torch.Tensor, float]:
+    """Which elements differ by more than rounding, and what rounding was taken to explain."""
+    if first.dtype.is_complex:
+        first, second = torch.view_as_real(first), torch.view_as_real(second)
+    if not first.is_floating_point():
+        return first != second, 0.0
+    if first.dtype in (torch.float16, torch.bfloat16):
+        allowed = max(tolerance(first) / 8, floor)
+        first, second = first.float(), second.float()
+    else:
+        allowed = max(tolerance(first), floor)
+    same = (first == second) | (first.isnan() & second.isnan())
+    return ~same & ~((first - second).abs() <= allowed), allowed
+
+
+def distance(first: torch.Tensor, second: torch.Tensor, flags: torch.Tensor) -> float:
+    if first.dtype.is_complex:
+        first, second = torch.view_as_real(first), torch.view_as_real(second)
+    gap = (first.double() - second.double()).abs()
+    gap = gap[flags & gap.isfinite()]
+    return float(gap.max()) if gap.numel() else float("inf")
+
+
+def output_leaves(value: typing.Any, name: str = "output", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a model's result, each with a name a reader can find."""
+    if isinstance(value, torch.Tensor):
+        if not value.is_sparse and not value.is_nested:
+            yield name, value
+    elif depth > 4 or value is None:
+        return
+    elif isinstance(value, torch.nn.utils.rnn.PackedSequence):
+        return
+    elif isinstance(value, collections.abc.Mapping):
+        for key, item in value.items():
+            yield from output_leaves(item, f"{name}.{key}" if isinstance(key, str) else f"{name}[{key!r}]", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        fields = getattr(value, "_fields", None)
+        for position, item in enumerate(value):
+            yield from output_leaves(item, f"{name}.{fields[position]}" if fields else f"{name}[{position}]", depth + 1)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for item in dataclasses.fields(value):
+            yield from output_leaves(getattr(value, item.name), f"{name}.{item.name}", depth + 1)
+
+
+@dataclass
+class Difference:
+    """The first output that moved where it must not."""
+
+    name: str
+    first: torch.Tensor
+    second: torch.Tensor
+    flags: torch.Tensor
+    allowed: float
+    position: int  # which leaf of the result
+
+    @property
+    def distance(self) -> float:
+        return distance(self.first, self.second, self.flags)
+
+
+def forbidden_flags(flags: torch.Tensor, may: May) -> torch.Tensor:
+    """The moved elements outside the best reading of the axes."""
+    best = flags
+    for view, allowed in may._readings(flags):
+        outside = view & ~allowed
+        if int(outside.sum()) < int(best.sum()) and outside.numel() == flags.numel():
+            best = outside.reshape(flags.shape)
+    return best
+
+
+def first_difference(
+    first: typing.Any, second: typing.Any, may: May, *, scalars: bool = True, floor: float = 0.0, needs_batch: bool = False
+) -> Difference | None:
+    """The first tensor of the results that moved where `may` forbids it."""
+    pairs = list(zip(output_leaves(first), output_leaves(second), strict=False))
+    for position, ((name, one), (_, two)) in enumerate(pairs):
+        if one.shape != two.shape or one.dtype != two.dtype:
+            continue
+        if one.dim() == 0 and not scalars:
+            continue
+        if needs_batch and not any(size == may.batch or (size % may.batch == 0 and size) for size in one.shape):
+            continue
+        flags, allowed = moved_flags(one, two, floor)
+        if flags.any() and not may.allows(flags):
+            return Difference(name, one, two, forbidden_flags(flags, may), allowed, position)
+    return None
+
+
+@dataclass
+class Found:
+    op: Op
+    distance: float
+    allowed: float
+
+
+_VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "as_strided"}
+
+
+def first_moved(
+    one: Trace,
+    two: Trace,
+    result: typing.Any,
+    leaf: int,
+    may: May,
+    fitted: typing.Callable[[torch.Tensor, torch.Tensor], torch.Tensor | None] | None = None,
+) -> Found | None:
+    """The first operation on the way to the moved output whose result moved where it must not.
+
+    `fitted(second, first)` brings a result of the second run to the first one's size, where they differ by design.
+    """
+    outputs = [tensor for _, tensor in output_leaves(result)]
+    key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
+    wanted = one.ancestors({key}) if key is not None else None
+    misread: dict[int, Found] = {}
+    for a, b in zip(one.ops, two.ops, strict=False):
+        if a.name != b.name or a.place.code is not b.place.code:
+            break  # the runs took different ways: data-dependent control flow
+        for seen, first, second in zip(a.outs, a.tensors, b.tensors, strict=False):
+            if wanted is not None and seen.key not in wanted:
+                continue
+            if fitted is not None:
+                second = fitted(second, first)
+            if second is None or first.shape != second.shape or first.dtype != second.dtype:
+                continue
+            flags, allowed = moved_flags(first, second)
+            if not flags.any():
+                continue
+            found = Found(a, distance(first, second, flags), allowed)
+            if may.allows(flags):
+                if a.name in _VIEWS and may.misread(flags):
+                    misread[seen.key] = found
+                continue
+            return _first_misread(one, found, misread) or found
+    return None
+
+
+def _first_misread(trace: Trace, found: Found, misread: dict[int, Found]) -> Found | None:
+    """The misleading `view` that the movement came through, if it did."""
+    if not misread:
+        return None
+    before = trace.ancestors({seen.key for seen in found.op.ins})
+    return next((view for key, view in misread.items() if key in before), None)

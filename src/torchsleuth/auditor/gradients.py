@@ -1,0 +1,272 @@
+"""Gradient flow: which parameters got none, and where on the way to the loss it was lost.
+
+The trace says for each call which inputs needed a gradient and which results have none; from a parameter
+without gradient the way is followed forward to the call where its history ends.
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import typing
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from torchsleuth.auditor.observation import Cut, Unused, Vanish, Weight
+from torchsleuth.auditor.sites import site_of
+from torchsleuth.auditor.trace import EXITS, Op, Trace
+from torchsleuth.origin import Origin, origin_of_file
+
+_COMPARISONS = {"gt", "lt", "ge", "le", "eq", "ne", "__gt__", "__lt__", "isnan", "isfinite", "logical_and", "logical_or", "logical_not"}
+_INDICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "median", "mode", "kthvalue", "multinomial", "searchsorted",
+            "bucketize", "nonzero", "unique"}  # fmt: skip
+
+
+def grad_state(grad: torch.Tensor | None) -> str:
+    if grad is None:
+        return "none"
+    values = grad.detach()
+    if values.is_sparse:
+        values = values._values()
+    if values.numel() == 0:
+        return "ok"
+    total = values.abs().sum()  # one synchronisation for the usual case
+    if bool(total.isfinite()):
+        return "zero" if float(total) == 0 else "ok"
+    if bool(values.isnan().any()):
+        return "nan"
+    return "inf" if bool(values.isinf().any()) else "ok"
+
+
+def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
+    """For each parameter: its module's path and type, and whether the class that holds it is the user's own code."""
+    found: dict[str, tuple[str, str, bool]] = {}
+    user: dict[str, bool] = {}
+    for path, module in model.named_modules():
+        parent = path.rpartition(".")[0]
+        origin = class_origin(type(module))
+        inherited = user.get(parent, True) if path else True
+        user[path] = origin is Origin.USER or (origin is Origin.TORCH and inherited)
+        for name, _ in module.named_parameters(recurse=False):
+            found[f"{path}.{name}" if path else name] = (path, type(module).__name__, user[path])
+    return found
+
+
+def class_origin(kind: type) -> Origin:
+    try:
+        return origin_of_file(inspect.getfile(kind))
+    except (TypeError, OSError):
+        return Origin.USER
+
+
+def used_modules(trace: Trace, keys: dict[str, int]) -> set[str]:
+    """Names of the parameters that some call took as an input."""
+    by_key = {key: name for name, key in keys.items()}
+    return {by_key[seen.key] for op in trace.ops for seen in op.ins if seen.key in by_key}
+
+
+class Flow:
+    """The way from parameters without gradient through one traced step."""
+
+    def __init__(self, trace: Trace, keys: dict[str, int], loss: torch.Tensor | None, outputs: Iterable[torch.Tensor]) -> None:
+        self.trace, self.keys = trace, keys
+        self.loss_key = trace.known_key(loss) if loss is not None else None
+        self.before_loss = trace.producer.get(self.loss_key, len(trace.ops)) if self.loss_key is not None else len(trace.ops)
+        self.on_the_way = trace.ancestors({self.loss_key}) if self.loss_key is not None else set()
+        self.output_keys = {key for t in outputs if (key := trace.known_key(t)) is not None}
+        self.to_output = trace.ancestors(self.output_keys)
+
+    def ends(self, names: Iterable[str]) -> tuple[dict[int, set[str]], dict[int, Op]]:
+        """For each call where history ends on the way to the loss: the parameters it ends for. And forced results."""
+        live: dict[int, set[str]] = {self.keys[n]: {n} for n in names if n in self.keys}
+        dead: dict[int, dict[int, set[str]]] = {}  # key -> cut operation -> parameters
+        exits: dict[int, set[str]] = collections.defaultdict(set)
+        forced: dict[int, Op] = {}
+        for op in self.trace.ops:
+            mine: set[str] = set()
+            lost: dict[int, set[str]] = {}
+            for seen in op.ins:
+                if seen.key in dead and seen.requires_grad and op.name != "requires_grad_":
+                    # A custom Function's result: made without grad inside, given its history afterwards.
+                    if not any(cut in forced for cut in dead[seen.key]):
+                        live.setdefault(seen.key, set()).update(*dead.pop(seen.key).values())
+                if seen.key in live and seen.requires_grad:
+                    mine |= live[seen.key]
+                for cut, who in dead.get(seen.key, {}).items():
+                    lost.setdefault(cut, set()).update(who)
+            if not mine and not lost:
+                continue
+            if op.name == "requires_grad_":
+                for cut in lost:
+                    forced.setdefault(cut, op)
+            if op.name in EXITS and mine and op.index <= self.before_loss:
+                exits[op.index] |= mine
+            for seen in op.outs:
+                if mine and seen.requires_grad and op.name != "requires_grad_":
+                    live.setdefault(seen.key, set()).update(mine)
+                elif mine and op.name not in EXITS:
+                    dead.setdefault(seen.key, {}).setdefault(op.index, set()).update(mine)
+                for cut, who in lost.items():
+                    dead.setdefault(seen.key, {}).setdefault(cut, set()).update(who)
+        ends: dict[int, set[str]] = collections.defaultdict(set)
+        for key, cuts in dead.items():
+            if key == self.loss_key or (self.loss_key is None and key in self.output_keys):
+                for cut, who in cuts.items():
+                    ends[cut] |= who
+        explained = set().union(*ends.values()) if ends else set()
+        for index, who in exits.items():
+            if who - explained:
+                ends[index] |= who - explained
+        return ends, forced
+
+    def cuts(self, missing: list[str], whole_loss: bool) -> tuple[list[Cut], set[str]]:
+        ends, forced = self.ends(missing)
+        if not ends:
+            return [], set()
+        grouped: dict[tuple, list[tuple[Op, set[str]]]] = {}
+        for index, who in sorted(ends.items()):
+            op = self.trace.ops[index]
+            scoped = self._reason(op) == "no-grad" and op.scope.user_code is not None
+            at = (op.scope.user_code, op.scope.user_offset) if scoped else (op.place.user_code, op.place.user_offset)
+            grouped.setdefault(at, []).append((op, who))
+        found, explained = [], set()
+        for members in grouped.values():
+            op = members[0][0]
+            site = self.trace.site(op)
+            if site is None:
+                continue
+            who = set().union(*(names for _, names in members))
+            reason = self._reason(op)
+            forced_op = next((forced[o.index] for o, _ in members if o.index in forced), None)
+            found.append(
+                Cut(
+                    op.name, reason, site, tuple(sorted(who)), whole_loss,
+                    self.trace.site(forced_op) if forced_op else None, len(members),
+                    site_of(op.scope) if reason == "no-grad" else None,
+                )  # fmt: skip
+            )
+            explained |= who
+        return found, explained
+
+    @staticmethod
+    def _reason(op: Op) -> str:
+        if op.name in ("numpy", "__array__"):
+            return "numpy"
+        if op.name in EXITS:
+            return "item"
+        if op.name in ("data", "detach", "tensor", "as_tensor"):
+            return "tensor" if op.name == "as_tensor" else op.name
+        if op.name == "detach_":
+            return "detach"
+        if op.name in _INDICES and any(not seen.dtype.is_floating_point for seen in op.outs):
+            return "argmax"
+        if op.name in _COMPARISONS or any(seen.dtype is torch.bool for seen in op.outs):
+            return "compare"
+        if op.outs and not op.outs[0].dtype.is_floating_point:
+            return "integer"
+        return "no-grad" if not op.grad_enabled else "other"
+
+
+    def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
+        """Parameters nothing was computed from, or whose result went nowhere."""
+        used = used_modules(self.trace, self.keys)
+        groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+        for name in missing:
+            path, _, is_user = owners.get(name, ("", "", False))
+            if is_user and name in self.keys:
+                groups[(path, "dropped" if name in used else "never-called")].append(name)
+        called = {owners[name][0] for name in used if name in owners}
+        found = []
+        for (path, how), names in groups.items():
+            kind = owners[names[0]][1]
+            if how == "never-called":
+                parent = path.rpartition(".")[0]
+                if path.rpartition(".")[2].isdigit() and any(c.startswith(parent + ".") for c in called):
+                    continue  # one of several experts or layers, not chosen this time
+                if path in called and kind not in ("Linear",) and not path:
+                    pass
+                found.append(Unused(tuple(names), how, path, kind))
+                continue
+            keys = {self.keys[name] for name in names}
+            first = next((op for op in self.trace.ops if any(seen.key in keys for seen in op.ins)), None)
+            if first is None or origin_of_place(first) is not Origin.USER:
+                continue
+            if self.trace.descendants(keys) & self.output_keys:
+                continue  # it is in what the model returns; the loss does not look at it
+            found.append(Unused(tuple(names), how, path, kind, self.trace.site(first)))
+        return found
+
+
+def origin_of_place(op: Op) -> Origin:
+    return origin_of_file(op.place.code.co_filename) if op.place.code is not None else Origin.LIBRARY
+
+
+def looks_averaged(names: Iterable[str], weights: list[Weight]) -> bool:
+    """A teacher that follows a student: every parameter has a twin of the same name and size that does train."""
+    trained = {(w.name.partition(".")[2], w.size) for w in weights if w.grad not in ("none", "unknown") and "." in w.name}
+    names = list(names)
+    sizes = {w.name: w.size for w in weights}
+    return bool(names) and all("." in n and (n.partition(".")[2], sizes.get(n)) in trained for n in names)
+
+
+def vanishing(
+    trace: Trace, loss: torch.Tensor, kept: dict[int, torch.Tensor], weights: dict[str, torch.Tensor], states: dict[str, str]
+) -> list[Vanish]:
+    """Where a gradient that arrives at a call's result does not leave it through its inputs, or leaves it as NaN.
+
+    `kept` holds the step's tensors with history, by key.
+    """
+    found: list[Vanish] = []
+    keys = [key for key, tensor in kept.items() if tensor.requires_grad and tensor is not loss]
+    try:
+        grads = torch.autograd.grad(loss, [kept[k] for k in keys], allow_unused=True, retain_graph=True)
+    except RuntimeError:
+        return []
+    state = {key: grad_state(grad) for key, grad in zip(keys, grads, strict=True)}
+    loss_key = trace.known_key(loss)
+    if loss_key is not None:
+        state[loss_key] = "ok"
+    for kind in ("nan", "zero"):
+        names = tuple(sorted(n for n, s in states.items() if s == kind))
+        if not names:
+            continue
+        param_keys = {trace.known_key(weights[n]): n for n in names}
+        reached = trace.descendants({k for k in param_keys if k is not None})
+        for op in reversed(trace.ops):
+            arriving = [state.get(seen.key) for seen in op.outs if seen.requires_grad]
+            leaving = [seen for seen in op.ins if seen.requires_grad and seen.key in state and seen.key in reached]
+            if "ok" in arriving and leaving and all(state[seen.key] == kind for seen in leaving):
+                blocked = trace.descendants({seen.key for seen in leaving})
+                mine = tuple(n for k, n in param_keys.items() if k is not None and any(seen.key in trace.descendants({k}) for seen in leaving))
+                if mine and blocked:
+                    found.append(Vanish(kind, mine, op.name, trace.site(op), _sizes(op)))
+                    break
+        else:
+            found.append(Vanish(kind, names, "", None))
+    return found
+
+
+def _sizes(op: Op) -> str:
+    return " -> ".join(str(list(seen.size)) for seen in (*op.ins[:1], *op.outs[:1]))
+
+
+def weights_of(
+    model: nn.Module, states: dict[str, str], used: set[str] | None, optimized: set[int] | None
+) -> list[Weight]:
+    owners = owner_classes(model)
+    found = []
+    for name, parameter in model.named_parameters():
+        _, kind, is_user = owners.get(name, ("", "", True))
+        found.append(
+            Weight(
+                name, tuple(parameter.shape), parameter.requires_grad, states.get(name, "unknown"),
+                None if optimized is None else id(parameter) in optimized, True,
+                used is None or name in used, kind, is_user,
+            )  # fmt: skip
+        )
+    return found
+
+
+Loss = typing.Callable[[typing.Any], torch.Tensor]

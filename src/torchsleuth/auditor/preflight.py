@@ -1,0 +1,220 @@
+"""Looking at the batch before anything runs: values, dtypes, lengths and masks against what the model declares."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.observation import InputFact
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+
+ENOUGH = 32  # elements from which a constant input is no accident of a small example
+_IMAGE_CHANNELS = (1, 3, 4)
+
+
+def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
+    found: list[InputFact] = []
+    content = [leaf for leaf in call.leaves if _is_content(leaf)]
+    for leaf in call.leaves:
+        found += _not_finite(leaf)
+    found += _constant(content)
+    found += _lengths(call)
+    found += _mask_shapes(call)
+    found += _pad_is_token(call, pad_ids)
+    return found
+
+
+def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
+    """Facts that need to know what the model did with the input: images that nothing scales."""
+    found = []
+    for leaf in call.leaves:
+        tensor = leaf.tensor
+        if tensor.dim() != 4 or tensor.shape[1] not in _IMAGE_CHANNELS or tensor.dtype is torch.bool:
+            continue
+        key = trace.known_key(leaf.tensor)
+        if key is None or tensor.numel() < ENOUGH:
+            continue
+        values = tensor.detach().float()
+        low, high = float(values.min()), float(values.max())
+        if low < 0 or high <= 16 or high > 255 or bool((values != values.round()).any()):
+            continue
+        taker = _first_taker(trace, key)
+        if taker is not None and taker.name in ("conv2d", "linear", "conv_transpose2d", "matmul"):
+            text = f"`{leaf.name}` holds whole numbers from {low:g} to {high:g}, and `{taker.name}` takes it as it is"
+            found.append(InputFact("unscaled-image", leaf.name, text, high, site=trace.site(taker)))
+    return found
+
+
+def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFact]:
+    """What the inputs have to do with a forward pass that raised."""
+    op = trace.failed
+    if op is None:
+        return []
+    site = trace.site(op)
+    if op.name == "embedding" and op.ins and (op.ins[0].dtype.is_floating_point or op.ins[0].dtype is torch.bool):
+        dtype = _name(op.ins[0].dtype)
+        return [InputFact("float-ids", _leaf_name(call, trace, op), f"the embedding is asked for ids of dtype {dtype}", site=site)]
+    if op.name == "conv2d" and len(op.ins) > 1 and len(op.ins[0].size) == 4:
+        size, wanted = op.ins[0].size, op.ins[1].size[1]
+        if size[1] != wanted and size[-1] == wanted:
+            text = f"the convolution wants {wanted} channels in axis 1; the input is {list(size)}, with {wanted} in the last axis"
+            return [InputFact("channels-last", _leaf_name(call, trace, op), text, site=site, limit=wanted)]
+    if op.name in ("cross_entropy", "nll_loss") and len(op.ins) > 1 and op.ins[1].dtype.is_floating_point and len(op.ins[1].size) < len(op.ins[0].size):
+        return [InputFact("float-labels", "", f"the class labels are {_name(op.ins[1].dtype)}, not integers", site=site)]
+    if op.name in ("binary_cross_entropy_with_logits", "binary_cross_entropy") and len(op.ins) > 1 and not op.ins[1].dtype.is_floating_point:
+        return [InputFact("integer-target", "", f"the targets of `{op.name}` are {_name(op.ins[1].dtype)}, not floating point", site=site)]
+    if op.name in ("linear", "conv2d", "conv1d", "matmul") and len(op.ins) > 1:
+        first, second = op.ins[0], op.ins[1]
+        if not first.dtype.is_floating_point and second.dtype.is_floating_point:
+            return [InputFact("integer-input", _leaf_name(call, trace, op), f"`{op.name}` is given {_name(first.dtype)}, its weights are {_name(second.dtype)}", site=site)]
+    return []
+
+
+def named_tables(facts: list[InputFact], call: Call, model: nn.Module) -> list[InputFact]:
+    """Out-of-table lookups, with the input they came from and the table they were made in."""
+    named = []
+    for fact in facts:
+        if fact.kind != "index-out-of-table":
+            named.append(fact)
+            continue
+        leaf = next((leaf for leaf in call.leaves if _holds(leaf, fact)), None)
+        try:
+            module = model.get_submodule(fact.table)
+            table = f"{fact.table or type(module).__name__} ({type(module).__name__})"
+        except AttributeError:
+            table = fact.table
+        named.append(
+            InputFact(fact.kind, leaf.name if leaf else "", fact.text, fact.value, fact.position, fact.limit, table, fact.site, fact.count)
+        )
+    return named
+
+
+def _holds(leaf: Leaf, fact: InputFact) -> bool:
+    tensor = leaf.tensor
+    if tensor.is_floating_point() or tensor.dim() != len(fact.position) or any(p >= n for p, n in zip(fact.position, tensor.shape, strict=True)):
+        return False
+    return int(tensor[fact.position]) == fact.value
+
+
+def _is_content(leaf: Leaf) -> bool:
+    name = leaf.name.lower()
+    if batches.is_label(leaf) or batches.looks_like_mask(leaf) or leaf.tensor.dtype is torch.bool:
+        return False
+    return not any(word in name for word in ("mask", "position", "token_type", "segment", "len", "hidden", "state", "cache", "h0", "c0", "hx"))
+
+
+def _not_finite(leaf: Leaf) -> list[InputFact]:
+    tensor = leaf.tensor
+    if not tensor.is_floating_point() or "mask" in leaf.name.lower() or "bias" in leaf.name.lower() or tensor.numel() == 0:
+        return []
+    bad = ~tensor.isfinite()
+    if not bad.any():
+        return []
+    at = tuple(bad.nonzero()[0].tolist())
+    kind = "NaN" if tensor[at].isnan() else "infinite"
+    count = int(bad.sum())
+    text = f"`{leaf.name}` holds {count} value{'s' * (count != 1)} that {'are' if count != 1 else 'is'} not finite; the first, at {list(at)}, is {kind}"
+    return [InputFact("not-finite", leaf.name, text, None, at, count=count)]
+
+
+def _constant(content: list[Leaf]) -> list[InputFact]:
+    """Inputs whose elements or samples are all equal, where there is no other input to tell the samples apart."""
+    found = []
+    for leaf in content:
+        tensor = leaf.tensor
+        if tensor.dim() < 2 or tensor.numel() < ENOUGH or tensor.shape[0] < 2:
+            return []
+        if not bool((tensor == tensor.reshape(-1)[0]).all()):
+            return []
+        found.append(InputFact("constant", leaf.name, f"all {tensor.numel()} elements of `{leaf.name}` are {tensor.reshape(-1)[0].item():g}"))
+    return found
+
+
+def _lengths(call: Call) -> list[InputFact]:
+    found = []
+    sequences = batches.sequences(call)
+    for leaf in call.leaves:
+        tensor = leaf.tensor
+        if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype is torch.bool or "len" not in leaf.name.lower() or not tensor.numel():
+            continue
+        partner = next((s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]), None)
+        if partner is None:
+            continue
+        batch_first = partner.tensor.shape[0] == tensor.shape[0]
+        longest = partner.tensor.shape[1 if batch_first else 0]
+        if int(tensor.max()) > longest:
+            row = int(tensor.argmax())
+            text = f"`{leaf.name}[{row}]` is {int(tensor.max())}, but `{partner.name}` has {longest} positions (shape {list(partner.tensor.shape)})"
+            found.append(InputFact("length-too-long", leaf.name, text, int(tensor.max()), (row,), longest))
+        if int(tensor.min()) < 1:
+            row = int(tensor.argmin())
+            found.append(InputFact("length-empty", leaf.name, f"`{leaf.name}[{row}]` is {int(tensor.min())}: this row has no valid position", int(tensor.min()), (row,)))
+    return found
+
+
+def _mask_shapes(call: Call) -> list[InputFact]:
+    found = []
+    ids = {leaf.name.startswith("decoder_"): leaf for leaf in reversed(batches.sequences(call)) if leaf.tensor.dim() == 2}
+    for leaf in call.leaves:
+        if leaf.name not in ("attention_mask", "decoder_attention_mask"):
+            continue
+        partner = ids.get(leaf.name.startswith("decoder_"))
+        if partner is None or leaf.tensor.dim() != 2:
+            continue
+        shape, wanted = tuple(leaf.tensor.shape), tuple(partner.tensor.shape)
+        if shape == wanted[::-1] and shape != wanted:
+            text = f"`{leaf.name}` is {list(shape)}, `{partner.name}` is {list(wanted)}: the mask is transposed"
+            found.append(InputFact("mask-shape", leaf.name, text))
+        elif shape[0] != wanted[0] or shape[1] < wanted[1]:
+            text = f"`{leaf.name}` is {list(shape)}, `{partner.name}` is {list(wanted)}"
+            found.append(InputFact("mask-shape", leaf.name, text))
+        elif bool((leaf.tensor == 0).all()):
+            found.append(InputFact("mask-empty", leaf.name, f"`{leaf.name}` is 0 everywhere: every position is hidden"))
+        elif bool((leaf.tensor == 0).all(1).any()):
+            row = int((leaf.tensor == 0).all(1).nonzero()[0])
+            found.append(InputFact("mask-empty", leaf.name, f"row {row} of `{leaf.name}` is 0 everywhere: all of its positions are hidden"))
+    return found
+
+
+def _pad_is_token(call: Call, pad_ids: set[int]) -> list[InputFact]:
+    """The id that the embedding treats as padding also stands at positions the mask calls valid."""
+    found = []
+    declared = {
+        int(m.padding_idx) for m in call.model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None
+    }  # fmt: skip
+    for padding in batches.paddings(call, pad_ids):
+        if padding.mask is None or padding.leaf.tensor.dim() != 2 or padding.pad_id not in declared:
+            continue
+        where = (padding.leaf.tensor == padding.pad_id) & padding.valid
+        if where.any():
+            row, position = where.nonzero()[0].tolist()
+            text = (
+                f"id {padding.pad_id} is `padding_idx`, and it also stands at {int(where.sum())} valid positions of "
+                f"`{padding.leaf.name}`, the first at [{row}, {position}]"
+            )
+            found.append(InputFact("pad-is-token", padding.leaf.name, text, padding.pad_id, (row, position), count=int(where.sum())))
+    return found
+
+
+def _first_taker(trace: Trace, key: int) -> Op | None:
+    keys = {key}
+    for op in trace.ops:
+        if op.ins and op.ins[0].key in keys:
+            if op.name in ARRANGING:
+                keys.update(seen.key for seen in op.outs)
+            else:
+                return op
+    return None
+
+
+def _leaf_name(call: Call, trace: Trace, op: Op) -> str:
+    key = op.ins[0].key if op.ins else None
+    return next((leaf.name for leaf in call.leaves if trace.known_key(leaf.tensor) == key), "")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+

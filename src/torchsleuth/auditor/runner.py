@@ -1,0 +1,189 @@
+"""Running the user's model again without leaving a trace of it.
+
+Every run starts from the same random numbers and the same state. Buffers are swapped for copies while it
+runs (the originals are never written to), other attributes of modules are put back afterwards, and what
+the model prints is swallowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import sys
+import typing
+import warnings
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from torchsleuth.auditor.trace import Trace
+
+BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
+
+
+class Runner:
+    """Calls `model` on inputs as often as the experiments need; `calls` counts forward passes."""
+
+    def __init__(self, model: nn.Module, autocast: tuple[str, torch.dtype] | None = None, seed: int = 20240229) -> None:
+        self.model, self.autocast, self.seed = model, autocast, seed
+        self.calls = 0
+        self.names = {id(m): name for name, m in model.named_modules()}
+        self.types = {name: type(m).__name__ for name, m in model.named_modules()}
+
+    def run(
+        self,
+        args: tuple,
+        kwargs: dict,
+        *,
+        trace: Trace | None = None,
+        grad: bool = False,
+        then: typing.Callable[[typing.Any], typing.Any] | None = None,
+        mode: str = "as-is",
+        seed: int = 0,
+    ) -> typing.Any:
+        """The model's result; `then` runs on it (a loss) under the same conditions and replaces it.
+
+        `mode`: "as-is"; "no-statistics" (as is, but BatchNorm uses its running values); "eval".
+        """
+        self.calls += 1
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(untouched(self.model))
+            stack.enter_context(self._mode(mode))
+            _seed_all(self.seed + seed)
+            stack.enter_context(torch.enable_grad() if grad else torch.no_grad())
+            if self.autocast is not None:
+                stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1]))
+            if trace is not None:
+                stack.enter_context(self._module_paths(trace))
+                stack.enter_context(trace)
+            result = self.model(*args, **kwargs)
+            return result if then is None else then(result)
+
+    @contextlib.contextmanager
+    def _mode(self, mode: str) -> Iterator[None]:
+        if mode == "as-is":
+            yield
+            return
+        for module in self.model.modules():  # `untouched` puts the flags back
+            if mode == "eval" or isinstance(module, BATCH_NORMS):
+                module.training = False
+        yield
+
+    @contextlib.contextmanager
+    def _module_paths(self, trace: Trace) -> Iterator[None]:
+        """Lets the trace know which module is running."""
+        stack: list[str] = []
+        trace.module_path = lambda: stack[-1] if stack else ""
+        trace.type_names = self.types
+
+        def enter(module: nn.Module, inputs: typing.Any) -> None:
+            stack.append(self.names.get(id(module), stack[-1] if stack else ""))
+
+        def leave(module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
+            if stack:
+                stack.pop()
+
+        before = nn.modules.module.register_module_forward_pre_hook(enter)
+        after = nn.modules.module.register_module_forward_hook(leave, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+
+@contextlib.contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Whatever happens inside, the model, the random numbers and the standard streams are as before."""
+    modules = list(model.modules())
+    saved = [(m, dict(m.__dict__), dict(m._buffers), dict(m._parameters), dict(m._modules)) for m in modules]
+    containers = [
+        (value, value.copy())
+        for m in modules
+        for name, value in m.__dict__.items()
+        if type(value) in (list, dict, set) and not name.startswith("_")
+    ]
+    held = [
+        (value, value.detach().clone(), value._version)
+        for m in modules
+        for value in m.__dict__.values()
+        if isinstance(value, torch.Tensor)
+    ]
+    grads = [(p, p.grad) for p in model.parameters()]
+    for module in modules:
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = buffer.detach().clone()
+    try:
+        with _random_kept(), _quiet():
+            yield
+    finally:
+        for module, attributes, buffers, parameters, children in saved:
+            for name in [n for n in module.__dict__ if n not in attributes]:
+                del module.__dict__[name]
+            module.__dict__.update(attributes)
+            for table, before in ((module._buffers, buffers), (module._parameters, parameters), (module._modules, children)):
+                table.clear()
+                table.update(before)
+        for container, copy in containers:
+            container.clear()
+            container.extend(copy) if isinstance(container, list) else container.update(copy)
+        for tensor, copy, version in held:
+            if tensor._version != version:
+                with torch.no_grad():
+                    tensor.copy_(copy)
+        for parameter, grad in grads:
+            if parameter.grad is not grad:
+                parameter.grad = grad
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Prints and warnings of a repeated run were heard the first time."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _random_kept() -> Iterator[None]:
+    numpy = sys.modules.get("numpy")
+    python_state, torch_state = random.getstate(), torch.get_rng_state()
+    numpy_state = numpy.random.get_state() if numpy is not None else None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        torch.set_rng_state(torch_state)
+        if numpy is not None and numpy_state is not None:
+            numpy.random.set_state(numpy_state)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+
+
+def _seed_all(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
+    """The module inside a compiled, DataParallel or DDP wrapper, and what was taken off."""
+    taken: list[str] = []
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if isinstance(inner, nn.Module):
+            model = inner
+            taken.append("torch.compile")
+        elif type(model).__name__ in ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel") and isinstance(
+            getattr(model, "module", None), nn.Module
+        ):
+            taken.append(type(model).__name__)
+            model = model.module
+        else:
+            return model, ", ".join(taken)

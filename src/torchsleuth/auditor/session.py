@@ -1,0 +1,532 @@
+"""`audit`: one model, one batch, every experiment, one report. Order and budget of the experiments live here."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import time
+import typing
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor import experiments, preflight
+from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.compare import distance, first_difference, moved_flags, output_leaves, May
+from torchsleuth.auditor.gradients import grad_state, vanishing
+from torchsleuth.auditor.judge import report_of
+from torchsleuth.auditor.observation import ModeFact, Move, Observation, OptimizerFact, Overfit, Site
+from torchsleuth.auditor.patterns import shared_layers
+from torchsleuth.auditor.runner import Runner, unwrapped, untouched
+from torchsleuth.auditor.sites import place_here, site_of
+from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
+from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.watchers import Lookup, label_shifts
+from torchsleuth.errors import UsageError
+from torchsleuth.model import RaisedException, Report
+
+BUDGET_SECONDS = 120.0
+PATIENCE_SECONDS = 2.0  # nothing is said about progress before that
+
+
+def audit(
+    model: nn.Module,
+    batch: typing.Any,
+    *,
+    loss_fn: typing.Callable[..., torch.Tensor] | None = None,
+    target: typing.Any = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    overfit: bool = False,
+    budget_s: float = BUDGET_SECONDS,
+) -> Report:
+    """Experiments on `model` with `batch`, given as the model takes it: a tensor, a tuple of arguments or a dict of keywords.
+
+    `loss_fn(output)`, `loss_fn(output, target)` or `loss_fn(output, batch)` gives the loss; without it a result
+    called `loss`, or a single number, is taken. Nothing about the model is different afterwards.
+    """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"audit needs an nn.Module, not {type(model).__name__}")
+    where = site_of(place_here(2))
+    inner, taken = unwrapped(model)
+    args, kwargs, target = arguments(inner, batch, target)
+    call = Call(inner, args, kwargs)
+    autocast = autocast_here(call)
+    session = Session(inner, call, _loss(loss_fn, batch, target), where, autocast, budget_s)
+    if taken:
+        session.notes.append(f"the model was audited without its wrapper ({taken})")
+    session.given_optimizer = optimizer
+    session.audit(overfit)
+    return report_of("audit", session.observation(), session.exception)
+
+
+class Session:
+    """The state of one audit. Each experiment adds to `fields`, which become the observation."""
+
+    def __init__(
+        self, model: nn.Module, call: Call, loss: typing.Callable | None, where: Site | None, autocast: typing.Any, budget_s: float
+    ) -> None:
+        self.model, self.call, self.loss, self.where = model, call, loss, where
+        self.runner = Runner(model, autocast)
+        self.given_optimizer: torch.optim.Optimizer | None = None
+        self.fields: dict[str, typing.Any] = {}
+        self.notes: list[str] = []
+        self.exception: RaisedException | None = None
+        self.started = time.monotonic()
+        self.budget_s = budget_s
+        self._said = False
+        self.paddings, self.pad_ids = padded(call)
+
+    # -- the whole ----------------------------------------------------------------------------
+
+    def audit(self, overfit: bool = False) -> None:
+        try:
+            inputs = preflight.batch_facts(self.call, self.pad_ids)
+            self.fields["inputs"] = tuple(inputs)
+            self.fields["shared"] = tuple(shared_layers(self.model))
+            step = self.step()
+            if step is not None:
+                self.experiments(step)
+                self.dropout_in_eval()
+                if overfit:
+                    self.overfit()
+        finally:
+            if self._said:
+                print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+
+    def observation(self) -> Observation:
+        name = type(self.model).__name__
+        return Observation(name, self.where, training=self.model.training, notes=tuple(dict.fromkeys(self.notes)), **self.fields)
+
+    def attempt(self, what: str, experiment: typing.Callable[[], typing.Any]) -> typing.Any:
+        """The experiment's result, unless time is up or it cannot be made; then that is said."""
+        elapsed = time.monotonic() - self.started
+        if elapsed > self.budget_s:
+            self.notes.append(f"not tested, the time budget of {self.budget_s:g} s was used up: {what}")
+            return None
+        if elapsed > PATIENCE_SECONDS and sys.stderr.isatty():
+            self._said = True
+            print(f"\r{'auditing: ' + what:<60}", end="", file=sys.stderr, flush=True)
+        try:
+            return experiment()
+        except Exception as error:
+            self.notes.append(f"{what} could not be tested: {type(error).__name__}: {_first_line(error)}")
+            return None
+
+    # -- the step -----------------------------------------------------------------------------
+
+    def step(self) -> StepView | None:
+        """Forward, loss and backward once, traced. None if the model cannot be run at all."""
+        view = StepView()
+        keys = parameter_keys(view.trace, self.model)
+        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        try:
+            self.runner.run(
+                self.call.args, self.call.kwargs, trace=view.trace, grad=True,
+                then=lambda output: self._backward(view, keys, parameters, output),
+            )  # fmt: skip
+        except Exception as error:
+            view.trace.change = None
+            facts = [*view.watch.inputs, *preflight.crash_facts(self.call, view.trace, error)]
+            facts = preflight.named_tables(facts, self.call, self.model)
+            self.fields["inputs"] = (*self.fields.get("inputs", ()), *facts)
+            self.exception = RaisedException(type(error).__name__, str(error))
+            self.fields["crash"] = f"{type(error).__name__}: {_first_line(error)}"
+            return None
+        self.fields["inputs"] = (
+            *self.fields.get("inputs", ()), *view.watch.inputs, *preflight.traced_facts(self.call, view.trace)
+        )  # fmt: skip
+        losses, extra = view.losses(self.paddings)
+        self.fields["losses"] = losses
+        self.fields["inputs"] += tuple(extra)
+        return view
+
+    def _backward(self, view: StepView, keys: dict[str, int], parameters: dict[str, torch.Tensor], output: typing.Any) -> None:
+        loss = self._loss_of(output)
+        trace = view.trace
+        states: dict[str, str] | None = None
+        with _paused(trace):
+            if loss is not None and parameters:
+                if loss.requires_grad:
+                    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
+                    states = {name: grad_state(grad) for name, grad in zip(parameters, grads, strict=True)}
+                else:
+                    states = dict.fromkeys(parameters, "none")
+            optimized = self._optimized()
+            self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size))
+        if states is not None and loss is not None and set(states.values()) & {"zero", "nan"}:
+            self.zero_or_nan(states)
+        if optimized is not None:
+            self.fields["optimizer"] = tuple(optimizer_facts(self.model, self.given_optimizer, states, None, {}))
+
+    def _loss_of(self, output: typing.Any) -> torch.Tensor | None:
+        if self.loss is not None:
+            loss = self.loss(output)
+            if not isinstance(loss, torch.Tensor):
+                raise UsageError(f"loss_fn gave {type(loss).__name__}, not a tensor")
+            if loss.numel() != 1:
+                raise UsageError(f"loss_fn gave a tensor of shape {list(loss.shape)}; the audit needs one number")
+            return loss
+        for name, tensor in output_leaves(output):
+            if tensor.numel() == 1 and tensor.dim() == 0 and (name.endswith(".loss") or name in ("output", "output[0]")):
+                return tensor
+        return None
+
+    def _optimized(self) -> set[int] | None:
+        if self.given_optimizer is None:
+            return None
+        return {id(p) for group in self.given_optimizer.param_groups for p in group["params"]}
+
+    def zero_or_nan(self, states: dict[str, str]) -> None:
+        """Zero is often by design at the start (a layer that begins at zero). Does it stay, once no layer is zero?"""
+        names = {n for n, s in states.items() if s == "zero" and not _is_bias(n, states)}
+        if names:
+            again = self.attempt("zero gradients", lambda: self._stirred(names))
+            names = again if again is not None else set()
+        left = {n: s for n, s in states.items() if s == "nan" or n in names}
+        if left:
+            found = self.attempt("where the gradient vanishes", lambda: self._vanishing(left))
+            self.fields["vanished"] = tuple(found or ())
+
+    def _stirred(self, names: set[str]) -> set[str]:
+        """Those whose gradient is still zero when parameters that are exactly zero are given small values."""
+        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        zeros = [(m, n) for m in self.model.modules() for n, p in m._parameters.items() if p is not None and not p.detach().any()]
+        if not zeros:
+            return names
+        with untouched(self.model):
+            for module, name in zeros:
+                old = module._parameters[name]
+                module._parameters[name] = nn.Parameter(torch.randn_like(old) * 0.1)
+            result: dict[str, str] = {}
+
+            def then(output: typing.Any) -> None:
+                loss = self._loss_of(output)
+                wanted = {n: parameters[n] for n in names if any(parameters[n] is p for p in self.model.parameters())}
+                grads = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+                result.update({n: grad_state(g) for n, g in zip(wanted, grads, strict=True)})
+
+            self.runner.run(self.call.args, self.call.kwargs, grad=True, then=then)
+        return {n for n in names if result.get(n) == "zero"}
+
+    def _vanishing(self, states: dict[str, str]) -> list:
+        trace = _HoldingTrace()
+        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        parameter_keys(trace, self.model)
+        found: list = []
+
+        def then(output: typing.Any) -> None:
+            loss = self._loss_of(output)
+            with _paused(trace):
+                found.extend(vanishing(trace, loss, trace.held, parameters, states))
+
+        self.runner.run(self.call.args, self.call.kwargs, trace=trace, grad=True, then=then)
+        return found
+
+    # -- experiments ----------------------------------------------------------------------------
+
+    def experiments(self, step: StepView) -> None:
+        lab = self.attempt("running the model twice", self.lab)
+        if lab is None:
+            return
+        moves: list[Move] = []
+        for padding in self.paddings:
+            moves += self.attempt("padding", lambda padding=padding: experiments.padding_moves(lab, padding)) or []
+        moves += self.causality(step, lab)
+        evidence = self._batch_is_first(step)
+        mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_move(lab, evidence)) or (None, "")
+        if mixing is not None:
+            moves.append(mixing)
+        if remark:
+            self.notes.append(remark)
+        statistics = experiments.batch_statistics_remark(self.model)
+        if statistics:
+            self.notes.append(statistics)
+        self.fields["moves"] = tuple(moves)
+
+    def lab(self) -> experiments.Lab | None:
+        """The undisturbed run, and whether the model gives the same result twice."""
+        mode = "no-statistics" if self.model.training else "as-is"
+        trace = Trace()
+        base = self.runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode)
+        again = self.runner.run(self.call.args, self.call.kwargs, mode=mode)
+        floor = 0.0
+        for (name, one), (_, two) in zip(output_leaves(base), output_leaves(again), strict=False):
+            if one.shape != two.shape:
+                self.notes.append(f"experiments were not made: two runs gave `{name}` of different shapes, {list(one.shape)} and {list(two.shape)}")
+                return None
+            flags, _ = moved_flags(one, two)
+            if flags.any():
+                gap = distance(one, two, flags)
+                if one.is_floating_point() and gap < 1e-3 * float(one.abs().max()):
+                    floor = max(floor, 4 * gap)
+                    continue
+                self.notes.append(
+                    f"experiments were not made: the model gives different results for the same input and random numbers (`{name}` differs by {gap:.3g})"
+                )
+                return None
+        return experiments.Lab(self.runner, self.call, base, trace, floor, mode)
+
+    def causality(self, step: StepView, lab: experiments.Lab) -> list[Move]:
+        names = self._lookup_names(step)
+        causal: dict[int, bool] = {}
+
+        def is_causal(lookup: Lookup) -> bool:
+            if lookup.op.index not in causal:
+                leaf = self._leaf_for(lookup, names)
+                causal[lookup.op.index] = bool(self.attempt("causality", lambda: experiments.is_causal(lab, leaf)))
+            return causal[lookup.op.index]
+
+        self.fields["shifts"] = tuple(label_shifts(step.watch, names, is_causal))
+        wanted = [lookup for _, offset, _, _, lookup in step.watch.shifts if offset == 1]
+        if not wanted and self._means_to_be_causal(step):
+            wanted = self._main_lookups(step)
+        moves = []
+        for lookup in wanted[:1]:
+            leaf = self._leaf_for(lookup, names)
+            move = self.attempt("causality", lambda leaf=leaf: experiments.causal_move(lab, leaf))
+            if move is not None:
+                moves.append(move)
+        return moves
+
+    def _means_to_be_causal(self, step: StepView) -> bool:
+        """A triangular mask made in the forward pass or kept as a buffer, or a decoder by its own configuration."""
+        config = getattr(self.model, "config", None)
+        if config is not None:
+            name = type(self.model).__name__
+            return (getattr(config, "is_decoder", False) is True or "CausalLM" in name) and not getattr(config, "is_encoder_decoder", False)
+        for op in step.trace.ops:
+            if op.name in ("tril", "triu") and op.outs and len(op.outs[0].size) == 2 and op.outs[0].size[0] == op.outs[0].size[1]:
+                return True
+        return any(_is_triangular(buffer) for buffer in self.model.buffers())
+
+    def _main_lookups(self, step: StepView) -> list[Lookup]:
+        keys = {step.trace.known_key(leaf.tensor) for leaf in batches.sequences(self.call)}
+        return [lookup for lookup in step.watch.lookups if lookup.op.ins[0].key in keys]
+
+    def _lookup_names(self, step: StepView) -> dict[int, str]:
+        names = {}
+        for lookup in step.watch.lookups:
+            made = step.trace.ancestors({lookup.op.ins[0].key})
+            leaf = next((leaf for leaf in self.call.leaves if step.trace.known_key(leaf.tensor) in made), None)
+            names[lookup.op.index] = leaf.name if leaf is not None else "the ids looked up"
+        return names
+
+    def _leaf_for(self, lookup: Lookup, names: dict[int, str]) -> Leaf:
+        for leaf in self.call.leaves:
+            if leaf.tensor.shape == lookup.ids.shape and not leaf.tensor.is_floating_point() and torch.equal(leaf.tensor.to(lookup.ids.dtype), lookup.ids):
+                return leaf
+        return Leaf(names[lookup.op.index], (), lookup.ids)
+
+    def _batch_is_first(self, step: StepView) -> bool:
+        """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
+        size = self.call.batch_size
+        if self.paddings:
+            return True
+        targets = [target for _, target, _, _ in step.watch.targets] + [leaf.tensor for leaf in self.call.leaves if batches.is_label(leaf)]
+        return any(t.dim() == 1 and t.shape[0] == size for t in targets)
+
+    def dropout_in_eval(self) -> None:
+        fact = self.attempt("dropout in eval mode", self._dropout_in_eval)
+        if fact is not None:
+            self.fields["modes"] = (*self.fields.get("modes", ()), fact)
+
+    def _dropout_in_eval(self) -> ModeFact | None:
+        first = self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=0)
+        second = self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=1)
+        nothing = May(torch.zeros(1, dtype=torch.bool))
+        difference = first_difference(first, second, nothing)
+        if difference is None:
+            return None
+        one, two = Trace(keep=True), Trace(keep=True)
+        self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=0, trace=one)
+        self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=1, trace=two)
+        for a, b in zip(one.ops, two.ops, strict=False):
+            if a.name != b.name:
+                return None
+            if any(x.shape == y.shape and moved_flags(x, y)[0].any() for x, y in zip(a.tensors, b.tensors, strict=False)):
+                if "dropout" in a.name or a.name in ("scaled_dot_product_attention", "multi_head_attention_forward"):
+                    return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name)
+                return None
+        return None
+
+    def overfit(self, steps: int = 60) -> None:
+        result = self.attempt("overfitting the batch", lambda: self._overfit(steps))
+        if result is not None:
+            self.fields["overfit"] = result
+
+    def _overfit(self, steps: int) -> Overfit | None:
+        """Train copies of the parameters on this one batch; the best of three learning rates counts."""
+        best: Overfit | None = None
+        for rate in (1e-3, 1e-2, 1e-1):
+            with untouched(self.model):
+                copies: dict[int, nn.Parameter] = {}
+                for module in self.model.modules():
+                    for name, p in module._parameters.items():
+                        if p is not None and p.requires_grad:
+                            module._parameters[name] = copies.setdefault(id(p), nn.Parameter(p.detach().clone()))
+                if not copies:
+                    return None
+                optimizer = torch.optim.Adam(copies.values(), lr=rate)
+                values = []
+                for _ in range(steps):
+                    with torch.enable_grad():
+                        loss = self._loss_of(self.model(*self.call.args, **self.call.kwargs))
+                    if loss is None:
+                        return None
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    values.append(float(loss.detach()))
+            if best is None or values[-1] < best.last:
+                best = Overfit(steps, values[0], values[-1])
+        return best
+
+
+class _HoldingTrace(Trace):
+    """A trace that keeps every result with history, so that gradients can be asked for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[int, torch.Tensor] = {}
+
+    def _note_result(self, op, inputs, args, result) -> None:
+        super()._note_result(op, inputs, args, result)
+        for tensor in [*inputs, *(t for t in _tensors(result))]:
+            key = self.known_key(tensor)
+            if key is not None and tensor.requires_grad and key not in self.held:
+                self.held[key] = tensor
+
+
+def _tensors(result: typing.Any) -> list[torch.Tensor]:
+    return [t for _, t in output_leaves(result)]
+
+
+@contextlib.contextmanager
+def _paused(trace: Trace):
+    """Our own tensor work inside a traced run is not the program's."""
+    most, trace.most = trace.most, 0
+    truncated = trace.truncated
+    try:
+        yield
+    finally:
+        trace.most, trace.truncated = most, truncated
+
+
+def _is_triangular(buffer: torch.Tensor) -> bool:
+    square = buffer.detach().squeeze()
+    if square.dim() != 2 or square.shape[0] != square.shape[1] or square.shape[0] < 3 or square.numel() > 1 << 24:
+        return False
+    flags = square == square[0, -1]
+    if not flags.any() or flags.all():
+        return False
+    size = square.shape[0]
+    return any(torch.equal(flags, torch.ones_like(flags).triu(k)) for k in range(0, min(4, size)))
+
+
+def _is_bias(name: str, states: dict[str, str]) -> bool:
+    """A bias alone with a zero gradient (before a normalisation, say) is no news; with its weight it is."""
+    owner, _, last = name.rpartition(".")
+    if "bias" not in last:
+        return False
+    return states.get(f"{owner}.weight" if owner else "weight") != "zero"
+
+
+def arguments(model: nn.Module, batch: typing.Any, target: typing.Any) -> tuple[tuple, dict, typing.Any]:
+    """Positional and keyword arguments from a batch, and the target if it travelled with it."""
+    if isinstance(batch, Mapping):
+        mapping = dict(batch)
+        accepted = _keywords(model)
+        if accepted is not None and any(key not in accepted for key in mapping):
+            extra = {k: v for k, v in mapping.items() if k not in accepted}
+            if not all(k in mapping and (k.lower() in ("y", "target", "targets", "label", "labels")) for k in extra):
+                if not any(k in accepted for k in mapping):
+                    return (batch,), {}, target  # the model takes the dict itself
+                raise UsageError(f"the model's forward takes no argument {', '.join(map(repr, extra))}; it takes {', '.join(sorted(accepted))}")
+            if len(accepted) and not any(k in accepted for k in mapping):
+                return (batch,), {}, target
+            target = next(iter(extra.values())) if target is None else target
+            mapping = {k: v for k, v in mapping.items() if k in accepted}
+        return (), mapping, target
+    if isinstance(batch, (tuple, list)) and not hasattr(batch, "_fields"):
+        items = tuple(batch)
+        if target is None and len(items) >= 2 and not _binds(model, items) and _binds(model, items[:-1]):
+            return items[:-1], {}, items[-1]
+        if isinstance(batch, list) and not _binds(model, items) and _binds(model, (batch,)):
+            return (batch,), {}, target
+        return items, {}, target
+    return (batch,), {}, target
+
+
+def _binds(model: nn.Module, items: tuple) -> bool:
+    try:
+        inspect.signature(model.forward).bind(*items)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _keywords(model: nn.Module) -> set[str] | None:
+    """The names `forward` takes; None if it takes any."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
+def _loss(loss_fn: typing.Callable | None, batch: typing.Any, target: typing.Any) -> typing.Callable | None:
+    """A function from the model's result to the loss."""
+    if loss_fn is None:
+        return None
+    try:
+        parameters = [
+            p for p in inspect.signature(loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+        ]  # fmt: skip
+    except (TypeError, ValueError):
+        parameters = []
+    if len(parameters) < 2:
+        return loss_fn if len(parameters) == 1 or target is None else lambda output: loss_fn(output, target)
+    if target is None:
+        target = batch
+        if isinstance(batch, Mapping) and parameters[1].name not in ("batch", "inputs", "data", "b"):
+            label = next((k for k in batch if k.lower() in ("labels", "label", "targets", "target", "y")), None)
+            target = batch[label] if label is not None else batch
+    return lambda output: loss_fn(output, target)
+
+
+def autocast_here(call: Call) -> tuple[str, torch.dtype] | None:
+    kind = next((leaf.tensor.device.type for leaf in call.leaves), "cpu")
+    return (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
+
+
+def optimizer_facts(
+    model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site]
+) -> list[OptimizerFact]:
+    """Trained parameters that the optimizer does not hold, and held ones that are not the model's any more."""
+    if optimizer is None:
+        return []
+    held = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+    named = dict(model.named_parameters(remove_duplicate=False))
+    own = {id(p) for p in named.values()}
+    kind = type(optimizer).__name__
+    states = states or {}
+    missing = [n for n, p in model.named_parameters() if p.requires_grad and id(p) not in held and states.get(n, "ok") not in ("none", "unknown")]
+    stale = [p for key, p in held.items() if key not in own]
+    found = []
+    if missing:
+        replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
+        found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced))
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return text[0] if text else ""

@@ -1,0 +1,143 @@
+"""One traced step turned into observations: the same for `audit` and for a running program's first step."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor.batch import Call, Padding
+from torchsleuth.auditor.compare import output_leaves
+from torchsleuth.auditor.gradients import Flow, looks_averaged, owner_classes, used_modules, weights_of
+from torchsleuth.auditor.observation import InputFact, LossCall, Weight
+from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, broadcasts, hot_lines
+from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.watchers import Watch
+
+
+@dataclass
+class StepView:
+    """A trace with its watchers, and the facts of the step it saw."""
+
+    trace: Trace = field(default_factory=lambda: Trace(watchers={}, early={}))
+    watch: Watch = field(init=False)
+    softmaxes: SoftmaxWatch = field(init=False)
+    alias_watch: AliasWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.trace)
+        self.watch.install()
+        self.softmaxes = SoftmaxWatch(self.trace)
+        self.softmaxes.install()
+        self.alias_watch = AliasWatch(self.trace)
+        self.alias_watch.install()
+
+    def facts(
+        self,
+        model: nn.Module,
+        output: typing.Any,
+        loss: torch.Tensor | None,
+        states: dict[str, str] | None,
+        keys: dict[str, int],
+        optimized: set[int] | None,
+        batch_size: int | None,
+    ) -> dict[str, typing.Any]:
+        """Fields of an `Observation`."""
+        trace = self.trace
+        loss_key = trace.known_key(loss) if loss is not None else None
+        found: dict[str, typing.Any] = {
+            "broadcasts": tuple(broadcasts(trace, loss_key, batch_size)),
+            "axes": tuple(self.softmaxes.facts.values()),
+            "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
+            "aliases": tuple(aliases(trace, self.alias_watch.found)),
+            "hot": tuple(hot_lines(trace)),
+        }
+        if states is not None:
+            weights = weights_of(model, states, used_modules(trace, keys), optimized)
+            found["weights"] = tuple(weights)
+            found.update(self._flow(model, output, loss, weights, keys))
+        return found
+
+    def _flow(
+        self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int]
+    ) -> dict[str, typing.Any]:
+        missing = [w.name for w in weights if w.requires_grad and w.grad == "none" and w.name in keys]
+        if not missing:
+            return {}
+        flow = Flow(self.trace, keys, loss, [t for _, t in output_leaves(output)])
+        whole = all(w.grad == "none" for w in weights if w.requires_grad)
+        cuts, explained = flow.cuts(missing, whole)
+        optimized = {w.name for w in weights if w.in_optimizer}
+        cuts = [
+            cut for cut in cuts
+            if not (cut.reason in ("no-grad", "detach", "data") and not optimized & set(cut.weights) and looks_averaged(cut.weights, weights))
+        ]  # fmt: skip
+        unused = flow.unused([n for n in missing if n not in explained], owner_classes(model)) if not whole or not cuts else []
+        return {"cuts": tuple(cuts), "unused": tuple(unused)}
+
+    def losses(self, paddings: list[Padding]) -> tuple[tuple[LossCall, ...], list[InputFact]]:
+        """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake."""
+        calls, extra = [], []
+        targets = {id(op): (target, ignore, reduction) for op, target, ignore, reduction in self.watch.targets}
+        for op, call in self.watch.losses:
+            if id(op) in targets:
+                target, ignore, reduction = targets[id(op)]
+                call = _with_padding(call, target, ignore, reduction, paddings)
+                extra += _ignored_class(call, target, ignore, paddings)
+            calls.append(call)
+        return tuple(calls), extra
+
+
+def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, reduction: str, paddings: list[Padding]) -> LossCall:
+    for padding in paddings:
+        hidden = _hidden(target, padding)
+        if hidden is None or reduction == "none" or padding.assumed or call.weighted:
+            continue
+        labels = target.reshape(hidden.shape)[hidden.to(target.device)]
+        counted = labels[labels != ignore]
+        if counted.numel() and counted.unique().numel() == 1:
+            import dataclasses
+
+            return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
+    return call
+
+
+def _hidden(target: torch.Tensor, padding: Padding) -> torch.Tensor | None:
+    """Which labels stand at padded positions, if the labels run along this sequence (or one step later)."""
+    valid = padding.valid
+    if target.numel() == valid.numel() and (target.dim() == 1 or tuple(target.shape) == tuple(valid.shape)):
+        return ~valid
+    if valid.shape[1] > 1 and target.numel() == valid.numel() - valid.shape[0]:
+        return ~valid[:, 1:]
+    return None
+
+
+def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, paddings: list[Padding]) -> list[InputFact]:
+    if ignore is None or ignore < 0:
+        return []
+    for padding in paddings:
+        hidden = _hidden(target, padding)
+        if hidden is None or padding.assumed or target.numel() != padding.valid.numel():
+            continue
+        inner = ~hidden
+        inner[:, :-1] &= ~hidden[:, 1:]  # the last valid position's next token is padding: rightly ignored
+        inner[:, -1] = False
+        dropped = (target.reshape(hidden.shape) == ignore) & inner.to(target.device)
+        if int(dropped.sum()) >= 2:
+            row, position = dropped.nonzero()[0].tolist()
+            text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
+            return [InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum()))]
+    return []
+
+
+def parameter_keys(trace: Trace, model: nn.Module) -> dict[str, int]:
+    """Numbers for the model's parameters, given before the step so that uses of them are recognised."""
+    return {name: trace.key(parameter) for name, parameter in model.named_parameters()}
+
+
+def padded(call: Call) -> tuple[list[Padding], set[int]]:
+    pad_ids = batches.declared_pad_ids(call.model)
+    return batches.paddings(call, pad_ids), pad_ids

@@ -1,0 +1,257 @@
+"""The trace of one step: every torch call with its source expression, and who made each tensor from which.
+
+A `TorchFunctionMode` sees each call. It can keep the results (paired runs compare them), change a result
+(experiments on embeddings) and hand chosen calls to watchers (losses, indices). Without `keep` no tensor
+is held: a tensor is known by a number, valid as long as a weak reference says it is still the same one.
+"""
+
+from __future__ import annotations
+
+import typing
+import weakref
+from collections.abc import Callable, Iterator
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.sites import NOWHERE, Place, place_here, site_of
+
+MOST_OPERATIONS = 300_000
+
+_PROPERTIES = {"data", "T", "mT", "H", "mH", "real", "imag"}
+_QUESTIONS = {
+    "size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size", "__len__", "__hash__",
+    "__repr__", "__format__", "__str__", "data_ptr", "is_contiguous", "is_floating_point", "is_complex", "is_signed",
+    "get_device", "untyped_storage", "storage", "is_same_size", "is_tensor", "is_storage", "is_inference", "type",
+    "is_pinned", "is_shared", "register_hook", "is_conj", "is_neg", "is_set_to", "retain_grad", "result_type", "can_cast",
+    "__reduce_ex__", "__setstate__", "__dir__", "__deepcopy__", "has_names", "_is_view", "manual_seed", "get_default_dtype",
+    "is_grad_enabled", "is_autocast_enabled", "set_default_dtype", "broadcast_shapes", "__contains__",
+}  # fmt: skip
+# Calls that carry a tensor's values out of torch's sight.
+EXITS = {"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__", "is_nonzero"}
+
+
+class Seen(typing.NamedTuple):
+    """What is remembered of a tensor that took part in a call."""
+
+    key: int
+    size: tuple[int, ...]
+    dtype: torch.dtype
+    requires_grad: bool
+
+
+class Op:
+    """One call. `tensors` is empty unless the trace keeps results."""
+
+    __slots__ = ("index", "name", "place", "module", "ins", "outs", "plain", "grad_enabled", "scope", "tensors",
+                 "writes")  # fmt: skip
+
+    def __init__(self, index: int, name: str, place: Place, module: str, ins: tuple[Seen, ...], plain: tuple) -> None:
+        self.index, self.name, self.place, self.module, self.ins, self.plain = index, name, place, module, ins, plain
+        self.outs: tuple[Seen, ...] = ()
+        self.grad_enabled = True
+        self.scope: Place = NOWHERE
+        self.tensors: tuple[torch.Tensor, ...] = ()
+        self.writes = False
+
+    def argument(self, position: int, name: str, default: typing.Any = None) -> typing.Any:
+        """A plain (non-tensor) argument by position or name."""
+        positional, named = self.plain
+        if name in named:
+            return named[name]
+        return positional[position] if position < len(positional) else default
+
+
+Watcher = Callable[[Op, tuple, dict, typing.Any], None]
+Change = Callable[[str, tuple, dict, typing.Any], typing.Any]
+
+
+class Trace(TorchFunctionMode):
+    def __init__(
+        self,
+        *,
+        keep: bool = False,
+        change: Change | None = None,
+        watchers: dict[str, list[Watcher]] | None = None,
+        early: dict[str, list[Watcher]] | None = None,
+        module_path: Callable[[], str] | None = None,
+        most: int = MOST_OPERATIONS,
+    ) -> None:
+        super().__init__()
+        self.ops: list[Op] = []
+        self.keep, self.change, self.watchers, self.most = keep, change, watchers or {}, most
+        self.early = early or {}  # watchers that look before the call, which may raise
+        self.module_path = module_path or (lambda: "")
+        self.producer: dict[int, int] = {}  # tensor key -> index of the operation that made it
+        self.failed: Op | None = None
+        self.truncated = False
+        self.kept_bytes = 0
+        self._keys: dict[int, tuple[weakref.ref, int]] = {}
+        self._next = 0
+        self._no_grad: Place = NOWHERE
+        self.type_names: dict[str, str] = {}
+
+    # -- tensors -----------------------------------------------------------------------------
+
+    def key(self, tensor: torch.Tensor, fresh: bool = False) -> int:
+        """The number of this tensor; `fresh` gives it a new one because it was just made or rewritten."""
+        known = self._keys.get(id(tensor))
+        if known is not None and known[0]() is tensor and not fresh:
+            return known[1]
+        self._next += 1
+        self._keys[id(tensor)] = (weakref.ref(tensor), self._next)
+        return self._next
+
+    def tensor(self, key: int) -> torch.Tensor | None:
+        """The tensor of this number, if the program still holds it."""
+        for reference, number in self._keys.values():
+            if number == key:
+                return reference()
+        return None
+
+    def known_key(self, tensor: torch.Tensor) -> int | None:
+        known = self._keys.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
+
+    def _seen(self, tensor: torch.Tensor, fresh: bool = False) -> Seen:
+        key = self.key(tensor, fresh)
+        return Seen(key, tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
+
+    # -- the mode ------------------------------------------------------------------------------
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = _name_of(func)
+        if name is None or len(self.ops) >= self.most:
+            self.truncated = self.truncated or name is not None
+            return func(*args, **kwargs)
+        if name == "_set_grad_enabled":
+            if args and args[0] is False and torch.is_grad_enabled():
+                self._no_grad = place_here(2)
+            return func(*args, **kwargs)
+        inputs = list(tensors_in((args, kwargs)))
+        op = Op(
+            len(self.ops), name, place_here(2), self.module_path(), tuple(self._seen(t) for t in inputs),
+            (tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}),
+        )  # fmt: skip
+        op.grad_enabled = torch.is_grad_enabled()
+        if not op.grad_enabled:
+            op.scope = self._no_grad
+        for watcher in self.early.get(name, ()):
+            watcher(op, args, kwargs, None)
+        try:
+            result = func(*args, **kwargs)
+        except BaseException:
+            self.failed = op
+            raise
+        if self.change is not None:
+            result = self.change(name, args, kwargs, result)
+        self._note_result(op, inputs, args, result)
+        self.ops.append(op)
+        for watcher in self.watchers.get(name, ()):
+            watcher(op, args, kwargs, result)
+        return result
+
+    def _note_result(self, op: Op, inputs: list[torch.Tensor], args: tuple, result: typing.Any) -> None:
+        outputs = list(tensors_in(result))
+        if op.name == "__setitem__" and args and isinstance(args[0], torch.Tensor):
+            outputs, op.writes = [args[0]], True
+        elif outputs and op.name.endswith("_") and not op.name.endswith("__") and any(o is i for o in outputs for i in inputs):
+            op.writes = True
+        if op.writes:
+            base = outputs[0]._base
+            if base is not None and base is not outputs[0]:
+                outputs.append(base)
+        op.outs = tuple(self._seen(t, fresh=op.writes or not any(t is i for i in inputs)) for t in outputs)
+        for seen in op.outs:
+            self.producer.setdefault(seen.key, op.index)
+        if self.keep:
+            op.tensors = tuple(t.detach().clone() if op.writes else t.detach() for t in outputs)
+            self.kept_bytes += sum(t.numel() * t.element_size() for t in op.tensors)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def site(self, op: Op) -> Site | None:
+        return site_of(op.place, op.module, self.type_names.get(op.module, ""))
+
+    def maker(self, seen: Seen) -> Op | None:
+        index = self.producer.get(seen.key)
+        return self.ops[index] if index is not None else None
+
+    def made_through(self, seen: Seen, through: typing.Container[str]) -> Iterator[Op]:
+        """The operations back from a tensor: each maker, as long as it is one of `through`, then the first that is not."""
+        while (op := self.maker(seen)) is not None:
+            yield op
+            if op.name not in through or not op.ins:
+                return
+            seen = op.ins[0]
+
+    def ancestors(self, keys: set[int]) -> set[int]:
+        """Keys of all tensors that these were computed from, themselves included."""
+        found, todo = set(keys), list(keys)
+        while todo:
+            index = self.producer.get(todo.pop())
+            if index is None:
+                continue
+            for seen in self.ops[index].ins:
+                if seen.key not in found:
+                    found.add(seen.key)
+                    todo.append(seen.key)
+        return found
+
+    def descendants(self, keys: set[int]) -> set[int]:
+        """Keys of all tensors computed from these, themselves included (calls are in order of time)."""
+        found = set(keys)
+        for op in self.ops:
+            if any(seen.key in found for seen in op.ins):
+                found.update(seen.key for seen in op.outs)
+        return found
+
+
+# Operations that only rearrange what is in a tensor.
+ARRANGING = {
+    "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "T", "mT",
+    "t", "swapaxes", "swapdims", "movedim", "moveaxis", "clone", "to", "float", "double", "half", "bfloat16", "__getitem__", "view_as",
+    "reshape_as", "expand", "expand_as", "narrow", "select", "type_as", "chunk", "split", "unbind", "ravel", "atleast_1d",
+    "atleast_2d", "squeeze_", "unsqueeze_", "cpu", "cuda", "rename", "refine_names", "requires_grad_",
+}  # fmt: skip
+
+
+def tensors_in(value: typing.Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 4:
+        if isinstance(value, (tuple, list)):
+            for item in value:
+                yield from tensors_in(item, depth + 1)
+        elif isinstance(value, dict):
+            for item in value.values():
+                yield from tensors_in(item, depth + 1)
+
+
+def _name_of(func: typing.Any) -> str | None:
+    """The call's name; None for questions about a tensor (shape, dtype, …), which say nothing about values."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        name = getattr(getattr(func, "__self__", None), "__name__", "")
+        return name if name in _PROPERTIES else None
+    if name == "__set__":
+        name = getattr(getattr(func, "__self__", None), "__name__", "")
+        return "requires_grad_" if name == "requires_grad" else None
+    return None if name in _QUESTIONS else name
+
+
+def _plain(value: typing.Any, depth: int = 0) -> typing.Any:
+    """Arguments that are not tensors, without holding on to anything large."""
+    if value is None or isinstance(value, (int, float, bool, str, slice)):
+        return value if not isinstance(value, slice) else "slice"
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, torch.Tensor):
+        return "tensor"
+    if isinstance(value, (tuple, list)) and depth < 2 and len(value) <= 16:
+        return tuple(_plain(v, depth + 1) for v in value)
+    return "?"

@@ -1,0 +1,320 @@
+"""What is read from the operands of chosen calls while the step runs: lookups, losses, writes by index.
+
+Values are looked at once, as the call happens; nothing but small facts and copies of token ids is kept.
+A watcher never raises into the program: what it cannot read it leaves out.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from dataclasses import dataclass, field
+
+import torch
+
+from torchsleuth.auditor.observation import Duplicates, InputFact, LabelShift, LossCall, Shape
+from torchsleuth.auditor.sites import expression
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+
+LOSSES = {
+    "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
+    "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss", "poisson_nll_loss",
+}  # fmt: skip
+_ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
+_KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
+MOST_IDS = 1 << 20
+
+
+@dataclass
+class Lookup:
+    """Token ids that were looked up in a table of `rows` embeddings."""
+
+    op: Op
+    ids: torch.Tensor
+    rows: int
+    padding_idx: int | None
+
+
+@dataclass
+class Watch:
+    """The watchers of one traced step and what they saw."""
+
+    trace: Trace
+    lookups: list[Lookup] = field(default_factory=list)
+    losses: list[tuple[Op, LossCall]] = field(default_factory=list)
+    shifts: list[tuple[Op, int, int, int, Lookup]] = field(default_factory=list)
+    targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
+    duplicates: list[Duplicates] = field(default_factory=list)
+    inputs: list[InputFact] = field(default_factory=list)
+    _read: dict[tuple, int] = field(default_factory=dict)
+
+    def install(self) -> None:
+        add = self.trace.watchers.setdefault
+        early = self.trace.early.setdefault
+        early("embedding", []).append(self._guarded(self._embedding))
+        for name in LOSSES:
+            early(name, []).append(self._guarded(self._labels))
+            add(name, []).append(self._guarded(self._loss))
+        add("__getitem__", []).append(self._guarded(self._getitem))
+        for name in ("__setitem__", "index_put_", "index_put", "scatter_", "scatter", "index_copy_"):
+            early(name, []).append(self._guarded(self._write))
+
+    def _guarded(self, watcher):
+        @functools.wraps(watcher)
+        def watch(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+            try:
+                with torch.no_grad():
+                    watcher(op, args, kwargs, result)
+            except Exception:  # the program must not notice that we failed to read something
+                pass
+
+        return watch
+
+    # -- lookups -------------------------------------------------------------------------------
+
+    def _embedding(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        ids = args[0] if args else kwargs["input"]
+        table = args[1] if len(args) > 1 else kwargs["weight"]
+        if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
+            return
+        padding_idx = op.argument(2, "padding_idx")
+        if ids.dim() == 2 and ids.numel() <= MOST_IDS:
+            self.lookups.append(Lookup(op, ids.detach().clone(), table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= table.shape[0]:
+            bad = ((ids < 0) | (ids >= table.shape[0])).nonzero()
+            position = tuple(bad[0].tolist())
+            value = int(ids[tuple(bad[0])])
+            self.inputs.append(
+                InputFact(
+                    "index-out-of-table", "", "", value, position, int(table.shape[0]), op.module,
+                    self.trace.site(op), int(bad.shape[0]),
+                )  # fmt: skip
+            )
+
+    # -- losses --------------------------------------------------------------------------------
+
+    def _labels(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """Class labels against the number of classes, before the loss raises or a device asserts."""
+        if op.name not in ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+            return
+        given, target = _operands(args, kwargs)
+        if op.name.startswith("binary"):
+            if target.is_floating_point() and target.numel() and (float(target.min()) < 0 or float(target.max()) > 1):
+                value = float(target.max()) if float(target.max()) > 1 else float(target.min())
+                self.inputs.append(InputFact("binary-target", "", "", value, site=self.trace.site(op), table=op.name))
+            return
+        if target.is_floating_point() or target.dtype is torch.bool:
+            return
+        ignore = _plain_number(op.argument(4, "ignore_index", -100))
+        classes = given.shape[1] if given.dim() > 1 else given.shape[0]
+        bad = (target != ignore) & ((target < 0) | (target >= classes))
+        if bad.any():
+            at = bad.nonzero()[0]
+            values = tuple(sorted({int(v) for v in target[bad].flatten().tolist()}))[:5]
+            self.inputs.append(
+                InputFact("label-out-of-range", "", "", values[-1], tuple(at.tolist()), int(classes), op.name,
+                          self.trace.site(op), int(bad.sum()))
+            )  # fmt: skip
+
+    def _loss(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        given, target = _operands(args, kwargs)
+        chain = list(self.trace.made_through(op.ins[0], _KEEPING))
+        source = chain[-1] if chain and chain[-1].name in _ACTIVATIONS else None
+        classes = None
+        sums = False
+        if op.name in ("cross_entropy", "nll_loss"):
+            classes = given.shape[1] if given.dim() > 1 else given.shape[0]
+            total = given.float().sum(1 if given.dim() > 1 else 0)
+            sums = bool(classes > 1 and (given >= 0).all() and (total - 1).abs().max() < 1e-3)
+        ignore = _plain_number(op.argument(4, "ignore_index", -100)) if classes is not None and not target.is_floating_point() else None
+        ignored = int((target == ignore).sum()) if ignore is not None else 0
+        reduction = kwargs.get("reduction")
+        if reduction is None:
+            place = {"cross_entropy": 6, "nll_loss": 6, "binary_cross_entropy_with_logits": 5, "binary_cross_entropy": 5}.get(op.name, 4)
+            reduction = args[place] if len(args) > place and isinstance(args[place], str) else "mean"
+        value = float(result) if isinstance(result, torch.Tensor) and result.numel() == 1 else None
+        finite = given.float()
+        site = self.trace.site(op)
+        if site is None:
+            return
+        self.losses.append((
+            op,
+            LossCall(
+                op.name, site, value, _shape(given), _shape(target), classes, reduction,
+                activation=source.name.rstrip("_") if source else "",
+                activation_site=self.trace.site(source) if source else None,
+                rows_sum_to_one=sums, lowest=float(finite.min()), highest=float(finite.max()),
+                spread=float(finite.std()) if finite.numel() > 1 else 0.0,
+                weighted=kwargs.get("weight") is not None or (len(args) > 2 and args[2] is not None),
+                ignore_index=ignore, ignored=ignored, counted=target.numel() - ignored,
+            ),
+        ))  # fmt: skip
+        if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
+            self.targets.append((op, target.detach().clone(), ignore, reduction))
+            self._shift(op, given, target, ignore)
+
+    def _shift(self, op: Op, given: torch.Tensor, target: torch.Tensor, ignore: int | None) -> None:
+        """Which token of the input does the loss compare each prediction with?"""
+        start_length = self._alignment(op, given)
+        if start_length is None:
+            return
+        start, batch, length = start_length
+        goal = target.reshape(batch, length)
+        counted = goal != ignore
+        for lookup in self.lookups:
+            ids = lookup.ids
+            if ids.shape[0] != batch or int(ids.max()) >= given.shape[1]:
+                continue
+            shares = {}
+            for offset in (-1, 0, 1, 2):
+                matched = compared = 0
+                first = max(0, -(start + offset))
+                last = min(length, ids.shape[1] - start - offset)
+                if last > first:
+                    use = counted[:, first:last]
+                    same = (goal[:, first:last] == ids[:, start + offset + first : start + offset + last].to(goal.device)) & use
+                    matched, compared = int(same.sum()), int(use.sum())
+                shares[offset] = (matched, compared)
+            good = [o for o, (m, c) in shares.items() if c >= 4 and m >= 0.98 * c]
+            fair = [o for o, (m, c) in shares.items() if c and m >= 0.7 * c]
+            if len(good) == 1 and fair == good:
+                matched, compared = shares[good[0]]
+                self.shifts.append((op, good[0], matched, compared, lookup))
+                return
+
+    def _alignment(self, op: Op, given: torch.Tensor) -> tuple[int, int, int] | None:
+        """(position of the first prediction, batch, length), from the [B, L, V] tensor that `given` was cut from."""
+        classes = given.shape[1] if given.dim() > 1 else 0
+        candidates = [op.ins[0]] + [made.ins[0] for made in self.trace.made_through(op.ins[0], _KEEPING) if made.ins]
+        if given.dim() == 3:
+            rows = given.transpose(1, 2)
+        elif given.dim() == 2:
+            rows = given
+        else:
+            return None
+        best = None
+        for seen in candidates:
+            if len(seen.size) != 3 or classes not in (seen.size[2], seen.size[1]):
+                continue
+            whole = self.trace.tensor(seen.key)
+            if whole is None:
+                continue
+            whole = whole.detach() if seen.size[2] == classes else whole.detach().transpose(1, 2)
+            batch = whole.shape[0]
+            if rows.dim() == 3:
+                shaped = rows
+            elif rows.shape[0] % batch == 0:
+                shaped = rows.reshape(batch, -1, classes)
+            else:
+                continue
+            length = shaped.shape[1]
+            for start in range(0, min(3, whole.shape[1] - length + 1)):
+                if torch.equal(whole[:, start : start + length].to(shaped.dtype), shaped):
+                    best = (start, batch, length)  # the last candidate is the widest
+                    break
+        return best
+
+    # -- writes by index -----------------------------------------------------------------------
+
+    def _getitem(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        index = _index_tensor(args[1])
+        if index is not None:
+            self._read[(op.place.code, _line(op), op.ins[0].key)] = op.index
+
+    def _write(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        if op.name.startswith("scatter"):
+            return self._scatter(op, args, kwargs)
+        if op.name.startswith("index_put") and (kwargs.get("accumulate") or (len(args) > 3 and args[3])):
+            return
+        if op.name == "index_copy_":
+            index, values = args[2], args[3] if len(args) > 3 else None
+        else:
+            index, values = _index_tensor(args[1]), args[2] if len(args) > 2 else kwargs.get("values")
+        if index is None or not isinstance(index, torch.Tensor) or index.numel() < 2:
+            return
+        flat = index.reshape(-1)
+        distinct, counts = flat.unique(return_counts=True)
+        if distinct.numel() == flat.numel():
+            return
+        accumulating = self._accumulates(op, values)
+        if not accumulating and not _values_differ(flat, values, distinct[counts.argmax()]):
+            return
+        self._add_duplicates(op, flat, distinct, counts, accumulating, args[0])
+        return
+
+    def _scatter(self, op: Op, args: tuple, kwargs: dict) -> None:
+        if kwargs.get("reduce"):
+            return
+        dim, index = args[1] if len(args) > 1 else kwargs["dim"], args[2] if len(args) > 2 else kwargs["index"]
+        source = args[3] if len(args) > 3 else kwargs.get("src")
+        if not isinstance(source, torch.Tensor) or source.dim() == 0 or index.dim() != 1:
+            return
+        flat = index.reshape(-1)
+        distinct, counts = flat.unique(return_counts=True)
+        if distinct.numel() == flat.numel() or not _values_differ(flat, source[: flat.numel()], distinct[counts.argmax()]):
+            return
+        self._add_duplicates(op, flat, distinct, counts, False, args[0])
+
+    def _add_duplicates(self, op, flat, distinct, counts, accumulating, target) -> None:
+        site = self.trace.site(op)
+        if site is not None and not site.library:
+            most = counts.argmax()
+            self.duplicates.append(
+                Duplicates(op.name, site, flat.numel(), distinct.numel(), int(distinct[most]), int(counts[most]), accumulating, tuple(target.shape))
+            )
+
+    def _accumulates(self, op: Op, values: typing.Any) -> bool:
+        """`x[i] += v`: the value written was computed from a read of the same tensor on the same line."""
+        if not isinstance(values, torch.Tensor):
+            return False
+        key = self.trace.known_key(values)
+        read = self._read.get((op.place.code, _line(op), op.ins[0].key))
+        if key is None or read is None:
+            return False
+        made = self.trace.ancestors({key})
+        return any(seen.key in made for seen in self.trace.ops[read].outs)
+
+
+def label_shifts(watch: Watch, names: dict[int, str], causal: typing.Callable[[Lookup], bool]) -> list[LabelShift]:
+    found = []
+    for op, offset, matched, compared, lookup in watch.shifts:
+        site = watch.trace.site(op)
+        if site is not None and offset != 1:
+            found.append(LabelShift(offset, matched, compared, causal(lookup), site, names.get(lookup.op.index, "the input ids")))
+    return found
+
+
+def _operands(args: tuple, kwargs: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    given = args[0] if args else kwargs["input"]
+    target = args[1] if len(args) > 1 else kwargs["target"]
+    return given, target
+
+
+def _plain_number(value: typing.Any) -> int:
+    return value if isinstance(value, int) else -100
+
+
+def _shape(tensor: torch.Tensor) -> Shape:
+    return Shape(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _index_tensor(index: typing.Any) -> torch.Tensor | None:
+    """The integer tensor of an index that has exactly one, other parts being slices."""
+    parts = index if isinstance(index, (tuple, list)) else (index,)
+    tensors = [p for p in parts if isinstance(p, torch.Tensor) and p.dtype not in (torch.bool, torch.uint8) and p.dim() > 0]
+    others = [p for p in parts if not isinstance(p, torch.Tensor) and not isinstance(p, slice) and p is not Ellipsis]
+    return tensors[0] if len(tensors) == 1 and not others and len(tensors) + sum(isinstance(p, slice) for p in parts) == len(parts) else None
+
+
+def _values_differ(flat: torch.Tensor, values: typing.Any, example: torch.Tensor) -> bool:
+    """Are different values written to the same place?"""
+    if not isinstance(values, torch.Tensor) or values.dim() == 0 or values.shape[0] != flat.shape[0]:
+        return False
+    written = values[(flat == example).to(values.device)]
+    return bool((written != written[:1]).any())
+
+
+def _line(op: Op) -> int:
+    span, _ = expression(op.place.code, op.place.offset) if op.place.code is not None else (None, "")
+    return span.line if span is not None else -1

@@ -1,0 +1,85 @@
+"""Samples of a batch that influence one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, module_words, number, recomputed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+_VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"}
+_NORMALISING = {"softmax", "log_softmax", "mean", "std", "var", "norm", "layer_norm", "normalize", "cumsum", "sum", "max", "amax"}
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+_ATTENTION = {"multi_head_attention_forward", "scaled_dot_product_attention"}
+
+
+class BatchMixing(AuditRule):
+    """One sample of the batch changes the outputs of the others.
+
+    What happened
+    -------------
+    torchsleuth changed one sample and nothing else, with the same random numbers. Outputs of other
+    samples moved. The expression named is the first whose result moved for other samples.
+
+    Why
+    ---
+    Samples of a batch are independent: each must get the result it would get alone. They mix when
+    `view` or `reshape` is used where `transpose` was meant (the sizes fit, the contents are read in the
+    wrong order), when a softmax, mean or norm runs over the batch axis, or when a layer that wants time
+    first is given the batch first. BatchNorm in train mode links samples by design; torchsleuth holds
+    it still for this test and says so.
+
+    Example
+    -------
+    `view` does not exchange axes. This prints [[0, 10, 1], [11, 2, 12]], where the samples (0, 1, 2 and
+    10, 11, 12) are mixed, and then the right [[0, 1, 2], [10, 11, 12]]:
+
+        import torch
+
+        x = torch.tensor([[0, 10], [1, 11], [2, 12]])  # (time, batch)
+        print(x.view(2, 3).tolist())
+        print(x.transpose(0, 1).tolist())
+
+    Fix
+    ---
+    `x.transpose(0, 1)` or `permute` to exchange axes, `view` only to split or join neighbouring ones;
+    `dim=-1` (or the class axis) for softmax; `batch_first=True` for recurrent layers and attention that
+    are given (batch, time, features).
+
+    Common false explanations
+    -------------------------
+    "The shape is right, so the data is": a view keeps the order of the elements and re-reads it.
+    "Dropout makes the outputs differ": both runs used the same random numbers.
+    """
+
+    name = "batch-mixing"
+    order = 11
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for move in observation.moves:
+            if move.kind != "mixing":
+                continue
+            site = move.site or observation.call
+            culprits = ()
+            if site is not None:
+                culprits = (culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""),)
+            fix = "Keep the batch axis out of this operation."
+            if move.operation in _VIEWS:
+                fix = "Exchange axes with `transpose` or `permute`; `view` and `reshape` only re-read the elements in their old order."
+            elif move.operation in _NORMALISING:
+                fix = f"Give `{move.operation}` the axis of the classes or features, not that of the batch."
+            elif move.operation in _RECURRENT | _ATTENTION:
+                fix = "Build the layer with `batch_first=True`, or give it (time, batch, features)."
+            where = module_words(move.site)
+            yield Diagnosis(
+                self.name, "one sample changes the outputs of others", Confidence.CERTAIN, culprits,
+                recomputed(
+                    f"{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
+                    f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
+                    f"shape {list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
+                ),
+                "Each sample must get the result it would get alone; here it depends on its neighbours, so the same input gives "
+                "different answers in different batches.",
+                (advice(fix),),
+            )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Later tokens that change earlier outputs of a model trained to predict the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, module_words, number, recomputed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class CausalLeak(AuditRule):
+    """A later token changes the prediction at an earlier position.
+
+    What happened
+    -------------
+    The model is trained to predict the next token (its loss compares position t with token t + 1), or
+    it builds a triangular mask. torchsleuth changed one token, and outputs at earlier positions moved.
+
+    Why
+    ---
+    A model that predicts token t + 1 must not see token t + 1. If attention has no causal mask, or one
+    that is off by one, the training loss falls quickly because the answer is part of the input, and
+    generation, where there is no later token to look at, is nonsense.
+
+    Example
+    -------
+    `triu(diagonal=2)` hides only what lies two steps ahead. This prints a weight above zero for the
+    next token, which position 0 must not see:
+
+        import torch
+
+        scores = torch.zeros(3, 3)
+        hidden = torch.ones(3, 3).triu(diagonal=2).bool()
+        weights = torch.softmax(scores.masked_fill(hidden, float("-inf")), -1)
+        print(weights[0, 1].item())
+
+    Fix
+    ---
+    `is_causal=True` in `scaled_dot_product_attention`, or a mask that is `-inf` strictly above the
+    diagonal: `torch.ones(L, L).triu(diagonal=1)`. Convolutions over time need padding on the left only;
+    recurrent networks must not be bidirectional.
+
+    Common false explanations
+    -------------------------
+    "A very low loss means the model is good": at the start of training it means that it copies. "The
+    labels are shifted, so nothing can leak": shifting decides what is predicted, not what is seen.
+    """
+
+    name = "causal-leak"
+    order = 10
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for move in observation.moves:
+            if move.kind != "causal":
+                continue
+            site = move.site or observation.call
+            culprits = ()
+            if site is not None:
+                label = f"`{move.operation}` lets a later token in" if move.operation else "a later token shows in its result"
+                culprits = (culprit(site, Role.CALL if site.library else Role.CREATE, label),)
+            where = module_words(move.site)
+            yield Diagnosis(
+                self.name, "an earlier position sees a later token", Confidence.CERTAIN, culprits,
+                recomputed(
+                    f"{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
+                    f"the first result that moved too early is that of `{move.operation}`, shape {list(move.operation_shape)}"
+                    f"{' ' + where if where else ''}" if move.operation else "",
+                ),
+                "The loss trains each position to predict the next token, and the next token is visible: the model can copy it. "
+                "When it generates, that token is not there yet.",
+                (advice("Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`)."),),
+            )  # fmt: skip

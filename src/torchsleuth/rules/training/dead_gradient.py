@@ -1,0 +1,124 @@
+"""Gradients that arrive as exactly zero, or as NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed, recomputed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+_FLAT = {"round", "floor", "ceil", "sign", "trunc", "heaviside", "round_", "sgn", "frac"}
+
+
+class ZeroGradient(AuditRule):
+    """The gradient of some parameters is exactly zero: an operation on the way has a slope of zero everywhere.
+
+    What happened
+    -------------
+    After `backward()` the gradient of these parameters is there and all zeros. torchsleuth asked for
+    the gradient at every intermediate result: it arrives at the result of the expression named, and
+    what leaves through its inputs is zero. Layers that start at zero on purpose (their partners have a
+    zero gradient in the first step) were ruled out by trying again with small values in their place.
+
+    Why
+    ---
+    `round`, `sign`, `floor` and `ceil` are flat; `clamp` and `relu` are flat outside their range; a
+    softmax over one element is always 1; `x / x` and `x - x` do not depend on `x`. Autograd is right:
+    the slope is zero. It is the formula that does not let a gradient through.
+
+    Example
+    -------
+    Rounding is flat. This prints tensor([0., 0.]):
+
+        import torch
+
+        w = torch.tensor([0.3, 0.7], requires_grad=True)
+        torch.round(w).sum().backward()
+        print(w.grad)
+
+    Fix
+    ---
+    A straight-through estimator, `x + (x.round() - x).detach()`, lets the gradient pass a rounding; scale
+    inputs into the range of a `clamp` or use a smooth function; normalise over an axis longer than one.
+
+    Common false explanations
+    -------------------------
+    "The gradients vanish because the network is deep": depth makes them small, not exactly zero.
+    """
+
+    name = "zero-gradient"
+    order = 20
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for vanish in observation.vanished:
+            if vanish.kind != "zero" or vanish.site is None:
+                continue
+            flat = vanish.operation in _FLAT
+            label = f"`{vanish.operation}` is flat: its slope is zero everywhere" if flat else "the gradient arrives here and none leaves"
+            yield Diagnosis(
+                self.name, f"the gradient of {listed(vanish.weights, 2)} is exactly zero", Confidence.CERTAIN if flat else Confidence.LIKELY,
+                (culprit(vanish.site, Role.LOST_GRAD, label),),
+                recomputed(
+                    f"the gradient of {listed(vanish.weights)} is zero in every element",
+                    f"it is not zero at the result of `{vanish.operation}` ({vanish.detail}) and zero at its input",
+                ),
+                "Autograd follows the formula: where a function is flat, nothing before it learns.",
+                (advice("Let a gradient pass: a straight-through estimator for rounding, inputs inside the range of a clamp, an axis longer than one."),),
+            )  # fmt: skip
+
+
+class NanGradient(AuditRule):
+    """The gradient of some parameters is NaN: one step with it destroys the model.
+
+    What happened
+    -------------
+    After `backward()` these gradients hold NaN. torchsleuth asked for the gradient at every
+    intermediate result: it is finite at the result of the expression named, and NaN at its input.
+
+    Why
+    ---
+    The derivative of `sqrt` and of `norm` at zero, of `log` at zero, of a division by zero, is infinite,
+    and infinity times zero is NaN. `torch.where` does not protect: both branches are differentiated,
+    and the NaN of the branch that was not taken is multiplied by zero, which is still NaN.
+
+    Example
+    -------
+    The forward value is finite. This prints tensor([nan, 0.5000]) all the same:
+
+        import torch
+
+        x = torch.tensor([0.0, 1.0], requires_grad=True)
+        torch.where(x > 0, torch.sqrt(x), torch.zeros(2)).sum().backward()
+        print(x.grad)
+
+    Fix
+    ---
+    Keep the argument away from the singular point before the function: `torch.sqrt(x.clamp_min(1e-12))`,
+    `torch.where(x > 0, x, 1.0)` *inside* the square root, an `eps` in the denominator or the norm.
+
+    Common false explanations
+    -------------------------
+    "Gradient clipping repairs it": a clipped NaN is NaN. "`where` selects, so the other branch cannot
+    matter": in the backward pass it does.
+    """
+
+    name = "nan-gradient"
+    order = 4
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for vanish in observation.vanished:
+            if vanish.kind != "nan":
+                continue
+            culprits = ()
+            if vanish.site is not None:
+                culprits = (culprit(vanish.site, Role.CREATE, "the gradient is finite at its result and NaN at its input"),)
+            elif observation.call is not None:
+                culprits = (culprit(observation.call, Role.CALL),)
+            yield Diagnosis(
+                self.name, f"the gradient of {listed(vanish.weights, 2)} is NaN", Confidence.CERTAIN, culprits,
+                observed(f"after the backward pass the gradient of {listed(vanish.weights)} holds NaN",
+                         f"the NaN first appears behind `{vanish.operation}` ({vanish.detail})" if vanish.operation else ""),
+                "An infinite slope times zero is NaN. One optimizer step with it makes the parameters NaN, and everything after.",
+                (advice("Keep the argument away from the point where the slope is infinite, before the function is applied (`clamp_min`, an `eps`)."),),
+            )  # fmt: skip

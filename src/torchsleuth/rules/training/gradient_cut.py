@@ -1,0 +1,98 @@
+"""The place where a gradient stops on its way to the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Cut, Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, listed, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+_WORDS = {
+    "argmax": ("`{op}` returns integer positions, and positions have no gradient",
+               "Use a soft choice (softmax weights), a straight-through estimator, or keep the values instead of the positions."),
+    "item": ("`{op}` turns the tensor into a Python number, which has no history",
+             "Keep the tensor: leave out `.item()`/`float()` until after `backward()`."),
+    "tensor": ("`torch.tensor` copies the values into a new leaf without history",
+               "Use `torch.stack(list)` (or `torch.cat`), which keeps the history."),
+    "data": ("`.data` gives the values without their history", "Leave out `.data`."),
+    "numpy": ("NumPy arrays have no history", "Do the computation in torch."),
+    "no-grad": ("it runs under `torch.no_grad()`, so no history is recorded",
+                "Take it out of `torch.no_grad()`, or freeze these parameters on purpose (`requires_grad_(False)`)."),
+    "integer": ("the result of `{op}` is of an integer dtype, which carries no gradient", "Stay in floating point."),
+    "detach": ("`detach` cuts the history on purpose", "Leave out `detach()` if these parameters are to be trained."),
+    "compare": ("a comparison gives True or False, which have no gradient",
+                "Use a smooth function (a sigmoid of the difference), or a straight-through estimator."),
+    "other": ("`{op}` returns a tensor without history", "Use an operation that has a derivative."),
+}  # fmt: skip
+
+
+class GradientCut(AuditRule):
+    """Parameters get no gradient because the history of the computation ends before the loss.
+
+    What happened
+    -------------
+    After `backward()` some parameters have no gradient (`.grad is None`), although what they computed
+    is used. torchsleuth followed it through the step and names the expression whose input had a history
+    and whose result has none.
+
+    Why
+    ---
+    Gradients flow along recorded operations. Some calls hand out values without the record: `argmax`
+    and comparisons (their results are whole numbers or truth values), `.item()`, `float()`, `.numpy()`,
+    `.data`, `.detach()`, `torch.tensor(...)` of existing tensors, integer dtypes, and everything under
+    `torch.no_grad()`. The forward values stay right, the optimizer skips the parameters, and nothing
+    is said. `requires_grad_()` on the result silences the one error that would have told.
+
+    Example
+    -------
+    `torch.tensor` copies. This prints None, because the gradient never reaches `w`:
+
+        import torch
+
+        w = torch.ones(2, requires_grad=True)
+        losses = [(w * 2).sum(), (w * 3).sum()]
+        loss = torch.tensor([float(one) for one in losses]).mean().requires_grad_()
+        loss.backward()
+        print(w.grad)
+
+    Fix
+    ---
+    `torch.stack(losses).mean()` keeps the history; leave out `.item()`, `.data` and `.detach()`; replace
+    `argmax` by a softmax-weighted sum or a straight-through estimator.
+
+    Common false explanations
+    -------------------------
+    "Calling `requires_grad_(True)` on the loss repairs it": it makes a new leaf; the parameters are still
+    cut off. "The learning rate is too small": without a gradient no learning rate helps.
+    """
+
+    name = "gradient-cut"
+    order = 5
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for cut in observation.cuts:
+            yield _diagnosis(observation, cut)
+
+
+def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
+    reason, fix = _WORDS.get(cut.reason, _WORDS["other"])
+    reason = reason.format(op=cut.operation)
+    culprits = [culprit(cut.site, Role.LOST_GRAD, reason)]
+    if cut.scope is not None and cut.scope.span != cut.site.span:
+        culprits.append(culprit(cut.scope, Role.LOST_GRAD, "history is switched off from here"))
+    if cut.forced is not None:
+        culprits.append(culprit(cut.forced, Role.CREATE, "makes a new leaf; it does not bring the history back"))
+    total = sum(w.requires_grad for w in observation.weights)
+    facts = [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]
+    facts.append(f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
+    optimized = [w.name for w in observation.weights if w.in_optimizer and w.name in set(cut.weights)]
+    if optimized:
+        facts.append(f"the optimizer holds {len(optimized)} of them and will skip them")
+    title = "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
+        f"the gradient stops here: {listed(cut.weights, 2)} will not be trained"  # fmt: skip
+    sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or bool(optimized)
+    return Diagnosis(
+        GradientCut.name, title, Confidence.CERTAIN if sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
+        f"{reason[0].upper()}{reason[1:]}. The forward values are right, and the parameters before this point stay as they are.", (advice(fix),),
+    )  # fmt: skip

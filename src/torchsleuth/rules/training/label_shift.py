@@ -1,0 +1,73 @@
+"""Labels that are compared with the wrong position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class LabelShift(AuditRule):
+    """The loss of a causal model compares position t with token t, t + 2 or t - 1 instead of t + 1.
+
+    What happened
+    -------------
+    torchsleuth compared the labels that reached the loss with the token ids that went into the model,
+    position by position. They match at the wrong distance.
+
+    Why
+    ---
+    In a causal model the output at position t has seen token t. Comparing it with token t asks it to
+    copy; comparing it with token t + 2 asks it to skip one. Models of the `transformers` library shift
+    the labels themselves: labels that were shifted beforehand are shifted twice.
+
+    Example
+    -------
+    Labels that equal the inputs are learned by copying. This prints True, because the prediction at
+    each position is compared with the very token that stands there:
+
+        import torch
+
+        ids = torch.tensor([[5, 3, 8, 1]])
+        logits = torch.nn.functional.one_hot(ids, 10).float() * 20
+        loss = torch.nn.functional.cross_entropy(logits.view(-1, 10), ids.view(-1))
+        print(loss.item() < 1e-3)
+
+    Fix
+    ---
+    `cross_entropy(logits[:, :-1].reshape(-1, V), ids[:, 1:].reshape(-1))` in your own loss;
+    `labels=input_ids` (unshifted) for a `transformers` model that computes the loss itself.
+
+    Common false explanations
+    -------------------------
+    "The loss went to zero, the model has learned the data": it has learned to repeat its input.
+    """
+
+    name = "label-shift"
+    order = 12
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for shift in observation.shifts:
+            if shift.offset in (0, -1) and not shift.causal:
+                continue  # an auto-encoder, a tagger: it may well be asked for the token it sees
+            title, fix = {
+                0: ("the labels are not shifted: each position is asked for the token it was given",
+                    "Compare `logits[:, :-1]` with `ids[:, 1:]`."),
+                2: ("the labels are shifted twice: each position is asked for the token after the next",
+                    "Shift once: pass unshifted labels to a model that shifts them itself."),
+                -1: ("the labels are shifted the wrong way: each position is asked for the token before it",
+                     "Compare `logits[:, :-1]` with `ids[:, 1:]`."),
+            }[shift.offset]  # fmt: skip
+            token = {0: "token t", 2: "token t + 2", -1: "token t - 1"}[shift.offset]
+            facts = [f"the loss compares the prediction at position t with {token} of `{shift.input_name}`: "
+                     f"{shift.matched} of {shift.compared} counted labels match it"]  # fmt: skip
+            if shift.causal:
+                facts.append("changing a later token moved no earlier output: the model is causal, so it is there to predict the next token")
+            label = "compares each prediction with the wrong token"
+            yield Diagnosis(
+                self.name, title, Confidence.CERTAIN if shift.causal else Confidence.LIKELY,
+                (culprit(shift.site, Role.CALL if shift.site.library else Role.OPERAND, label),), observed(*facts),
+                "A causal model has seen token t at position t and is there to predict token t + 1.", (advice(fix),),
+            )  # fmt: skip

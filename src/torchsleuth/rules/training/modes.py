@@ -1,0 +1,111 @@
+"""Train and eval mode where the other one was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class EvalModeTraining(AuditRule):
+    """A training step is taken while the model is in eval mode: dropout and BatchNorm are switched off.
+
+    What happened
+    -------------
+    The optimizer took a step on a model whose `training` flag is False, and the model holds layers that
+    behave differently in training.
+
+    Why
+    ---
+    `eval()` is called for validation and stays until `train()` is called. In eval mode dropout passes
+    everything and BatchNorm uses its running values, which then never change. Models loaded with
+    `from_pretrained` start in eval mode.
+
+    Example
+    -------
+    Dropout does nothing in eval mode. This prints tensor([1., 1., 1., 1.]):
+
+        import torch
+
+        layer = torch.nn.Dropout(0.5).eval()
+        print(layer(torch.ones(4)))
+
+    Fix
+    ---
+    `model.train()` at the start of every training epoch. Where only some layers are meant to stay fixed,
+    call `eval()` on those.
+
+    Common false explanations
+    -------------------------
+    "`eval()` stops gradients": it does not; `torch.no_grad()` does.
+    """
+
+    name = "eval-mode-training"
+    order = 40
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for fact in observation.modes:
+            if fact.kind == "eval-in-training":
+                site = fact.site or observation.call
+                yield Diagnosis(
+                    self.name, "the model is trained in eval mode", Confidence.LIKELY,
+                    (culprit(site, Role.CALL, "`training` is False during this step"),) if site else (),
+                    observed(f"`training` is False in the step that the optimizer took; {listed(fact.modules)} behave differently in training"),
+                    "In eval mode dropout lets everything pass and BatchNorm keeps its running values as they are.",
+                    (advice("Call `model.train()` before the training loop (and again after every validation)."),),
+                )  # fmt: skip
+
+
+class DropoutInEval(AuditRule):
+    """Dropout is active although the model is in eval mode: predictions are random.
+
+    What happened
+    -------------
+    torchsleuth ran the model twice in eval mode with different random numbers. The results differ, and
+    the first operation whose result differs is a dropout.
+
+    Why
+    ---
+    `F.dropout(x, p)` drops by default (`training=True`), and `scaled_dot_product_attention` drops
+    whenever `dropout_p` is above zero. Neither knows about `model.eval()`; the `nn.Dropout` module does.
+
+    Example
+    -------
+    The functional form knows nothing of modes. This prints False, because some elements are dropped
+    although the module is in eval mode:
+
+        import torch
+
+        module = torch.nn.Linear(2, 2).eval()
+        torch.manual_seed(0)
+        dropped = torch.nn.functional.dropout(torch.ones(100), 0.5)
+        print(bool((dropped == 1).all()))
+
+    Fix
+    ---
+    `F.dropout(x, p, training=self.training)`, `dropout_p=self.p if self.training else 0.0`, or `nn.Dropout`.
+
+    Common false explanations
+    -------------------------
+    "`model.eval()` switches off all dropout": only that of modules.
+    """
+
+    name = "dropout-in-eval"
+    order = 15
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for fact in observation.modes:
+            if fact.kind == "dropout-in-eval":
+                site = fact.site or observation.call
+                yield Diagnosis(
+                    self.name, "dropout is active in eval mode", Confidence.CERTAIN,
+                    (culprit(site, Role.CALL if site.library else Role.CREATE, f"`{fact.operation}` drops regardless of the mode"),) if site else (),
+                    recomputed(
+                        f"in eval mode two runs with different random numbers differ by {number(fact.distance)}",
+                        f"the first result that differs is that of `{fact.operation}`",
+                    ),
+                    "A function does not know the mode of the module it is called in; it drops unless it is told not to.",
+                    (advice("Pass `training=self.training` (or `dropout_p=self.p if self.training else 0.0`)."),),
+                )  # fmt: skip

@@ -1,0 +1,69 @@
+"""An optimizer step that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class NoUpdate(AuditRule):
+    """The first optimizer step left every parameter exactly as it was.
+
+    What happened
+    -------------
+    torchsleuth compared the parameters before and after the first `optimizer.step()`: not one bit
+    changed.
+
+    Why
+    ---
+    The gradients were cleared between `backward()` and `step()`, the optimizer holds other tensors than
+    the ones that got gradients, or the learning rate is zero.
+
+    Example
+    -------
+    `zero_grad` stands at the wrong place. This prints True, because the step has nothing to do:
+
+        import torch
+
+        w = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        (w * 2).sum().backward()
+        optimizer.zero_grad()
+        optimizer.step()
+        print(torch.equal(w.detach(), torch.ones(2)))
+
+    Fix
+    ---
+    `optimizer.zero_grad()` before `loss.backward()`, `optimizer.step()` right after it.
+
+    Common false explanations
+    -------------------------
+    "The model is at its optimum": then the gradients would be zero after `backward()`, and they were not.
+    """
+
+    name = "no-update"
+    order = 7
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        fact = observation.no_update
+        if fact is None or (fact.reason == "learning-rate" and fact.scheduled):
+            return
+        culprits = []
+        if fact.cleared is not None:
+            culprits.append(culprit(fact.cleared, Role.MUTATE, "clears the gradients before the step could use them"))
+        if fact.site is not None:
+            culprits.append(culprit(fact.site, Role.CALL, "changes no parameter"))
+        why, fix = {
+            "cleared": ("after `backward()` there were gradients, when `step()` was called there were none",
+                        "Call `zero_grad()` before `backward()`, not between `backward()` and `step()`."),
+            "learning-rate": ("the learning rate is 0", "Give the optimizer a learning rate above 0."),
+            "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
+        }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
+        yield Diagnosis(
+            self.name, "the optimizer step changes no parameter", Confidence.CERTAIN, tuple(culprits),
+            observed("every parameter is bit for bit the same before and after the first step", why),
+            "Training runs, and nothing is learned.", (advice(fix),),
+        )  # fmt: skip

@@ -1,0 +1,78 @@
+"""What the optimizer holds against what the model trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed
+from torchsleuth.model import Confidence, Diagnosis, Known, Role
+
+
+class OptimizerParameters(AuditRule):
+    """Parameters get a gradient but the optimizer does not hold them, so they never change.
+
+    What happened
+    -------------
+    After the first backward pass these parameters have a gradient. They are not among the parameters
+    of the optimizer that took the step. If the optimizer holds tensors that are no longer the model's,
+    the weights were replaced after it was built.
+
+    Why
+    ---
+    An optimizer changes the tensor objects it was given when it was built, and no others. A layer
+    added or replaced later (`model.head = nn.Linear(...)`, `layer.weight = nn.Parameter(...)`) has new
+    tensors; the optimizer goes on with the old ones, which nothing uses any more.
+
+    Example
+    -------
+    The head is replaced after the optimizer was built. This prints True, because the new head is the
+    same before and after the step:
+
+        import torch
+
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        model.weight = torch.nn.Parameter(torch.ones(1, 2))
+        before = model.weight.detach().clone()
+        model(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+        print(torch.equal(before, model.weight))
+
+    Fix
+    ---
+    Build the optimizer after the model is complete, with `model.parameters()`; `optimizer.add_param_group`
+    for what comes later; `weight.copy_(...)` under `no_grad` instead of a new `nn.Parameter`. Parameters
+    that are meant to stay as they are: `requires_grad_(False)`.
+
+    Common false explanations
+    -------------------------
+    "The gradients are there, so it trains": the optimizer decides what changes.
+    """
+
+    name = "optimizer-parameters"
+    order = 6
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for fact in observation.optimizer:
+            culprits = []
+            if fact.rebound is not None:
+                culprits.append(culprit(fact.rebound, Role.MUTATE, "new parameters, made after the optimizer was built"))
+            if fact.site is not None:
+                culprits.append(culprit(fact.site, Role.CALL, "the optimizer is built here", Known.OBSERVED))
+            if not culprits and observation.call is not None:
+                culprits.append(culprit(observation.call, Role.CALL))
+            total = sum(w.requires_grad for w in observation.weights)
+            stale = fact.kind == "stale"
+            title = "the optimizer holds old weights that the model no longer uses" if stale else \
+                f"{listed(fact.weights, 2)} get a gradient, but are not in the optimizer"  # fmt: skip
+            yield Diagnosis(
+                self.name, title, Confidence.CERTAIN if stale else Confidence.LIKELY, tuple(culprits),
+                observed(
+                    f"{len(fact.weights)} of {total} trainable parameters got a gradient and are not in {fact.optimizer}: {listed(fact.weights)}",
+                    f"{fact.optimizer} holds {fact.count} tensors" + (", some of which are not parameters of the model" if stale else ""),
+                ),
+                "An optimizer changes the tensors it was given when it was built, and no others.",
+                (advice("Build the optimizer after the model is complete." if stale else
+                        "Give these parameters to the optimizer, or freeze them with `requires_grad_(False)` if they are not to be trained."),),
+            )  # fmt: skip

@@ -1,0 +1,74 @@
+"""Padded positions that count in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class PaddingInLoss(AuditRule):
+    """Labels at padded positions count in the loss, or `ignore_index` drops labels that should count.
+
+    What happened
+    -------------
+    The labels that reached the loss were compared with the mask of the inputs: at padded positions they
+    are not `ignore_index`, so they count; or real positions hold the ignored label.
+
+    Why
+    ---
+    `cross_entropy` leaves out labels equal to `ignore_index`, which is -100 unless told otherwise. A pad
+    label of 0 is a class like any other: the model is rewarded for predicting it at positions that hold
+    nothing, and with much padding that is most of the loss. The reverse, `ignore_index=0` where 0 is also
+    a real class, never trains that class.
+
+    Example
+    -------
+    Two of four labels are padding. This prints two different losses, of which the second is right:
+
+        import torch
+        import torch.nn.functional as F
+
+        torch.manual_seed(0)
+        scores, labels = torch.randn(4, 3), torch.tensor([2, 1, 0, 0])
+        print(F.cross_entropy(scores, labels).item())
+        print(F.cross_entropy(scores, torch.tensor([2, 1, -100, -100])).item())
+
+    Fix
+    ---
+    `labels.masked_fill(mask == 0, -100)`, or `ignore_index=` set to a pad label that is no class.
+
+    Common false explanations
+    -------------------------
+    "The attention mask takes care of the loss": it only concerns the model.
+    """
+
+    name = "padding-in-loss"
+    order = 17
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        seen = set()
+        for loss in observation.losses:
+            if not loss.padded_counted or loss.site.span in seen:
+                continue
+            seen.add(loss.site.span)
+            yield Diagnosis(
+                self.name, f"{loss.padded_counted} padded positions count in the loss", Confidence.CERTAIN,
+                (culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"label {loss.pad_label} at padded positions counts"),),
+                observed(
+                    f"{loss.padded_counted} of {loss.counted} labels that count stand at padded positions; all of them are {loss.pad_label}",
+                    f"`ignore_index` is {loss.ignore_index}",
+                ),
+                "The model is trained to predict the pad label where there is nothing, and the loss is an average over positions that hold no data.",
+                (advice("Set labels at padded positions to -100, or pass the pad label as `ignore_index`."),),
+            )  # fmt: skip
+        for fact in observation.inputs:
+            if fact.kind == "ignored-class" and fact.site is not None:
+                yield Diagnosis(
+                    self.name, f"`ignore_index={fact.value}` drops labels of real positions", Confidence.LIKELY,
+                    (culprit(fact.site, Role.CALL if fact.site.library else Role.OPERAND),), observed(fact.text),
+                    "A label that is both a class and the sign for padding is never trained.",
+                    (advice("Use a label that is no class for padding, such as -100."),),
+                )  # fmt: skip

@@ -1,0 +1,102 @@
+"""Padding that changes the results of real positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Move, Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, module_words, number, recomputed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class PaddingLeak(AuditRule):
+    """The content or the amount of padding changes the output at real positions.
+
+    What happened
+    -------------
+    torchsleuth changed only what stands at padded positions (or appended more of them) and ran the
+    model again. Outputs at positions that hold real data moved, by far more than rounding. The
+    expression named is the first one, in order of execution, whose result moved at real positions.
+
+    Why
+    ---
+    Rows of a batch are padded to a common length. Every operation that combines positions (attention,
+    a mean over time, the last step of a recurrent network, a convolution) must leave padded positions
+    out. If it does not, a sentence is read differently depending on how long its neighbours in the
+    batch are: training and evaluation see different functions, and nothing crashes.
+
+    Example
+    -------
+    The mean runs over 4 positions although only 2 are real. This prints 1.5 and then 0.75, the second
+    of which depends on the padding:
+
+        import torch
+
+        x = torch.tensor([[1.0, 2.0, 0.0, 0.0]])
+        mask = torch.tensor([[1.0, 1.0, 0.0, 0.0]])
+        print(((x * mask).sum(1) / mask.sum(1)).item())
+        print(x.mean(1).item())
+
+    Fix
+    ---
+    Give the mask to the operation that combines positions: `masked_fill(mask == 0, -inf)` on attention
+    scores before the softmax, `key_padding_mask=` for `nn.MultiheadAttention` (True where there is
+    padding), `attn_mask=` for `scaled_dot_product_attention` (True where there is data), a masked sum
+    divided by the number of real positions instead of `mean`, `pack_padded_sequence` or the step at
+    `length - 1` for recurrent networks.
+
+    Common false explanations
+    -------------------------
+    "Padding is zero, so it does not count": it counts in the denominator of a mean and in the
+    denominator of a softmax, and biases and position embeddings make it non-zero after one layer.
+    "`ignore_index` takes care of it": that only leaves padded labels out of the loss.
+    """
+
+    name = "padding-leak"
+    order = 10
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for move in observation.moves:
+            if move.kind in ("padding", "padding-length"):
+                yield _diagnosis(observation, move)
+
+
+def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
+    culprits = []
+    site = move.site or observation.call
+    what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
+    if move.mask_site is not None:
+        label = "the mask is applied here, and does not hide the padding"
+        culprits.append(culprit(move.mask_site, Role.CREATE, label))
+    if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
+        culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
+    facts = [f"{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}"]
+    if move.site is not None and move.operation:
+        where = module_words(move.site)
+        shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
+        library = f" inside {move.site.library}" if move.site.library else ""
+        facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if move.inverted:
+        facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
+    if move.assumed:
+        facts.append("no mask, lengths or pad id were given; the runs of id 0 at the end of rows were taken for padding")
+    if move.inverted:
+        title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
+        fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+    elif move.kind == "padding-length":
+        title = "the output depends on how much padding a row has"
+        fix = advice("Divide by the number of real positions, and let no operation use the padded length.")
+    elif move.pooled:
+        title = "padding leaks into the pooled output"
+        fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
+                     "the step at `length - 1`, or the mask given to the attention.")  # fmt: skip
+    else:
+        title = "padding leaks into the outputs at real positions"
+        fix = advice("Give the padding mask to the operation that combines positions." if not move.mask_name else
+                     f"Make the operation that combines positions leave out what `{move.mask_name}` marks as padding.")  # fmt: skip
+    explanation = (
+        "Positions that hold no data must not influence those that do. Here they do, so the result for a row depends on "
+        "the length of its neighbours in the batch, and differs between training and inference."
+    )
+    confidence = Confidence.LIKELY if move.assumed or move.kind == "padding-length" else Confidence.CERTAIN
+    return Diagnosis(PaddingLeak.name, title, confidence, tuple(culprits), recomputed(*facts), explanation, (fix,))

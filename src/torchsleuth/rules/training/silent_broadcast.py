@@ -1,0 +1,78 @@
+"""Operands that stretch one another by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Broadcast, Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class SilentBroadcast(AuditRule):
+    """Two operands of sizes (N,) and (N, 1) made an (N, N) result: every sample was combined with every other.
+
+    What happened
+    -------------
+    An operation got two tensors whose axes of equal size do not lie over one another. Broadcasting
+    stretched both, and the result is larger than either.
+
+    Why
+    ---
+    Axes are matched from the right. (N,) is read as (1, N); with (N, 1) that makes (N, N). A loss of
+    that size compares every prediction with every target: its mean is finite, it falls a little, and
+    the model learns to predict the average.
+    How a legitimate outer product is told from a mistake: an axis that was put in on purpose
+    (`unsqueeze`, `None`, `view`) on both sides, or on one side of a tensor with itself, is left alone.
+
+    Example
+    -------
+    One prediction too many axes. This prints torch.Size([3, 3]) and 4/3, although every prediction is
+    right:
+
+        import torch
+
+        prediction = torch.tensor([[1.0], [2.0], [3.0]])
+        target = torch.tensor([1.0, 2.0, 3.0])
+        error = (prediction - target) ** 2
+        print(error.shape, error.mean().item())
+
+    Fix
+    ---
+    Give both the same shape: `prediction.squeeze(-1) - target`, or `target.unsqueeze(-1)`.
+
+    Common false explanations
+    -------------------------
+    "PyTorch would have raised an error": sizes 1 and N fit by the rules. "The mean makes up for it":
+    the mean of all pairs is not the mean of the matching ones.
+    """
+
+    name = "silent-broadcast"
+    order = 8
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for one in observation.broadcasts:
+            if one.same_origin or one.explicit >= 2:
+                continue
+            if one.explicit == 1 and not one.reduced_into_loss:
+                continue
+            yield _diagnosis(one)
+
+
+def _diagnosis(one: Broadcast) -> Diagnosis:
+    left, right, result = list(one.left.size), list(one.right.size), list(one.result)
+    facts = [
+        f"the operands of `{one.operation}` are {left} and {right}; the result is {result}, larger than both",
+        "the result is reduced to the loss as it is" if one.reduced_into_loss else "",
+    ]
+    count = next((n for n in one.left.size if n > 1), 0)
+    if one.explicit:
+        facts.append("an axis was put into one operand on purpose, but the two come from different tensors and go into one number")
+    return Diagnosis(
+        SilentBroadcast.name, f"{left} and {right} broadcast to {result}: all pairs instead of {count} matching elements",
+        Confidence.CERTAIN if one.reduced_into_loss and not one.explicit else Confidence.LIKELY,
+        (culprit(one.site, Role.OPERAND, f"{left} with {right} makes {result}"),), observed(*facts),
+        "Axes are matched from the right, so the two axes of equal size do not meet; both operands are stretched, and each "
+        "element is combined with every other.",
+        (advice("Bring both to the same shape first: `squeeze(-1)` on the longer one or `unsqueeze(-1)` on the shorter."),),
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""A softmax over an axis that makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class SoftmaxAxis(AuditRule):
+    """A softmax runs over a single element, or over the queries of an attention instead of its keys.
+
+    What happened
+    -------------
+    The axis of a softmax has size 1, so that every result is exactly 1; or attention weights sum to
+    one over the queries (axis -2) and are then multiplied with the values as if they summed over the keys.
+
+    Why
+    ---
+    Softmax divides by a sum over one axis. Over one element that gives 1 whatever the input: the model
+    before it gets a gradient of exactly zero. In attention each query takes a weighted mean of the
+    values; weights that do not sum to one over the keys make it no mean at all.
+
+    Example
+    -------
+    One output unit and a softmax. This prints tensor([[1.], [1.]]):
+
+        import torch
+
+        print(torch.softmax(torch.tensor([[-3.0], [8.0]]), dim=1))
+
+    Fix
+    ---
+    A sigmoid for one output unit; `dim=-1` for attention scores of shape (…, queries, keys).
+
+    Common false explanations
+    -------------------------
+    "Softmax is needed for probabilities": for one unit the sigmoid is that function.
+    """
+
+    name = "softmax-axis"
+    order = 13
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for fact in observation.axes:
+            size = list(fact.size)
+            if fact.kind == "one-element":
+                yield Diagnosis(
+                    self.name, f"`{fact.operation}` runs over one element: the result is always {0 if 'log' in fact.operation else 1}", Confidence.CERTAIN,
+                    (culprit(fact.site, Role.OPERAND, f"axis {fact.dim} of {size} has size 1"),),
+                    observed(f"the result has shape {size}, and axis {fact.dim} has size 1"),
+                    "A softmax over one element does not depend on its input, so nothing before it gets a gradient.",
+                    (advice("Use a sigmoid for a single unit, or the axis that holds the alternatives."),),
+                )  # fmt: skip
+            elif fact.kind == "query-axis":
+                culprits = [culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
+                if fact.use is not None:
+                    culprits.append(culprit(fact.use, Role.CALL, "sums over the last axis, where the weights do not sum to 1"))
+                yield Diagnosis(
+                    self.name, "attention weights sum to 1 over the queries, not over the keys", Confidence.LIKELY, tuple(culprits),
+                    observed(f"the weights, shape {size}, sum to 1 along axis -2 and not along axis -1, over which the product with the values runs"),
+                    "Each query is to take a weighted mean over the keys; these weights are a mean the other way round.",
+                    (advice("Use `dim=-1` in the softmax."),),
+                )  # fmt: skip

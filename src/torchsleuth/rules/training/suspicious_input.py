@@ -1,0 +1,92 @@
+"""Inputs that are wrong, or look wrong, before the model has done anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import InputFact, Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+# kind: (title, explanation, fix, confidence)
+_KINDS = {
+    "not-finite": ("`{name}` holds NaN or infinite values", "NaN spreads through every operation that touches it; the loss and all gradients become NaN.",
+                   "Clean the data: drop or fill these values before they reach the model.", Confidence.CERTAIN),
+    "constant": ("all elements of `{name}` are equal", "A constant input carries no information: all samples look the same to the model.",
+                 "Check how the batch is made.", Confidence.POSSIBLE),
+    "unscaled-image": ("the images in `{name}` are not scaled", "Weights are initialised for inputs of about unit size; values up to 255 make activations, "
+                       "the first loss and the gradients hundreds of times too large.", "Divide by 255 and normalise, before the model.", Confidence.LIKELY),
+    "channels-last": ("the images in `{name}` have their channels last", "Convolutions take (batch, channels, height, width).",
+                      "`images.permute(0, 3, 1, 2)`.", Confidence.CERTAIN),
+    "length-too-long": ("`{name}` says more positions than there are", "A length beyond the end reads past the data or fails later.",
+                        "Compute the lengths from the data that is passed along with them.", Confidence.CERTAIN),
+    "length-empty": ("a row of `{name}` has no valid position", "A mean over no positions is 0/0, and a softmax over nothing is NaN.",
+                     "Drop empty rows before they are batched.", Confidence.LIKELY),
+    "mask-shape": ("the mask `{name}` does not fit the ids", "A mask must have one entry for each position of each row.",
+                   "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
+    "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
+                   "Check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
+    "pad-is-token": ("the pad id is also a real token", "The embedding of `padding_idx` is zero and is never trained, so this token means nothing to the model.",
+                     "Use an id for padding that no word has.", Confidence.LIKELY),
+    "float-ids": ("token ids are not integers", "An embedding is a table; its row numbers must be integers.", "`ids.long()`.", Confidence.CERTAIN),
+    "float-labels": ("class labels are not integers", "Labels that name a class must be integers; floating point labels are read as probabilities for each class.",
+                     "`labels.long()`.", Confidence.CERTAIN),
+    "integer-target": ("targets must be floating point here", "This loss compares probabilities, not class numbers.", "`target.float()`.", Confidence.CERTAIN),
+    "integer-input": ("`{name}` holds integers where floating point is needed", "Weights are floating point; a product with integers is not defined.",
+                      "`x.float()` (and scale it, if these are pixels).", Confidence.CERTAIN),
+    "additive-mask": ("a mask of zeros and ones is added to the attention scores", "A floating point mask is added: 0 and 1 hide nothing. Only a bool mask selects.",
+                      "Pass a bool mask (`mask.bool()`), or 0 and -inf.", Confidence.CERTAIN),
+}  # fmt: skip
+
+
+class SuspiciousInput(AuditRule):
+    """The batch itself is wrong: values, dtype, layout, lengths or mask do not fit what the model does with them.
+
+    What happened
+    -------------
+    Before the forward pass torchsleuth looked at the tensors of the batch: NaN and infinite values,
+    inputs that are all equal, pixels from 0 to 255 that go straight into a convolution, channels in the
+    last axis, lengths beyond the data, masks of another shape or that hide everything, ids or labels
+    that are not integers, a pad id that is also a word.
+
+    Why
+    ---
+    Most of these do not crash. A model fed with constant or unscaled data trains, badly; a NaN in one
+    sample makes every weight NaN after one step.
+
+    Example
+    -------
+    One NaN is enough. This prints nan:
+
+        import torch
+
+        x = torch.ones(4, 2)
+        x[3, 1] = float("nan")
+        print(torch.nn.Linear(2, 1)(x).mean().item())
+
+    Fix
+    ---
+    Put the batch right where it is made; each finding says what to change.
+
+    Common false explanations
+    -------------------------
+    "The learning rate is too high": with NaN in the data every learning rate is.
+    """
+
+    name = "suspicious-input"
+    order = 3
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for fact in observation.inputs:
+            if fact.kind in _KINDS:
+                yield _diagnosis(observation, fact)
+
+
+def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
+    title, why, fix, confidence = _KINDS[fact.kind]
+    site = fact.site or observation.call
+    culprits = ()
+    if site is not None:
+        culprits = (culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, ""),)
+    title = title.format(name=fact.name) if fact.name else title.replace("`{name}`", "the input").replace(" in the input", "")
+    return Diagnosis(SuspiciousInput.name, title, confidence, culprits, observed(fact.text), why, (advice(fix),))

@@ -1,0 +1,68 @@
+"""Parameters that nothing was computed from, or whose result is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class UnusedParameters(AuditRule):
+    """A layer of your model takes no part in the result: it is never called, or its result is dropped.
+
+    What happened
+    -------------
+    After `backward()` these parameters have no gradient. The record of the step shows that nothing was
+    computed from them, or that what was computed is neither returned nor used in the loss.
+
+    Why
+    ---
+    A layer built in `__init__` and not called in `forward` is never trained. Neither is one whose
+    result is overwritten by the next line (`h = self.a(x); h = self.b(x)` where `self.b(h)` was meant).
+
+    Example
+    -------
+    The second line uses `x` again. This prints None, because `a` has no part in the result:
+
+        import torch
+
+        a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        x = torch.ones(1, 2)
+        h = a(x)
+        b(x).sum().backward()
+        print(a.weight.grad)
+
+    Fix
+    ---
+    Use the result (`b(h)`), or remove the layer.
+
+    Common false explanations
+    -------------------------
+    "It is only slow to learn": a parameter without gradient is not changed at all.
+    """
+
+    name = "unused-parameters"
+    order = 30
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for unused in observation.unused:
+            name = unused.module or unused.weights[0]
+            culprits = ()
+            if unused.site is not None:
+                culprits = (culprit(unused.site, Role.LOST_GRAD, "its result is neither returned nor used in the loss"),)
+            elif observation.call is not None:
+                culprits = (culprit(observation.call, Role.CALL, f"`{name}` is not used in this step"),)
+            if unused.how == "dropped":
+                title = f"the result of `{name}` ({unused.module_type}) is dropped"
+                fact = f"`{name}` was called, but its result is neither in what the model returns nor in the loss"
+            else:
+                title = f"`{name}` ({unused.module_type}) is never used"
+                fact = "no operation of the step took these parameters as an input"
+            yield Diagnosis(
+                self.name, title, Confidence.LIKELY if unused.how == "dropped" else Confidence.POSSIBLE, culprits,
+                observed(f"{listed(unused.weights)} got no gradient in this step", fact),
+                "Parameters that the loss does not depend on are not trained.",
+                (advice(f"Use the result of `{name}`, or remove it."),),
+            )  # fmt: skip
