@@ -21,8 +21,14 @@ def is_compiler(function: object) -> bool:
     return str(getattr(function, "__module__", "")).split(".", 1)[0] == "torch"
 
 
+# Where those functions live. Others of the same names (`re.compile`, a class body called `trace`, the mark
+# `torch.jit.export`) run whenever a library such as transformers is imported, and compile nothing.
+_COMPILER_FILES = ("torch/__init__.py", "jit/_script.py", "jit/_trace.py", "export/__init__.py", "_dynamo/eval_frame.py",
+                   "fx/_symbolic_trace.py", "fx/experimental/proxy_tensor.py")  # fmt: skip
+
+
 def is_compiler_code(code: types.CodeType) -> bool:
-    """As `is_compiler`, by code object. `re.compile` and the mark `torch.jit.export` (run when transformers is imported) are none."""
+    """As `is_compiler`, by code object."""
     if code.co_name not in COMPILER_NAMES or origin_of_file(code.co_filename) is not Origin.TORCH:
         return False
-    return not code.co_filename.endswith("_jit_internal.py")
+    return code.co_filename.replace("\\", "/").endswith(_COMPILER_FILES)
