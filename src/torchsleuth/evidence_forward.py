@@ -1,0 +1,160 @@
+"""What is known about a torch operation that failed: its operands, where their sizes and values came from.
+
+A section of `Evidence` (`operation`), filled by `capture/investigations/operation.py`: frozen plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchsleuth.evidence_parts import Place, TensorFact
+from torchsleuth.model import Known
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The expression of the program in which a tensor, a size or a value first appeared."""
+
+    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument" for plain Python values
+    place: Place
+    complete: bool = True  # False: the trail ends here, the thing itself is older
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOrigin:
+    axis: int
+    size: int
+    made: Made
+
+
+@dataclass(frozen=True, slots=True)
+class BadValue:
+    position: tuple[int, ...]
+    value: float | int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """The values of an operand against the range that the operation allows, both ends included."""
+
+    low: float | int
+    high: float | int
+    limit: str  # what sets the range: "rows", "classes", "dimension 1", "num_classes", "probability"
+    total: int
+    bad: int
+    first: tuple[BadValue, ...]
+    minimum: float | int
+    maximum: float | int
+    ignored: int | None = None  # ignore_index
+    distinct: tuple[float | int, ...] = ()  # the bad values, a few of them
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that went into the operation."""
+
+    argument: str  # as the operation calls it: "input", "weight", "index", "tensors[1]"
+    source: str  # the program's expression for it, "" where there is none in sight
+    place: Place | None  # where that expression stands
+    tensor: TensorFact
+    known: Known
+    contiguous: bool = True
+    made: Made | None = None  # the expression that made this tensor
+    chain: tuple[Made, ...] = ()  # from there back, newest first, as far as the log carries
+    sizes: tuple[SizeOrigin, ...] = ()
+    dtype_made: Made | None = None  # where its dtype first appeared
+    device_made: Made | None = None
+    values: ValueRange | None = None
+    value_made: Made | None = None  # where the first bad value came from
+    via: Made | None = None  # it stands in a loop over, or is an element of, this expression
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    @property
+    def called(self) -> str:
+        """What the user calls it: the expression, the name, or the operation's own word."""
+        if self.source:
+            return f"`{shortened(self.source)}`"
+        if self.tensor.name:
+            return f"`{self.tensor.name}`"
+        return f"its {self.argument}" if self.argument else self.tensor.called
+
+    def origin_of(self, axis: int) -> Made | None:
+        axis = axis + len(self.shape) if axis < 0 else axis
+        return next((origin.made for origin in self.sizes if origin.axis == axis), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A number, list or flag that went into the operation."""
+
+    name: str
+    source: str
+    value: str
+    place: Place | None
+    made: Made | None = None
+    numbers: tuple[int, ...] = ()  # the value as integers, where it is one or several
+
+
+@dataclass(frozen=True, slots=True)
+class IndexItem:
+    """One element of `x[a, b, …]`."""
+
+    source: str
+    kind: str  # "int", "slice", "none", "ellipsis", "tensor", "mask", "list", "float", "other"
+    place: Place | None
+    axis: int | None  # the first axis of `x` it applies to; None for `None`, and where it is not known
+    value: int | None = None
+    size: int | None = None  # of that axis
+    made: Made | None = None
+    shape: tuple[int, ...] = ()
+    operand: int | None = None  # position among the operands, for a tensor
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOperation:
+    """The torch call that raised."""
+
+    name: str  # "mul", "embedding", "cross_entropy"
+    place: Place  # the program's innermost expression, with `via` the user's own where that is a library's
+    operands: tuple[Operand, ...]
+    arguments: tuple[Argument, ...] = ()
+    index: tuple[IndexItem, ...] = ()
+    call_operands: tuple[Operand, ...] = ()  # tensors in the user's own call, where the failure is in a library
+    module: str = ""  # dotted path of the module in whose forward it failed
+    module_type: str = ""
+    module_made: Made | None = None  # its constructor call
+    type: str = ""  # of the exception torch raised first, where another one wraps it
+    message: str = ""
+    wrapper: str = ""  # "torch.compile", "TorchScript", "a DataLoader worker", "vmap", where one stands around it
+    sample: str = ""  # which sample of the dataset was at hand, in words
+    observed: bool = False  # the log saw the call
+    raised_in_python: bool = False  # torch's own Python code raised, after a check
+    container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
+    training: bool | None = None  # the failing module's mode
+
+    def operand(self, *arguments: str) -> Operand | None:
+        """The operand under the first of these argument names that is there."""
+        for name in arguments:
+            for operand in self.operands:
+                if operand.argument == name:
+                    return operand
+        return None
+
+    def argument(self, *names: str) -> Argument | None:
+        for name in names:
+            for argument in self.arguments:
+                if argument.name == name:
+                    return argument
+        return None
+
+    def listed(self, name: str) -> tuple[Operand, ...]:
+        """The elements of a list argument: `tensors[0]`, `tensors[1]`, …"""
+        return tuple(operand for operand in self.operands if operand.argument.startswith(f"{name}["))
+
+
+def shortened(text: str, most: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 3] + "..."
