@@ -1,0 +1,128 @@
+"""The inputs of an experiment: what the user gave, made into float64 tensors of our own.
+
+A tensor is taken as it is; where no tensor is given, every tuple of integers is a shape. Nothing the
+user passed is written to: all experiments work on detached copies.
+"""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from torchsleuth.checker.subject import Subject
+from torchsleuth.checker.trial import TensorFact
+from torchsleuth.errors import UsageError
+
+
+class Arguments(typing.NamedTuple):
+    """What `forward` is called with, and which of it is differentiated."""
+
+    values: tuple  # tensors are our own
+    checked: tuple[int, ...]  # positions whose gradient is compared
+    names: tuple[str, ...]
+    facts: tuple[TensorFact, ...]
+    dtypes: tuple[torch.dtype | None, ...]  # as given, per position
+    required: bool  # the user said which inputs require grad
+    remarks: tuple[str, ...]
+
+    def needs(self) -> tuple[bool, ...]:
+        return tuple(k in self.checked for k in range(len(self.values)))
+
+    def with_values(self, values: typing.Sequence) -> Arguments:
+        return self._replace(values=tuple(values))
+
+    def shapes(self) -> str:
+        """`x [4, 5], w [5]`: the shapes of the tensors."""
+        return ", ".join(
+            f"{name} {list(value.shape)}"
+            for name, value in zip(self.names, self.values, strict=True)
+            if isinstance(value, torch.Tensor)
+        )
+
+
+def arguments_for(subject: Subject, given: tuple, generator: torch.Generator, made: bool = False) -> Arguments:
+    """The user's inputs as experiments need them; `UsageError` where they make no sense.
+
+    `made`: the tensors are ours, not the user's, so that they require no grad says nothing.
+    """
+    if not given:
+        raise UsageError(f"{subject.name}: no inputs to check it with; pass tensors, or shapes such as (1, 32, 100)")
+    by_shape = not any(isinstance(value, torch.Tensor) for value in given)
+    values = tuple(
+        torch.randn(value, generator=generator, dtype=torch.float64) if by_shape and _is_shape(value) else value
+        for value in given
+    )
+    values = subject.bound(values)
+    names = subject.names(len(values))
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, torch.Tensor):
+            _refuse_unusual(subject, name, value)
+    floats = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor) and v.is_floating_point()]
+    if not floats:
+        seen = ", ".join(f"{n} is {_kind(v)}" for n, v in zip(names, values, strict=True))
+        raise UsageError(f"{subject.name}: no input is a floating-point tensor, so there is no gradient to check ({seen})")
+    required = [k for k in floats if values[k].requires_grad]
+    checked = required or floats
+    remarks = []
+    if not required and not by_shape and not made:
+        remarks.append(f"no input requires grad: the gradient of {_listed(names, floats)} was checked as if it did")
+    elif left_out := [k for k in floats if k not in checked]:
+        remarks.append(f"{_listed(names, left_out)} requires no grad: the gradient for it was not checked")
+    facts = tuple(_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values))
+    dtypes = tuple(v.dtype if isinstance(v, torch.Tensor) else None for v in values)
+    return Arguments(tuple(_own(v) for v in values), tuple(checked), names, facts, dtypes, bool(required), tuple(remarks))
+
+
+def in_dtypes(arguments: Arguments, dtypes: typing.Sequence[torch.dtype | None]) -> Arguments:
+    """The same inputs in other floating-point types."""
+    return arguments.with_values(
+        value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() and dtype is not None else value
+        for value, dtype in zip(arguments.values, dtypes, strict=True)
+    )
+
+
+def _own(value: typing.Any) -> typing.Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach()
+    if value.is_floating_point():
+        return value.to(torch.float64, memory_format=torch.contiguous_format, copy=True)
+    return value.clone()
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, (tuple, torch.Size)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+
+
+def _refuse_unusual(subject: Subject, name: str, value: torch.Tensor) -> None:
+    if value.is_complex():
+        raise UsageError(
+            f"{subject.name}: {name} is {_kind(value)}; complex inputs are not checked. "
+            "Check the real and imaginary parts as two real inputs, or use torch.autograd.gradcheck"
+        )
+    if value.layout is not torch.strided:
+        raise UsageError(f"{subject.name}: {name} has layout {value.layout}; only dense tensors are checked")
+    if value.is_quantized or value.device.type == "meta":
+        raise UsageError(f"{subject.name}: {name} is {_kind(value)} on {value.device}; it has no values to check with")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor {dtype_name(value.dtype)}{list(value.shape)}"
+    return f"{value!r}" if isinstance(value, (int, float, str, bool, type(None), tuple)) else f"a {type(value).__name__}"
+
+
+def dtype_name(dtype: torch.dtype | None) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _listed(names: typing.Sequence[str], positions: typing.Sequence[int]) -> str:
+    return ", ".join(names[k] for k in positions)
+
+
+def _fact(position: int, name: str, value: typing.Any, checked: bool, required: bool) -> TensorFact:
+    if isinstance(value, torch.Tensor):
+        return TensorFact(position, name, True, dtype_name(value.dtype), tuple(value.shape), str(value.device), checked, required)
+    plain = isinstance(value, (bool, int, float, str, type(None)))
+    return TensorFact(position, name, False, value=repr(value) if plain else type(value).__name__)

@@ -1,0 +1,202 @@
+"""Running a Function on given inputs: its outputs, its gradients as returned, and slopes of forward.
+
+A slope is a central difference of <grad_output, forward(x)> along a direction: two calls of forward
+say what the gradient's product with that direction has to be, whatever the size of the input.
+"""
+
+from __future__ import annotations
+
+import random
+import typing
+
+import torch
+
+from torchsleuth.checker.arguments import Arguments, dtype_name
+from torchsleuth.checker.subject import Run, Subject
+from torchsleuth.checker.variants import randn
+
+STEP = 1e-6
+
+
+class Problem(typing.NamedTuple):
+    """A gradient that is wrong before its values are looked at."""
+
+    kind: str  # count | none | unexpected | not-tensor | shape | dtype | device | raises
+    input: int = -1
+    returned: typing.Any = None
+    expected: typing.Any = None
+    exception: BaseException | None = None
+
+
+class Evaluation(typing.NamedTuple):
+    """One pass: `grads` went into backward, `raw` came out, `settled` is what the engine would make of it."""
+
+    arguments: Arguments
+    run: Run
+    grads: tuple
+    raw: tuple
+    settled: dict[int, torch.Tensor | None]
+    problems: tuple[Problem, ...]
+
+
+class Bench:
+    """Calls the subject under the same conditions every time: same random numbers, inputs protected."""
+
+    def __init__(self, subject: Subject, generator: torch.Generator):
+        self.subject = subject
+        self.generator = generator
+        self.random = False  # forward draws random numbers: rewind them before every call
+        self.writes = False  # forward writes into its inputs: give it copies
+        self.state: tuple | None = None
+        self.passed: tuple = ()  # what forward was last called with
+
+    def forward(self, arguments: Arguments, needs: tuple[bool, ...] = ()) -> Run:
+        values = arguments.values
+        if self.random:
+            restore_random(self.state)
+        if self.writes:
+            values = tuple(v.clone() if isinstance(v, torch.Tensor) else v for v in values)
+        self.passed = values
+        with torch.no_grad():
+            return self.subject.forward(values, needs or arguments.needs())
+
+    def random_grads(self, run: Run) -> tuple:
+        return tuple(randn(out, self.generator) if is_float(out) else None for out in run.outputs)
+
+    def evaluate(
+        self, arguments: Arguments, grads: tuple | None = None, needs: tuple[bool, ...] = (), run: Run | None = None
+    ) -> Evaluation:
+        """One forward and one backward; whatever backward raises becomes a problem, forward's errors pass."""
+        run = self.forward(arguments, needs) if run is None else run
+        grads = self.random_grads(run) if grads is None else grads
+        materialize = getattr(run.context, "materialize_grads", True)
+        passed = tuple(
+            torch.zeros_like(out) if g is None and materialize and isinstance(out, torch.Tensor) else g
+            for g, out in zip(grads, run.outputs, strict=True)
+        )
+        try:
+            with torch.no_grad():
+                raw = self.subject.backward(run.context, passed)
+        except Exception as error:
+            return Evaluation(arguments, run, grads, (), {}, (Problem("raises", exception=error),))
+        settled, problems = settle(arguments, raw, needs or arguments.needs())
+        return Evaluation(arguments, run, grads, raw, settled, problems)
+
+    def slope(self, arguments: Arguments, grads: tuple, directions: dict[int, torch.Tensor], step: float = STEP) -> float:
+        """d/dt <grads, forward(x + t * direction)> at t = 0, by a central difference."""
+        changes = self.changes(arguments, directions, step)
+        return sum(
+            float((g * change).sum()) for g, change in zip(grads, changes, strict=True) if g is not None and change is not None
+        )
+
+    def changes(self, arguments: Arguments, directions: dict[int, torch.Tensor], step: float = STEP) -> tuple:
+        """(forward(x + step * d) - forward(x - step * d)) / (2 * step), per output."""
+        ahead, behind = (
+            self.forward(
+                arguments.with_values(
+                    torch.add(v, directions[k], alpha=sign * step) if k in directions else v
+                    for k, v in enumerate(arguments.values)
+                )
+            ).outputs
+            for sign in (1, -1)
+        )
+        return tuple(
+            (a.to(torch.float64) - b.to(torch.float64)) / (2 * step) if is_float(a) and a.shape == b.shape else None
+            for a, b in zip(ahead, behind, strict=True)
+        )
+
+
+def is_float(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[dict, tuple[Problem, ...]]:
+    """What the engine does with the returned gradients, and what it (or arithmetic) objects to.
+
+    The engine sums a gradient whose shape the input's shape expands to, converts floating-point
+    types, and ignores trailing Nones; all of that is right and no problem.
+    """
+    problems: list[Problem] = []
+    count = len(arguments.values)
+    given = len(raw)
+    while given > count and raw[given - 1] is None:
+        given -= 1
+    if given != count:
+        problems.append(Problem("count", returned=given, expected=count))
+    settled: dict[int, torch.Tensor | None] = {}
+    for k, value in enumerate(arguments.values):
+        grad = raw[k] if k < len(raw) else None
+        if not isinstance(value, torch.Tensor):
+            if grad is not None and given == count:
+                problems.append(Problem("unexpected", k, describe(grad)))
+            continue
+        if not needs[k]:
+            continue
+        if grad is None:
+            settled[k] = None
+            if k < len(raw):
+                problems.append(Problem("none", k))
+        elif not isinstance(grad, torch.Tensor):
+            settled[k] = None
+            problems.append(Problem("not-tensor", k, describe(grad)))
+        elif grad.device != value.device:
+            settled[k] = None
+            problems.append(Problem("device", k, str(grad.device), str(value.device)))
+        elif grad.is_complex():
+            settled[k] = None
+            problems.append(Problem("dtype", k, dtype_name(grad.dtype), dtype_name(value.dtype)))
+        else:
+            if not grad.is_floating_point():
+                problems.append(Problem("dtype", k, dtype_name(grad.dtype), dtype_name(value.dtype)))
+            if grad.shape != value.shape:
+                if expands_to(value.shape, grad.shape):
+                    grad = grad.sum_to_size(value.shape)
+                else:
+                    problems.append(Problem("shape", k, tuple(grad.shape), tuple(value.shape)))
+                    settled[k] = None
+                    continue
+            settled[k] = grad
+    return settled, tuple(problems)
+
+
+def expands_to(shape: typing.Sequence[int], wanted: typing.Sequence[int]) -> bool:
+    return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(wanted), strict=False))
+
+
+def describe(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor {dtype_name(value.dtype)}{list(value.shape)}"
+    if isinstance(value, (list, dict, set)):
+        return f"a {type(value).__name__}"
+    return f"{value!r} ({type(value).__name__})" if isinstance(value, (int, float, bool, str)) else f"a {type(value).__name__}"
+
+
+# -- random numbers: every source a Function may draw from --------------------------------------
+
+
+def random_state() -> tuple:
+    import sys
+
+    numpy = sys.modules.get("numpy")
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    return torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None, cuda
+
+
+def restore_random(state: tuple) -> None:
+    import sys
+
+    torch.set_rng_state(state[0])
+    random.setstate(state[1])
+    if state[2] is not None:
+        sys.modules["numpy"].random.set_state(state[2])
+    if state[3] is not None:
+        torch.cuda.set_rng_state_all(state[3])
+
+
+def same_random(a: tuple, b: tuple) -> bool:
+    return (
+        torch.equal(a[0], b[0])
+        and a[1] == b[1]
+        and (a[2] is None or (a[2][2] == b[2][2] and (a[2][1] == b[2][1]).all()))
+        and (a[3] is None or all(torch.equal(x, y) for x, y in zip(a[3], b[3], strict=True)))
+    )

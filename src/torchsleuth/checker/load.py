@@ -1,0 +1,108 @@
+"""Finding Functions by name: `ops.py`, `ops.py:MyFunction`, `package.ops` and `package.ops:MyFunction`.
+
+The file is imported, as `import` would; while that runs, the inputs of every Function it applies are
+captured, so that a file with an example at its end is checked on that example.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+import types
+import typing
+
+from torchsleuth.errors import UsageError
+
+
+class Target(typing.NamedTuple):
+    """A Function to check, and the inputs it was seen with, if it was."""
+
+    function: type
+    inputs: tuple | None
+
+
+def targets_of(text: str) -> tuple[list[Target], list[str]]:
+    """The Functions a command line names, and remarks about finding them."""
+    from torch.autograd import Function
+
+    from torchsleuth.checker.live import FunctionWatch
+
+    place, _, name = text.partition(":") if not _is_windows_path(text) else (text, "", "")
+    watch = FunctionWatch()
+    remarks: list[str] = []
+    with watch:
+        module, error = _imported(place)
+    if error is not None:
+        remarks.append(f"{place} stopped with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    found = [
+        value for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Function) and value.__module__ == module.__name__ and value.forward is not Function.forward
+    ]  # fmt: skip
+    found += [c for c in watch.seen() if c.__module__ == module.__name__ and c not in found]
+    found = list(dict.fromkeys(found))
+    if name:
+        value = _attribute(module, name, place)
+        if not (isinstance(value, type) and issubclass(value, Function)):
+            raise UsageError(f"{name} in {place} is not a torch.autograd.Function but {_kind(value)}")
+        found = [value]
+    if not found:
+        if error is not None:
+            raise UsageError(f"{remarks[0]}, before it defined any torch.autograd.Function")
+        raise UsageError(f"{place} defines no torch.autograd.Function")
+    return [Target(function, watch.inputs_of(function)) for function in found], remarks
+
+
+def _imported(place: str) -> tuple[types.ModuleType, BaseException | None]:
+    if place.endswith(".py") or os.path.sep in place:
+        if not os.path.isfile(place):
+            raise UsageError(f"there is no file {place}")
+        name = os.path.splitext(os.path.basename(place))[0]
+        name = name if name.isidentifier() and name not in sys.modules else f"_torchsleuth_checked_{abs(hash(os.path.abspath(place)))}"
+        spec = importlib.util.spec_from_file_location(name, place)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        with _importable(os.path.dirname(os.path.abspath(place))):
+            try:
+                spec.loader.exec_module(module)
+            except SyntaxError as error:
+                raise UsageError(f"{place}:{error.lineno}: {error.msg}") from None
+            except (Exception, SystemExit) as error:
+                return module, error
+        return module, None
+    with _importable(os.getcwd()):
+        try:
+            return importlib.import_module(place), None
+        except ModuleNotFoundError as error:
+            raise UsageError(f"there is no module {place}: {error}") from None
+        except Exception as error:
+            raise UsageError(f"importing {place} raised {type(error).__name__}: {error}") from None
+
+
+@contextlib.contextmanager
+def _importable(folder: str) -> typing.Iterator[None]:
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _attribute(module: types.ModuleType, name: str, place: str) -> typing.Any:
+    value: typing.Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            raise UsageError(f"{place} has no {name}")
+        value = getattr(value, part)
+    return value
+
+
+def _kind(value: typing.Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def _is_windows_path(text: str) -> bool:
+    return len(text) > 2 and text[1] == ":" and text[2] in "\\/" and text.count(":") == 1

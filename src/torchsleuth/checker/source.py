@@ -1,0 +1,282 @@
+"""The source of a Function's methods: which expression returned which gradient. Standard library only.
+
+Everything here reads text. Where the source cannot be had (a class made by `exec`, a compiled
+method), the answer is None and the report goes without a culprit.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import linecache
+import os
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torchsleuth.model import Culprit, Excerpt, Known, Role, Span
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One function's source: the file's text and the definition's syntax tree, with the file's line numbers."""
+
+    file: str  # as Python knows it
+    text: str
+    tree: Definition
+    name: str  # Class.method
+
+    def segment(self, node: ast.AST) -> str:
+        return ast.get_source_segment(self.text, node) or ""
+
+
+def method_of(function: typing.Any, name: str) -> Method | None:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    text = "".join(linecache.getlines(code.co_filename))
+    if not text:
+        return None
+    for node in _definitions(text):
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        if node.name == code.co_name and first <= code.co_firstlineno <= node.lineno:
+            return Method(code.co_filename, text, node, name)
+    return None
+
+
+@functools.lru_cache(maxsize=32)
+def _definitions(text: str) -> tuple[Definition, ...]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, Definition))
+
+
+def shown_file(file: str) -> str:
+    """A path relative to the working directory where it lies below it."""
+    if file.startswith("<"):
+        return file
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative
+
+
+def span_of(method: Method, node: ast.AST) -> Span:
+    """1-based columns in characters; ast counts bytes."""
+    lines = method.text.split("\n")
+
+    def column(line: int, offset: int) -> int:
+        return len(lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
+
+    return Span(
+        shown_file(method.file),
+        node.lineno,
+        column(node.lineno, node.col_offset),
+        node.end_lineno,
+        column(node.end_lineno, node.end_col_offset),
+    )
+
+
+def culprit_of(method: Method, node: ast.AST, label: str, role: Role = Role.RETURN_GRAD, known: Known = Known.OBSERVED) -> Culprit:
+    span = span_of(method, node)
+    lines = method.text.split("\n")
+    first = max(span.line - 1, 1)
+    excerpt = Excerpt(first, tuple(line.rstrip("\r") for line in lines[first - 1 : span.end_line + 1]))
+    return Culprit(role, span, method.segment(node), known, label, excerpt, method.name)
+
+
+def culprit_at(file: str, line: int, label: str, name: str, role: Role) -> Culprit | None:
+    """The statement at a line (from a traceback)."""
+    text = "".join(linecache.getlines(file))
+    if not text:
+        return None
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    inner = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if not isinstance(node, (*_BLOCKS, ast.ClassDef)) or node.lineno == line:
+                inner = node
+    if inner is None or isinstance(inner, (*_BLOCKS, ast.ClassDef)):
+        return None
+    target = inner.value if isinstance(inner, (ast.Return, ast.Assign, ast.Expr)) and inner.value is not None else inner
+    return culprit_of(Method(file, text, typing.cast(Definition, inner), name), target, label, role)
+
+
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
+
+
+def own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of functions defined inside it."""
+    pending = list(ast.iter_child_nodes(tree))
+    while pending:
+        node = pending.pop(0)
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending[:0] = list(ast.iter_child_nodes(node))
+
+
+def returned_expression(method: Method, element: int, count: int, lines: frozenset[int] | None = None) -> ast.expr | None:
+    """The expression that made element `element` of what the function returned.
+
+    `lines` are those that ran: with several returns, and several assignments to one name, the last one
+    that ran is meant. A plain name is followed back to its assignment.
+    """
+    returns = [n for n in own_nodes(method.tree) if isinstance(n, ast.Return) and n.value is not None and _ran(n, lines)]
+    if not returns:
+        return None
+    last = returns[-1]
+    value = _followed(method, last.value, last.lineno, lines)
+    if isinstance(value, ast.Tuple):
+        if any(isinstance(e, ast.Starred) for e in value.elts) or element >= len(value.elts):
+            return value
+        value = _followed(method, value.elts[element], last.lineno, lines)
+    return value
+
+
+def return_statement(method: Method, lines: frozenset[int] | None = None) -> ast.expr | None:
+    returns = [n for n in own_nodes(method.tree) if isinstance(n, ast.Return) and n.value is not None and _ran(n, lines)]
+    return returns[-1].value if returns else None
+
+
+def _ran(node: ast.AST, lines: frozenset[int] | None) -> bool:
+    return lines is None or any(line in lines for line in range(node.lineno, node.end_lineno + 1))
+
+
+def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int] | None) -> ast.expr:
+    """What a plain name was last bound to before a line, as far as that is one expression."""
+    for _ in range(4):
+        if not isinstance(value, ast.Name):
+            return value
+        found = None
+        for node in own_nodes(method.tree):
+            if not isinstance(node, ast.stmt) or node.lineno >= before or not _ran(node, lines):
+                continue
+            if isinstance(node, ast.Assign):
+                bound = next((b for t in node.targets if (b := _bound(t, node.value, value.id)) is not None), None)
+            elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and isinstance(node.target, ast.Name):
+                bound = node.value if node.target.id == value.id else None
+            else:
+                bound = None
+            if bound is not None:
+                found = (bound, node.lineno)
+        if found is None:
+            return value
+        value, before = found
+    return value
+
+
+def _bound(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:
+    if isinstance(target, ast.Name) and target.id == name:
+        return value
+    if isinstance(target, ast.Tuple):
+        for position, item in enumerate(target.elts):
+            if isinstance(item, ast.Name) and item.id == name:
+                if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+                    return value.elts[position]
+                return None if _is_saved(value) else value
+    return None
+
+
+def _is_saved(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and value.attr in ("saved_tensors", "saved_variables")
+
+
+def in_place_write(method: Method, names: typing.Collection[str], lines: frozenset[int] | None = None) -> ast.expr | ast.stmt | None:
+    """The first statement that writes into one of `names` (or a plain alias of one)."""
+    aliases = set(names)
+    for node in own_nodes(method.tree):
+        if not _ran(node, lines) if isinstance(node, ast.stmt) else False:
+            continue
+        if isinstance(node, ast.AugAssign) and _base_name(node.target) in aliases:
+            return node
+        if isinstance(node, ast.Assign):
+            if any(isinstance(t, ast.Subscript) and _base_name(t) in aliases for t in node.targets):
+                return node
+            if isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) and _view_base(node.value) in aliases:
+                aliases |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method_name = node.func.attr
+            if method_name.endswith("_") and not method_name.startswith("_") and method_name != "requires_grad_":
+                if _view_base(node.func.value) in aliases:
+                    return node
+            if any(k.arg == "out" and _view_base(k.value) in aliases for k in node.keywords):
+                return node
+    return None
+
+
+_VIEWS = frozenset("view reshape t transpose permute unsqueeze squeeze flatten expand expand_as view_as T mT data detach "
+                   "contiguous select narrow movedim swapaxes".split())  # fmt: skip
+
+
+def _view_base(node: ast.expr) -> str | None:
+    """The name a chain of views starts from: `g.view(-1)[0]` -> g."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Subscript):
+        return _view_base(node.value)
+    if isinstance(node, ast.Attribute) and node.attr in _VIEWS:
+        return _view_base(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
+        return _view_base(node.func.value)
+    return None
+
+
+def _base_name(node: ast.expr) -> str | None:
+    return _view_base(node)
+
+
+def kept_on_ctx(method: Method, attribute: str) -> ast.stmt | None:
+    """The assignment `ctx.attribute = ...`."""
+    for node in own_nodes(method.tree):
+        if isinstance(node, ast.Assign):
+            targets = [t for target in node.targets for t in (target.elts if isinstance(target, ast.Tuple) else [target])]
+            if any(isinstance(t, ast.Attribute) and t.attr == attribute for t in targets):
+                return node
+    return None
+
+
+def needs_guard(method: Method, element: int, count: int) -> ast.expr | None:
+    """The `ctx.needs_input_grad[k]`, k not `element`, that guards the assignment of gradient `element`."""
+    returned = [n for n in own_nodes(method.tree) if isinstance(n, ast.Return) and isinstance(n.value, ast.Tuple)]
+    names = {
+        r.value.elts[element].id for r in returned
+        if len(r.value.elts) > element and isinstance(r.value.elts[element], ast.Name)
+    }  # fmt: skip
+    for node in own_nodes(method.tree):
+        inside: list[ast.AST] = []
+        if isinstance(node, ast.If):
+            inside = [n for s in node.body for n in ast.walk(s)]
+            assigned = {t.id for n in inside if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+            hit = bool(assigned & names)
+        elif isinstance(node, ast.IfExp):
+            hit = any(
+                len(r.value.elts) > element and any(n is node for n in ast.walk(r.value.elts[element])) for r in returned
+            ) or any(
+                isinstance(s, ast.Assign) and s.value is node and any(isinstance(t, ast.Name) and t.id in names for t in s.targets)
+                for s in own_nodes(method.tree)
+            )
+        else:
+            continue
+        if not hit:
+            continue
+        for part in ast.walk(node.test):
+            if (
+                isinstance(part, ast.Subscript)
+                and isinstance(part.value, ast.Attribute)
+                and part.value.attr == "needs_input_grad"
+                and isinstance(part.slice, ast.Constant)
+                and part.slice.value != element
+                and part.slice.value != element - count
+            ):
+                return part
+    return None
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

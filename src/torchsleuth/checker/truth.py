@@ -1,0 +1,235 @@
+"""What the gradient should be: autograd through `forward`, checked against differences of `forward`.
+
+`forward` run with gradients on gives the exact derivative in float64, at points next to a kink too;
+but it may detach, leave torch, or call other Functions, and then it is not the truth. Differences of
+forward's values are, except next to a kink. Where the two disagree, differences decide.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import typing
+
+import torch
+
+from torchsleuth.checker.arguments import Arguments
+from torchsleuth.checker.bench import STEP, Bench, Evaluation, is_float
+from torchsleuth.checker.variants import randn
+
+TOLERANCE = 1e-6
+# Looser where forward itself computes in a shorter type than the inputs have.
+tolerance_now: contextvars.ContextVar[float] = contextvars.ContextVar("tolerance", default=TOLERANCE)
+FULL = 4096  # inputs up to this many elements get a whole gradient by differences
+
+
+class Truth(typing.NamedTuple):
+    """The true gradient of one input under the grads of an evaluation."""
+
+    gradient: torch.Tensor
+    source: str  # "autograd" | "finite differences"
+
+
+class Verdict(typing.NamedTuple):
+    """Whether a returned gradient is right; `truth` where that was found out, `wrong` where it is not."""
+
+    right: bool
+    truth: Truth | None = None
+    wrong: torch.Tensor | None = None  # mask of elements that differ
+    why: str = ""  # kink | detached | unknown: why a difference is not held against it
+    zero: bool = False  # the true gradient is zero everywhere
+
+
+def scales(arguments: Arguments) -> dict[int, float]:
+    """A typical size of each checked input, which directions are measured in."""
+    out = {}
+    for k in arguments.checked:
+        value = arguments.values[k]
+        size = float(value.norm()) / max(value.numel(), 1) ** 0.5 if value.numel() else 1.0
+        out[k] = min(max(size, 1e-3), 1e6) if size == size and size else 1.0
+    return out
+
+
+def agrees(bench: Bench, evaluation: Evaluation, inputs: typing.Sequence[int], sizes: dict[int, float]) -> bool:
+    """The fast test: one random direction through all of `inputs` at once."""
+    arguments, grads = evaluation.arguments, evaluation.grads
+    directions, expected, square = {}, 0.0, 0.0
+    for k in inputs:
+        value, grad = arguments.values[k], evaluation.settled.get(k)
+        direction = randn(value, bench.generator)
+        if sizes[k] != 1.0:
+            direction *= sizes[k]
+        directions[k] = direction
+        if grad is not None:
+            product = grad * direction
+            expected += float(product.sum())
+            square += float(product.norm()) ** 2
+    slope = bench.slope(arguments, grads, directions)
+    rounding = sum(float(out.norm()) for out in evaluation.run.outputs if is_float(out))
+    return abs(slope - expected) <= tolerance_now.get() * square**0.5 + 3e-9 * rounding + 1e-12
+
+
+def verdict(bench: Bench, evaluation: Evaluation, k: int) -> Verdict:
+    """The slow test, for a gradient the fast one did not pass."""
+    returned = evaluation.settled.get(k)
+    truth, disputed = true_gradient(bench, evaluation, k)
+    if truth is None:
+        return Verdict(True, None, None, "unknown")
+    zero = not bool((truth.gradient != 0).any())
+    if returned is None:
+        return Verdict(zero, truth, truth.gradient != 0, zero=zero)
+    wrong = differing(returned, truth.gradient)
+    if not bool(wrong.any()):
+        return Verdict(True, truth, None, "detached" if disputed else "", zero)
+    if disputed is not None and not bool(differing(returned, disputed).any()) and bool((disputed != 0).any()):
+        return Verdict(True, truth, None, "detached")
+    wrong = wrong & ~next_to_kinks(bench, evaluation, k, wrong, returned, truth.gradient)
+    if not bool(wrong.any()):
+        return Verdict(True, truth, None, "kink", zero)
+    return Verdict(False, truth, wrong, zero=zero)
+
+
+def differing(returned: torch.Tensor, true: torch.Tensor, tolerance: float | None = None) -> torch.Tensor:
+    """The elements where two gradients are not the same to within the tolerance."""
+    tolerance = tolerance_now.get() if tolerance is None else tolerance
+    returned, true = returned.to(torch.float64), true.to(torch.float64)
+    finite = true[torch.isfinite(true)]
+    typical = float(finite.norm()) / max(finite.numel(), 1) ** 0.5 if finite.numel() else 0.0
+    bound = tolerance * (true.abs() + typical) + 1e-11
+    both_odd = (returned != returned) & (true != true)
+    return ~((returned - true).abs() <= bound) & ~both_odd & ~(returned == true)
+
+
+def true_gradient(bench: Bench, evaluation: Evaluation, k: int) -> tuple[Truth | None, torch.Tensor | None]:
+    """The true gradient of input k, and autograd's where differences of forward contradict it."""
+    by_autograd = through_forward(bench, evaluation).get(k)
+    value = evaluation.arguments.values[k]
+    if not value.numel():
+        return Truth(torch.zeros_like(value), "autograd"), None
+    slopes = [_slope(bench, evaluation, k) for _ in range(2)]
+    reliable = [s for s in slopes if s[2]]
+    if by_autograd is not None and all(_matches(by_autograd, s) for s in reliable):
+        return Truth(by_autograd, "autograd"), None
+    if not reliable:
+        return None, None
+    whole = by_differences(bench, evaluation, k)
+    return (Truth(whole, "finite differences") if whole is not None else None), by_autograd
+
+
+def through_forward(bench: Bench, evaluation: Evaluation) -> dict[int, torch.Tensor]:
+    """The gradients autograd finds through `forward`, or nothing where it cannot."""
+    arguments = evaluation.arguments
+    try:
+        leaves, run = differentiable_run(bench, arguments)
+    except Exception:
+        return {}
+    pairs = [
+        (out, g)
+        for out, g in zip(run.outputs, evaluation.grads, strict=True)
+        if is_float(out) and out.requires_grad and g is not None
+    ]
+    if not pairs:
+        return {k: torch.zeros_like(leaf) for k, leaf in leaves.items()}
+    try:
+        found = torch.autograd.grad(
+            [p[0] for p in pairs], list(leaves.values()), [p[1].to(p[0].dtype) for p in pairs], allow_unused=True
+        )
+    except Exception:
+        return {}
+    return {k: torch.zeros_like(leaf) if g is None else g for (k, leaf), g in zip(leaves.items(), found, strict=True)}
+
+
+def differentiable_run(bench: Bench, arguments: Arguments):
+    """`forward` with gradients on: the leaves by position, and the run."""
+    from torchsleuth.checker.bench import restore_random
+
+    leaves = {k: arguments.values[k].detach().requires_grad_() for k in arguments.checked}
+    if bench.random:
+        restore_random(bench.state)
+    with torch.enable_grad():
+        passed = tuple(
+            (leaves[k].clone() if bench.writes else leaves[k]) if k in leaves
+            else v.clone() if bench.writes and isinstance(v, torch.Tensor) else v
+            for k, v in enumerate(arguments.values)
+        )  # fmt: skip
+        run = bench.subject.forward(passed, arguments.needs())
+    return leaves, run
+
+
+def _slope(bench: Bench, evaluation: Evaluation, k: int) -> tuple[torch.Tensor, float, bool]:
+    """A direction, the slope along it, and whether two step sizes agree on it."""
+    value = evaluation.arguments.values[k]
+    direction = randn(value, bench.generator) * scales(evaluation.arguments)[k]
+    best, best_gap = 0.0, float("inf")
+    previous = None
+    for step in (1e-4, STEP, STEP / 8):
+        slope = bench.slope(evaluation.arguments, evaluation.grads, {k: direction}, step)
+        if previous is not None:
+            gap = abs(slope - previous)
+            if gap < best_gap:
+                best, best_gap = slope, gap
+        previous = slope
+    rounding = sum(float(out.norm()) for out in evaluation.run.outputs if is_float(out))
+    return direction, best, best_gap <= 1e-4 * abs(best) + 1e-7 * rounding + 1e-12
+
+
+def _matches(gradient: torch.Tensor, slope: tuple[torch.Tensor, float, bool]) -> bool:
+    direction, found, _ = slope
+    product = gradient * direction
+    return abs(float(product.sum()) - found) <= 3e-4 * float(product.norm()) + 1e-4 * abs(found) + 1e-8
+
+
+def by_differences(bench: Bench, evaluation: Evaluation, k: int) -> torch.Tensor | None:
+    """The whole gradient, one element at a time."""
+    value = evaluation.arguments.values[k]
+    if value.numel() > FULL:
+        return None
+    out = torch.zeros_like(value)
+    flat, unit = out.view(-1), torch.zeros_like(value)
+    for i in range(value.numel()):
+        unit.view(-1)[i] = 1
+        flat[i] = bench.slope(evaluation.arguments, evaluation.grads, {k: unit}, STEP * scales(evaluation.arguments)[k])
+        unit.view(-1)[i] = 0
+    # Differences carry some 9 digits; tiny values are zeros.
+    out[out.abs() < 1e-7 * max(float(out.abs().max()), 1e-3)] = 0
+    return out
+
+
+def next_to_kinks(
+    bench: Bench, evaluation: Evaluation, k: int, wrong: torch.Tensor, returned: torch.Tensor, true: torch.Tensor
+) -> torch.Tensor:
+    """Those wrong elements that lie on a kink, and whose returned value is one of its slopes or between them."""
+    arguments, value = evaluation.arguments, evaluation.arguments.values[k]
+    excused = torch.zeros_like(wrong)
+    positions = wrong.reshape(-1).nonzero().reshape(-1)
+    limit = 64 if value.numel() <= FULL else 6
+    if positions.numel() > limit:
+        # Spread over the tensor: if none of these is a kink, the rest is not looked at.
+        sample = positions[torch.linspace(0, positions.numel() - 1, limit).long()]
+    else:
+        sample = positions
+    here = evaluation.run.outputs
+    typical = float(true.norm()) / max(true.numel(), 1) ** 0.5
+    step = 1e-7 * scales(arguments)[k]
+    hits = 0
+    for position in sample.tolist():
+        sides = []
+        for sign in (1, -1):
+            moved = value.clone()
+            moved.view(-1)[position] += sign * step
+            there = bench.forward(arguments.with_values(moved if j == k else v for j, v in enumerate(arguments.values))).outputs
+            sides.append(
+                sum(
+                    float((g * (b - a)).sum()) * sign / step
+                    for g, a, b in zip(evaluation.grads, here, there, strict=True)
+                    if g is not None and a.shape == b.shape
+                )
+            )
+        low, high = min(sides), max(sides)
+        slack = 1e-3 * (abs(low) + abs(high)) + 1e-5 * typical + 1e-8
+        got = float(returned.reshape(-1)[position])
+        if high - low > 2 * slack and low - slack <= got <= high + slack:
+            excused.view(-1)[position] = True
+            hits += 1
+    if hits == len(sample) and positions.numel() > limit:
+        return wrong
+    return excused

@@ -1,0 +1,192 @@
+"""Other inputs of the same kind: another batch size, another layout, other signs, other constants.
+
+A variant is made from the values the user gave (repeated, cut and jittered), so that positive inputs
+stay positive and class ids stay in range. `forward` is the judge: where it refuses a variant, nothing
+is held against the Function.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing
+
+import torch
+
+from torchsleuth.checker.arguments import Arguments
+
+SMALL = 4096  # elements: experiments on more than this many use smaller copies
+
+
+class Variant(typing.NamedTuple):
+    name: str
+    arguments: Arguments
+    given: bool = True  # the user's own values could be like this
+
+
+def tensors(arguments: Arguments) -> list[int]:
+    return [k for k, value in enumerate(arguments.values) if isinstance(value, torch.Tensor)]
+
+
+def elements(arguments: Arguments) -> int:
+    return max((arguments.values[k].numel() for k in tensors(arguments)), default=0)
+
+
+def _leading(arguments: Arguments) -> int | None:
+    """The size of the first dimension of the first checked input that has dimensions."""
+    for k in arguments.checked:
+        if arguments.values[k].ndim:
+            return arguments.values[k].shape[0]
+    return None
+
+
+def with_batch(arguments: Arguments, size: int, generator: torch.Generator) -> Arguments | None:
+    """Every leading dimension of the batch's size changed to `size`."""
+    batch = _leading(arguments)
+    if batch is None or batch == size:
+        return None
+    shapes = {}
+    for k in tensors(arguments):
+        shape = list(arguments.values[k].shape)
+        if shape and shape[0] == batch:
+            shape[0] = size
+        shapes[k] = shape
+    return resized(arguments, shapes, generator)
+
+
+def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: torch.Generator) -> Arguments:
+    """Every dimension of a size in `mapping` changed to its value there."""
+    shapes = {k: [mapping.get(n, n) for n in arguments.values[k].shape] for k in tensors(arguments)}
+    return resized(arguments, shapes, generator)
+
+
+def reshapings(arguments: Arguments, generator: torch.Generator) -> typing.Iterator[Arguments]:
+    """For inputs with two equal dimensions: the same with those dimensions told apart."""
+    positions: dict[int, list[tuple[int, int]]] = {}
+    square = set()
+    for k in tensors(arguments):
+        shape = arguments.values[k].shape
+        square |= {n for n in shape if n > 1 and list(shape).count(n) > 1}
+        for dim, n in enumerate(shape):
+            positions.setdefault(n, []).append((k, dim))
+    for size in sorted(square):
+        places = positions[size]
+        for count in range(1, min(len(places), 4)):
+            for chosen in itertools.islice(itertools.combinations(places, count), 40):
+                shapes = {k: list(arguments.values[k].shape) for k in tensors(arguments)}
+                for k, dim in chosen:
+                    shapes[k][dim] = size + 1
+                yield resized(arguments, shapes, generator)
+
+
+def smaller(arguments: Arguments, generator: torch.Generator) -> typing.Iterator[Arguments]:
+    """Small copies of large inputs, the most reduced first."""
+    sizes = sorted({n for k in tensors(arguments) for n in arguments.values[k].shape if n > 1})
+    short = {n: min(n, small) for n, small in zip(sizes, itertools.count(3), strict=False)}
+    yield with_sizes(arguments, short, generator)
+    for n in reversed(sizes):
+        yield with_sizes(arguments, {n: short[n]}, generator)
+
+
+def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: torch.Generator) -> Arguments:
+    values = list(arguments.values)
+    for k, shape in shapes.items():
+        value = values[k]
+        if list(value.shape) == list(shape):
+            continue
+        for dim, (old, new) in enumerate(zip(value.shape, shape, strict=True)):
+            if new < old:
+                value = value.narrow(dim, 0, new)
+            elif new > old:
+                repeats = torch.arange(new, device=value.device) % max(old, 1)
+                value = value.index_select(dim, repeats) if old else value.new_zeros(*value.shape[:dim], new, *value.shape[dim + 1 :])
+        grown = value.numel() > arguments.values[k].numel()
+        values[k] = jittered(value, generator) if grown else value.contiguous()
+    return arguments.with_values(values)
+
+
+def jittered(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The value moved a little, keeping signs, zeros, and whole numbers."""
+    if not value.is_floating_point() or not value.numel() or bool((value == value.round()).all()):
+        return value.contiguous()
+    return value * (1 + 0.1 * randn(value, generator))
+
+
+def randn(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Normal numbers of a tensor's shape, dtype and device, from our own generator."""
+    out = torch.randn(value.shape, generator=generator, dtype=value.dtype if value.dtype.is_floating_point else torch.float64)
+    return out if value.device.type == "cpu" else out.to(value.device)
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def other_signs(arguments: Arguments, generator: torch.Generator) -> Arguments | None:
+    """Inputs of one sign only, with half of their elements negated."""
+    values, changed = list(arguments.values), False
+    for k in arguments.checked:
+        value = values[k]
+        if value.numel() and (bool((value >= 0).all()) or bool((value <= 0).all())):
+            signs = torch.randint(0, 2, value.shape, generator=generator).to(value) * 2 - 1
+            values[k], changed = value * signs, True
+    return arguments.with_values(values) if changed else None
+
+
+def wider(arguments: Arguments) -> Arguments | None:
+    """Values five times as large: the other side of a threshold."""
+    values = [v * 5 if k in arguments.checked else v for k, v in enumerate(arguments.values)]
+    return arguments.with_values(values)
+
+
+def other_masks(arguments: Arguments, generator: torch.Generator) -> Arguments | None:
+    values, changed = list(arguments.values), False
+    for k in tensors(arguments):
+        if values[k].dtype is torch.bool and values[k].numel() > 1:
+            values[k] = torch.randint(0, 2, values[k].shape, generator=generator).bool().to(values[k].device)
+            changed = True
+    return arguments.with_values(values) if changed else None
+
+
+def other_constants(arguments: Arguments) -> typing.Iterator[tuple[str, Arguments]]:
+    """One float argument at a time changed."""
+    for k, value in enumerate(arguments.values):
+        if isinstance(value, float) and value == value and abs(value) < 1e6:
+            changed = value * 0.7 + 0.05
+            yield f"{arguments.names[k]}={changed:g}", arguments.with_values(
+                [changed if j == k else v for j, v in enumerate(arguments.values)]
+            )
+
+
+# -- layouts -----------------------------------------------------------------------------------
+
+
+def noncontiguous(value: torch.Tensor) -> torch.Tensor | None:
+    """The same values in memory of another order, or None where every order is the same."""
+    long = [dim for dim, n in enumerate(value.shape) if n > 1]
+    if len(long) >= 2:
+        a, b = long[0], long[-1]
+        out = value.transpose(a, b).contiguous().transpose(a, b)
+    elif long:
+        out = torch.stack((value, value), dim=-1)[..., 0]
+    else:
+        return None
+    return out
+
+
+def with_noncontiguous(arguments: Arguments) -> Arguments | None:
+    values, changed = list(arguments.values), False
+    for k in tensors(arguments):
+        other = noncontiguous(values[k])
+        if other is not None:
+            values[k], changed = other, True
+    return arguments.with_values(values) if changed else None
+
+
+def with_expanded(arguments: Arguments) -> Arguments | None:
+    """The checked inputs with their first long dimension a repeat of its first slice (stride 0)."""
+    values, changed = list(arguments.values), False
+    for k in arguments.checked:
+        value = values[k]
+        dim = next((d for d, n in enumerate(value.shape) if n > 1), None)
+        if dim is not None:
+            values[k], changed = value.narrow(dim, 0, 1).expand(value.shape), True
+    return arguments.with_values(values) if changed else None

@@ -1,0 +1,74 @@
+"""Check custom torch.autograd.Functions: does backward return the derivative of forward, and if not, how is it wrong?
+
+  torchsleuth check ops.py                                  every Function defined in a file
+  torchsleuth check package.ops:MyFunction --shapes 1,32,100 1,32
+  torchsleuth check ops.py:Embed --shapes 50,8 4,7:int64<50 =0.5
+
+Inputs are, in this order: those of --shapes; those the file itself applies the Function to when it is
+imported; or else guessed, and then the report says so. Exit status: 0 right, 1 findings, 2 usage error.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from torchsleuth.errors import TorchsleuthError, UsageError
+
+SUMMARY = "is a custom autograd Function right, and if not, how is it wrong?"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", help="a file, file.py:Function, module or module:Function")
+    parser.add_argument(
+        "--shapes", nargs="+", metavar="SHAPE",
+        help="one per input: 1,32,100 (float), 4,7:int64<50 (random integers below 50), 4,7:bool, () for a scalar, =VALUE for a plain value",
+    )  # fmt: skip
+    parser.add_argument("--dtype", default="float64", help="type of the random inputs made by --shapes (default: float64)")
+    parser.add_argument("--device", default="cpu", help="where the random inputs are made (default: cpu)")
+    parser.add_argument("--accept-surrogate", action="store_true", help="accept a backward that is not the derivative of forward on purpose")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the random directions and inputs")
+    parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
+
+
+def main(options: argparse.Namespace) -> int:
+    from torchsleuth.checker import check_trial
+    from torchsleuth.checker.guess import guessed_inputs, inputs_from
+    from torchsleuth.checker.load import targets_of
+    from torchsleuth.checker.report import report_of
+    from torchsleuth.render import json
+    from torchsleuth.render.terminal import console_for, show
+
+    targets, notes = targets_of(options.target)
+    if options.shapes and len(targets) > 1:
+        names = ", ".join(t.function.__name__ for t in targets)
+        raise UsageError(f"--shapes needs one Function: {options.target}:NAME, one of {names}")
+    trials, failed = [], []
+    for function, seen in targets:
+        try:
+            made = bool(options.shapes) or seen is None
+            if options.shapes:
+                inputs = inputs_from(options.shapes, options.dtype, options.device, options.seed)
+            elif seen is not None:
+                inputs = seen
+                notes.append(f"{function.__name__}: checked on the inputs {options.target.partition(':')[0]} itself applies it to")
+            else:
+                inputs, how = guessed_inputs(function, options.seed)
+                notes.append(f"{function.__name__}: {how}")
+            trials.append(check_trial(function, *inputs, seed=options.seed, made=made))
+        except TorchsleuthError as error:
+            failed.append(str(error))
+    if not trials:
+        raise UsageError("; ".join(failed))
+    report = report_of(trials, options.accept_surrogate, (*notes, *(f"not checked: {text}" for text in failed)))
+    show(report, console_for())
+    wrong = sum(1 for trial in trials if any(d.outcome == "findings" for d in (report_of((trial,), options.accept_surrogate),)))
+    print(_summary(len(trials), wrong, len(failed)))
+    if options.json:
+        json.write(report, options.json)
+    return 0 if report.ok and not failed else 1 if not report.ok else 2
+
+
+def _summary(checked: int, wrong: int, failed: int) -> str:
+    plural = "s" * (checked != 1)
+    out = f"{checked} Function{plural} checked: " + (f"{wrong} wrong" if wrong else "all right" if checked > 1 else "right")
+    return out + (f", {failed} not checked" if failed else "")

@@ -1,0 +1,1 @@
+"""Rules about custom autograd Functions: each reads a `Trial` and words what it shows."""

@@ -1,0 +1,116 @@
+"""Product rule and chain rule: a factor or a term left out, added, taken from the wrong tensor or the wrong axis."""
+
+from __future__ import annotations
+
+from torchsleuth.checker.trial import FunctionRule, Relation, Trial
+from torchsleuth.model import Diagnosis, Fact, Known
+from torchsleuth.rules.function.wording import diagnosis, measured, name_of, number, values_with, where
+
+
+class MissingTerm(FunctionRule):
+    """A custom backward leaves out a factor or a term of the derivative.
+
+    What happened
+    -------------
+    The returned gradient differs from the true one by exactly one factor (a tensor that forward or
+    backward knows by name) or by exactly one term (the part of the gradient that comes through one
+    operation of forward).
+
+    Why
+    ---
+    An input that is used twice has a gradient with two terms; a function of a function has one factor per
+    step; a normalisation (softmax, layer norm) adds a term with a sum. Each is easily forgotten, or the
+    wrong tensor is saved for it.
+
+    Example
+    -------
+    The derivative of x * sigmoid(x) at 0 is 0.5, by its first term alone; at 1 it is 0.9277. This prints
+    0.7311, the first term only:
+
+        import torch
+
+        class Swish(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * torch.sigmoid(x)
+
+            @staticmethod
+            def backward(ctx, grad_output):
+                (x,) = ctx.saved_tensors
+                return grad_output * torch.sigmoid(x)
+
+        x = torch.tensor(1.0, requires_grad=True)
+        Swish.apply(x).backward()
+        print(round(x.grad.item(), 4))
+
+    Fix
+    ---
+    Add the term: `grad_output * (s + x * s * (1 - s))` with `s = torch.sigmoid(x)`.
+
+    Common false explanations
+    -------------------------
+    "It matches at the point I tried": a term that is zero there (here, at x = 0) cannot be missed.
+    """
+
+    name = "backward-missing-term"
+    priority = 70
+
+    def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
+        out = []
+        for finding in values_with(trial, "tensor-factor", "missing-term", "missing-sum", "wrong-axis", "other-tensor"):
+            relation, name = finding.relation, name_of(trial, finding)
+            title, why, advice = _worded(name, relation, trial)
+            facts = measured(trial, finding)
+            if relation.kind == "missing-term" and relation.line:
+                facts = (Fact(f"cutting that path out of forward's own graph gives exactly what backward returns ({trial.file}:{relation.line})",
+                              Known.RECOMPUTED), *facts)  # fmt: skip
+            out.append(diagnosis(self.name, title + where(finding), trial, finding, why, advice, facts))
+        return tuple(out)
+
+
+def _worded(name: str, relation: Relation, trial: Trial) -> tuple[str, str, str]:
+    if relation.kind == "tensor-factor":
+        times = "" if abs(relation.factor - 1) < 1e-6 else f"{number(relation.factor)} * "
+        if relation.detail == "missing":
+            return (
+                f"the gradient for `{name}` lacks a factor `{times}{relation.tensor}`",
+                f"Multiplied elementwise by `{times}{relation.tensor}`, what backward returns is the true gradient.",
+                f"multiply this gradient by `{times}{relation.tensor}`",
+            )
+        return (
+            f"the gradient for `{name}` has a factor `{times}{relation.tensor}` too many",
+            f"What backward returns is the true gradient multiplied elementwise by `{times}{relation.tensor}`.",
+            f"take the factor `{times}{relation.tensor}` out of this gradient",
+        )
+    if relation.kind == "other-tensor":
+        return (
+            f"the gradient for `{name}` is grad_output * `{relation.tensor}` where it should be grad_output * `{relation.instead}`",
+            f"The local derivative is `{relation.instead}`; backward uses `{relation.tensor}`. Often the wrong tensor was saved, or the saved tensors were unpacked in another order.",
+            f"use `{relation.instead}` (save it in forward if it is not saved)",
+        )
+    if relation.kind == "missing-sum":
+        return (
+            f"the gradient for `{name}` lacks the term `{relation.tensor}`",
+            f"true - returned = `{relation.tensor}`, for every grad_output tried. Every element of the input along dimension {relation.dims[0]} takes part in "
+            "every output along it, which adds this sum.",
+            f"add `{relation.tensor}`",
+        )
+    if relation.kind == "wrong-axis":
+        return (
+            f"the gradient for `{name}` sums over dimension {relation.dims[0]} instead of {relation.dims[1]}",
+            f"The term is `{relation.tensor}`; backward takes that sum over dimension {relation.dims[0]}.",
+            f"sum over dimension {relation.dims[1]}",
+        )
+    place = f"`{relation.tensor}`" + (f" (line {relation.line})" if relation.line else "")
+    if relation.detail == "only":
+        return (
+            f"the gradient for `{name}` has only the term through {place}",
+            f"The gradient has further terms, through the other uses of the same values in forward; backward returns only the part that comes through the {relation.instead} operation at {place}.",
+            "add the terms of the other paths from this input to the output (product rule)",
+        )
+    return (
+        f"the gradient for `{name}` lacks the term through {place}",
+        f"The part of the gradient that comes through the {relation.instead} operation at {place} is left out, as if that operand were a constant.",
+        f"add the term that comes through {place} (product rule)",
+    )

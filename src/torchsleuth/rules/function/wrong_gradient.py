@@ -1,0 +1,91 @@
+"""A gradient that is wrong in a way no other rule recognises; the numbers are shown and nothing is guessed."""
+
+from __future__ import annotations
+
+from torchsleuth.checker.trial import FunctionRule, Trial
+from torchsleuth.model import Diagnosis, Fact, Known
+from torchsleuth.rules.function.wording import SPECIAL, diagnosis, measured, name_of, where
+
+NAMED = frozenset(
+    "factor transposed rearranged adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
+    "wrong-axis condition".split()
+)
+
+
+class WrongGradient(FunctionRule):
+    """A custom backward returns values that are not the gradient of forward.
+
+    What happened
+    -------------
+    The returned gradient differs from the true one, and the difference is none of the relations that have
+    rules of their own (a factor, a transposition, a missing term, another input's gradient and so on); or
+    it is all zeros, or not finite where the true gradient is.
+
+    Why
+    ---
+    More than one thing may be wrong at once, or the formula is one for a different function. The report
+    shows where the largest difference is, and what both values are there.
+
+    Example
+    -------
+    The derivative of x ** 3 is 3 * x ** 2, 12 at x = 2. This prints 8.0:
+
+        import torch
+
+        class Cube(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x**3
+
+            @staticmethod
+            def backward(ctx, grad_output):
+                (x,) = ctx.saved_tensors
+                return grad_output * x**3
+
+        x = torch.tensor(2.0, requires_grad=True)
+        Cube.apply(x).backward()
+        print(x.grad.item())
+
+    Fix
+    ---
+    Write down the derivative again; for comparison, run forward's own expression on a tensor that requires
+    grad and let autograd differentiate it.
+
+    Common false explanations
+    -------------------------
+    "Finite differences are inaccurate": in float64, and with autograd's own derivative of forward beside
+    them, they are not, and points next to a kink are left out.
+    """
+
+    name = "backward-wrong-gradient"
+    priority = 60
+
+    def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
+        out = []
+        for finding in trial.of_kind("values"):
+            kind = finding.relation.kind if finding.relation is not None else "unknown"
+            if kind in NAMED or finding.case in SPECIAL:
+                continue
+            name = name_of(trial, finding)
+            facts = (Fact(f"relative difference {finding.error:.3g}", Known.RECOMPUTED), *measured(trial, finding))
+            if kind == "zero":
+                title, why = f"the gradient for `{name}` is all zeros", f"forward's values change with `{name}`, so its gradient is not zero."
+            elif kind == "not-finite":
+                title = f"the gradient for `{name}` is NaN or infinite where the true one is finite"
+                why = f"{finding.relation.share:.0%} of its elements are not finite; a division by zero or an overflow in backward."
+            elif kind == "precision":
+                title = f"the gradient for `{name}` is right to {finding.relation.factor:.1g} only"
+                why = "The formula is close but not the derivative: an approximation, a rounded constant, or a detour through a shorter type."
+            elif finding.mend is not None:
+                title = f"the gradient for `{name}` is wrong: `{finding.mend.before}` should be `{finding.mend.after}`"
+                why = "With that one change every experiment agrees with forward."
+            else:
+                title = f"the gradient for `{name}` is not the derivative of forward"
+                why = "It is no constant multiple, transposition or reduction of the true gradient, no other input's gradient, and no single factor or term explains the difference."
+            out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "", facts))
+        for finding in trial.of_kind("not-linear"):
+            name = name_of(trial, finding)
+            out.append(diagnosis(self.name, f"the gradient for `{name}` is not linear in the outputs' gradients", trial, finding,
+                                 "The gradients for each output used alone do not add up to the gradient for all of them together.", "", ()))  # fmt: skip
+        return tuple(out)
