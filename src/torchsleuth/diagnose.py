@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from collections.abc import Callable, Iterable
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.model import Confidence, Diagnosis
+from torchsleuth.model import Confidence, Diagnosis, Role
 from torchsleuth.rule import CrashRule, rules_of
 
 _ORDER = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
@@ -31,10 +32,21 @@ def diagnose(
             convicted.append((-rule.priority, _ORDER[diagnosis.confidence], diagnosis))
     if not convicted:
         return (), evidence
-    convicted.sort(key=lambda item: item[:2])
     # Rules of lower priority are there for what nothing better explains.
-    best = convicted[0][0]
-    return tuple(item[2] for item in convicted if item[0] == best)[:1], evidence
+    convicted.sort(key=lambda item: item[:2])
+    return (_within_backward(convicted[0][2], evidence),), evidence
+
+
+def _within_backward(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:
+    """Whatever was raised inside a custom backward or hook, the forward call it belongs to is part of the answer."""
+    custom = evidence.custom
+    if custom is None or not custom.raised_inside or custom.forward_call is None:
+        return diagnosis
+    call = custom.forward_call.via or custom.forward_call
+    if any(culprit.span == call.span for culprit in diagnosis.culprits):
+        return diagnosis
+    label = "made the tensor the hook is on" if custom.is_hook else "the forward call this backward belongs to"
+    return dataclasses.replace(diagnosis, culprits=(*diagnosis.culprits, call.culprit(Role.CALL, label)))
 
 
 def is_nominated(error: BaseException) -> bool:

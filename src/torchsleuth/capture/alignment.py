@@ -100,6 +100,9 @@ def _kinds(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Subscript):
         return _STORING if isinstance(node.ctx, ast.Store) else _INDEXING
     if isinstance(node, ast.Call):
+        if called_name(node) == "apply":  # a custom Function: its node is named after the class
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+            return {ast.unparse(owner).rsplit(".", 1)[-1].replace("_", "").lower()} if owner is not None else set()
         name = called_name(node).replace("_", "").lower()
         return _CALLS.get(name, {name})
     return set()

@@ -55,6 +55,30 @@ class Timeline:
             via = source.place_of_instruction(operation.user_code, operation.user_lasti, known)
         return source.place_of_instruction(operation.code, operation.lasti, known, via)
 
+    def producer(self, ident: int, storage: int, before: int | None = None) -> Operation | None:
+        """The logged call that returned this tensor object, the latest one before operation `before`."""
+        for operation in reversed(self.operations):
+            if before is not None and operation.index >= before:
+                continue
+            for mark in operation.results:
+                if mark.ident == ident and mark.storage == storage:
+                    return operation
+        return None
+
+    def first_with_storage(self, storage: int) -> Operation | None:
+        """The logged call that allocated this storage: the latest one to return it without having been given it."""
+        for operation in reversed(self.operations):
+            if any(mark.storage == storage for mark in operation.results) and not any(
+                mark.storage == storage for mark in operation.operands
+            ):
+                return operation
+        return None
+
+    def failing_operation(self) -> Operation | None:
+        """The logged call that raised, if the log was still watching."""
+        last = self.operations[-1] if self.operations else None
+        return last if last is not None and last.raised else None
+
     # -- the ring -------------------------------------------------------------------------------
 
     @functools.cached_property

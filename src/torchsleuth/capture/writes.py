@@ -218,7 +218,7 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
 
 
 def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, tensor: torch.Tensor) -> bool:
-    for value in _values(crash, code, target):
+    for value in values_of(crash, code, target):
         if how == "step":
             if isinstance(value, torch.optim.Optimizer) and any(
                 shares_memory(parameter, tensor) for group in value.param_groups for parameter in group["params"]
@@ -232,7 +232,7 @@ def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, ten
     return False
 
 
-def _values(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[object]:
+def values_of(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[object]:
     """What the expression stands for in the live frames of this code, or in live objects of its class."""
     found = []
     for frame, _ in crash.entries:

@@ -92,6 +92,7 @@ class Operation(typing.NamedTuple):
     results: tuple[Mark, ...]
     writes: tuple[Write, ...]
     raised: bool
+    stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off: the program's frames, innermost first
     index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
 
 
@@ -173,6 +174,8 @@ class OperationLog(TorchFunctionMode):
             return call(func, args, kwargs)
         user = frame or program
         place = (program.f_code, program.f_lasti, user.f_code, user.f_lasti)
+        grad_enabled = _is_grad_enabled()
+        stack = () if grad_enabled else _program_stack(program)
         del frame, program, user
         operands = []
         for value in (*args, *kwargs.values()) if kwargs else args:
@@ -181,7 +184,6 @@ class OperationLog(TorchFunctionMode):
             elif type(value) is tuple or type(value) is list:
                 _collect(value, operands, 3)
         marks = _marks(operands)
-        grad_enabled = _is_grad_enabled()
         sequence = self._sequence_number()
         self._spent_ns += perf_counter_ns() - began
         result = None
@@ -206,7 +208,7 @@ class OperationLog(TorchFunctionMode):
             self._count += 1
             self.operations.append(
                 _new(Operation, (self._count, name, *place, sequence, self._sequence_number(), grad_enabled,
-                                 marks, results, tuple(writes), raised, index))
+                                 marks, results, tuple(writes), raised, stack, index))
             )  # fmt: skip
             del operands
             self._spent_ns += perf_counter_ns() - began
@@ -238,6 +240,16 @@ _origins: dict[str, Origin] = {}
 def _learn_origin(filename: str) -> Origin:
     origin = _origins[filename] = origin_of_file(filename)
     return origin
+
+
+def _program_stack(frame: types.FrameType | None) -> tuple[tuple[types.CodeType, int], ...]:
+    """So that the `with torch.no_grad():` around a call can be found, however far out it stands."""
+    found = []
+    while frame is not None and len(found) < 12:
+        if (_origins.get(frame.f_code.co_filename) or _learn_origin(frame.f_code.co_filename)).is_program:
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
 
 
 def _collect(values: typing.Iterable, found: list[torch.Tensor], depth: int) -> None:

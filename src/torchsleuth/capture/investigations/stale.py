@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 import torch
 
+from torchsleuth.capture.syntax import saved_name
 from torchsleuth.capture.writes import Writes, writes_since
-from torchsleuth.evidence import StaleSave
+from torchsleuth.evidence import StaleSave, TensorFact
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
 from torchsleuth.probe.tensors import storage_of, tensor_fact
 
@@ -50,7 +52,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         if key not in cache:
             cache[key] = writes_since(crash, tensor, number, saved.version_saved, saved.version_now)
         writes = cache[key]
-        fact = crash.names.fact(tensor)
+        fact = _named(crash, node, saved, crash.names.fact(tensor))
     return StaleSave(
         node.name(),
         operation_of(node.name()),
@@ -65,3 +67,12 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         writes.candidates,
         storage_of(tensor) if tensor is not None else 0,
     )
+
+
+def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact) -> TensorFact:
+    """Where no variable in sight holds the tensor any more, the expression that saved it still says its name."""
+    if fact.name:
+        return fact
+    operation = crash.timeline.operation_of_sequence(sequence_of(node))
+    name = saved_name(operation.code, operation.lasti, saved.name) if operation is not None else ""
+    return dataclasses.replace(fact, name=name, kind="variable") if name else fact

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import Evidence, StaleSave, WriteSite
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
+from torchsleuth.wording import short
 
 _MOST_SAVES = 4
 _MOST_WRITES = 3
@@ -91,12 +92,8 @@ def _title(save: StaleSave) -> str:
     tensor = save.tensor.called
     if save.place is None:
         return f"{tensor} was overwritten after `{save.operation}` had saved it for backward"
-    return f"{tensor} was overwritten after `{_short(save.place.source)}` had saved it for backward"
+    return f"{tensor} was overwritten after `{short(save.place.source)}` had saved it for backward"
 
-
-def _short(text: str, most: int = 60) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _culprits(failing: StaleSave, related: list[StaleSave]) -> list[Culprit]:
@@ -182,15 +179,15 @@ def _doubt(save: StaleSave, steps: int) -> Fact:
 
 def _explanation(save: StaleSave, write: WriteSite | None) -> str:
     operand = "its own result" if save.is_result else "its input"
-    source = f"`{_short(save.place.source)}`" if save.place is not None else f"`{save.operation}`"
+    source = f"`{short(save.place.source)}`" if save.place is not None else f"`{save.operation}`"
     text = (
         f"The derivative of {source} is computed from {operand}, so it kept {save.tensor.called} for backward "
         f"without copying it. "
     )
     if write is not None and "step" in write.place.source and write.operation != "__setitem__":
-        text += f"`{_short(write.place.source)}` then changed the weights in place, so the values that backward needs are gone."
+        text += f"`{short(write.place.source)}` then changed the weights in place, so the values that backward needs are gone."
     elif write is not None:
-        text += f"`{_short(write.place.source)}` then replaced the values in the same memory, so those that backward needs are gone."
+        text += f"`{short(write.place.source)}` then replaced the values in the same memory, so those that backward needs are gone."
     else:
         text += "Something then replaced the values in the same memory, so those that backward needs are gone."
     return text + " PyTorch refuses to compute a gradient from the wrong values."
@@ -203,7 +200,7 @@ def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
     elif "step(" in write.place.source:
         advice.append(
             (
-                f"Call `{_short(write.place.source)}` after the last `backward()` that goes through the old weights, "
+                f"Call `{short(write.place.source)}` after the last `backward()` that goes through the old weights, "
                 "or run the forward pass again after it.",
                 "Recomputing the forward uses the updated weights, which is what alternating (GAN-style) training means.",
             )
@@ -211,12 +208,12 @@ def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
     else:
         advice.append((_out_of_place(write), ""))
         if save.place is not None and not save.is_result and save.tensor.name and not save.place.in_library:
-            advice.append((f"Or let `{_short(save.place.source)}` work on a copy: `{save.tensor.name}.clone()` there.", ""))
+            advice.append((f"Or let `{short(save.place.source)}` work on a copy: `{save.tensor.name}.clone()` there.", ""))
     return [Fix(title, Applicability.DISPLAY_ONLY, meaning=meaning) for title, meaning in advice]
 
 
 def _out_of_place(write: WriteSite) -> str:
-    source = _short(write.place.source)
+    source = short(write.place.source)
     if write.operation.startswith("__i") or write.operation == "in-place operator":
         return f"Write into a new tensor: `x = x + y` instead of `{source}`."
     if write.operation == "__setitem__":

@@ -1,0 +1,62 @@
+"""What backward was called on: its shape, and the expression that made it."""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from torchsleuth.evidence import BackwardRoot, Place, TensorFact
+from torchsleuth.probe.graph import operation_of
+from torchsleuth.probe.tensors import storage_of
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+
+
+def investigate(crash: Crash) -> BackwardRoot | None:
+    call = crash.place_of_failure()
+    root = offending_root(crash)
+    if call is None or root is None:
+        return None
+    made, made_by = made_at(crash, root)
+    return BackwardRoot(root_fact(crash, root), call, made, made_by, _gradient(crash))
+
+
+def offending_root(crash: Crash) -> torch.Tensor | None:
+    """Of several roots, the one the message is about: "element 1 of tensors …", or the one that is no scalar."""
+    roots = crash.roots
+    if not roots:
+        return None
+    words = crash.message.split()
+    if words[:1] == ["element"] and words[1].isdigit() and int(words[1]) < len(roots):
+        return roots[int(words[1])]
+    return next((root for root in roots if root.numel() != 1), roots[0])
+
+
+def root_fact(crash: Crash, root: torch.Tensor) -> TensorFact:
+    return crash.names.fact(root)
+
+
+def made_at(crash: Crash, tensor: torch.Tensor) -> tuple[Place | None, str]:
+    timeline = crash.timeline
+    if tensor.grad_fn is not None:
+        place = timeline.place_of_node(tensor.grad_fn)
+        if place is not None:
+            return place, operation_of(tensor.grad_fn.name())
+    producer = timeline.producer(id(tensor), storage_of(tensor))
+    if producer is None:
+        return None, ""
+    return timeline.place_of_operation(producer), producer.name
+
+
+def _gradient(crash: Crash) -> TensorFact | None:
+    given = crash.local("backward", "grad_tensors", "__init__.py") or crash.local("grad", "grad_outputs", "__init__.py")
+    if isinstance(given, torch.Tensor):
+        given = (given,)
+    for item in given or ():
+        if isinstance(item, torch.Tensor):
+            return crash.names.fact(item)
+    return None
+
+

@@ -1,0 +1,174 @@
+"""A custom autograd Function (or hook) in whose backward things went wrong: its class, its return, its forward call."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import types
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
+from torchsleuth.probe.graph import sequence_of
+from torchsleuth.probe.names import locals_of
+from torchsleuth.record.ring import Kind
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+
+_NAMED = re.compile(r"[Ff]unction (\w+)Backward returned")
+_KINDS = re.compile(r"expected Variable or None")
+
+
+def investigate(crash: Crash) -> CustomBackward | None:
+    inside = _raised_inside(crash)
+    if inside is not None:
+        return inside
+    named = _NAMED.search(crash.message)
+    if named is None and not _KINDS.search(crash.message):
+        return None
+    nodes = [node for node in crash.nodes if hasattr(type(node), "_forward_cls")]
+    if named is not None:
+        nodes = [node for node in nodes if node.name() == f"{named[1]}Backward"]
+    if not nodes:
+        return None
+    node = max(nodes, key=sequence_of)
+    return _described(crash, type(node)._forward_cls, node, None)
+
+
+def _raised_inside(crash: Crash) -> CustomBackward | None:
+    """The traceback goes through the engine into Python code: a custom backward, or a hook."""
+    entered = False
+    for position, (frame, lasti) in enumerate(crash.entries):
+        code = frame.f_code
+        if code.co_name == "_engine_run_backward" and origin_of(code) is Origin.TORCH:
+            entered = True
+            continue
+        if not entered:
+            continue
+        if code.co_name == "apply" and code.co_filename.endswith("function.py") and origin_of(code) is Origin.TORCH:
+            node = locals_of(frame).get("self")
+            cls = getattr(type(node), "_forward_cls", None)
+            if cls is not None and position + 1 < len(crash.entries):
+                return _described(crash, cls, node, _innermost(crash, position + 1))
+        if origin_of(code).is_program:
+            return _hook(crash, frame, _innermost(crash, position))
+    return None
+
+
+def _innermost(crash: Crash, first: int) -> Place | None:
+    """The program's innermost expression at or below an entry of the traceback."""
+    for frame, lasti in reversed(crash.entries[first:]):
+        if origin_of(frame.f_code).is_program:
+            return source.place_of_instruction(frame.f_code, lasti)
+    return None
+
+
+def _hook(crash: Crash, frame: types.FrameType, raised_at: Place | None) -> CustomBackward:
+    forward = None
+    for named in crash.names.all():
+        hooks = getattr(named.tensor, "_backward_hooks", None) or {}
+        if any(getattr(hook, "__code__", None) is frame.f_code for hook in hooks.values()) and named.tensor.grad_fn is not None:
+            forward = crash.timeline.place_of_node(named.tensor.grad_fn)
+    return CustomBackward(
+        frame.f_code.co_name, forward, None, (), None, (), (), raised_inside=True, raised_at=raised_at, is_hook=True
+    )
+
+
+def _described(crash: Crash, cls: type, node: typing.Any, raised_at: Place | None) -> CustomBackward:
+    code = getattr(inspect.unwrap(cls.backward), "__code__", None)
+    parameters = _forward_parameters(cls)
+    returned, elements = _return(crash, code, parameters) if code is not None else (None, ())
+    definition = source.place(code, _definition_range(code)) if code is not None else None
+    return CustomBackward(
+        cls.__name__,
+        crash.timeline.place_of_node(node),
+        definition,
+        elements,
+        returned,
+        (),
+        parameters,
+        raised_inside=raised_at is not None,
+        raised_at=raised_at,
+        needs_grad=tuple(bool(flag) for flag in getattr(node, "needs_input_grad", ())),
+    )
+
+
+def _forward_parameters(cls: type) -> tuple[str, ...]:
+    try:
+        names = list(inspect.signature(cls.forward).parameters)
+    except (TypeError, ValueError):
+        return ()
+    own_setup = cls.setup_context is not torch.autograd.Function.setup_context
+    return tuple(names if own_setup else names[1:])
+
+
+def _definition_range(code: types.CodeType) -> tuple[int, int, int, int] | None:
+    tree = source.tree_of(code.co_filename)
+    if tree is None:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+            if first == code.co_firstlineno or node.lineno == code.co_firstlineno:
+                line = source.lines_of(code.co_filename)[node.lineno - 1]
+                return node.lineno, len(line) - len(line.lstrip()), node.lineno, len(line.rstrip())
+    return None
+
+
+def _return(
+    crash: Crash, code: types.CodeType, parameters: tuple[str, ...]
+) -> tuple[Place | None, tuple[ReturnedGradient, ...]]:
+    """The return that ran last, and its elements matched with forward's arguments."""
+    statement = _return_statement(crash, code)
+    if statement is None:
+        return None, ()
+    place = source.place_of_node(code, statement, Known.OBSERVED)
+    value = statement.value
+    items = value.elts if isinstance(value, ast.Tuple) else [value] if value is not None else []
+    elements = []
+    for position, item in enumerate(items):
+        if isinstance(item, ast.Starred):
+            break
+        name = parameters[position] if position < len(parameters) else ""
+        elements.append(ReturnedGradient(position, name, ast.unparse(item), source.place_of_node(code, item, Known.OBSERVED)))
+    return place, tuple(elements)
+
+
+def _return_statement(crash: Crash, code: types.CodeType) -> ast.Return | None:
+    returns = _returns_of(code)
+    if len(returns) <= 1:
+        return returns[0] if returns else None
+    if crash.recording is not None:
+        for event in crash.recording.ring.newest_first():
+            if event.code is code and event.kind is Kind.RETURN:
+                where = source.instruction_range(code, event.where)
+                if where is not None:
+                    return next((r for r in returns if r.lineno <= where[0] <= (r.end_lineno or r.lineno)), None)
+    return None
+
+
+def _returns_of(code: types.CodeType) -> list[ast.Return]:
+    tree = source.tree_of(code.co_filename)
+    if tree is None:
+        return []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+            if code.co_firstlineno in (first, node.lineno):
+                return [inner for inner in _own(node) if isinstance(inner, ast.Return)]
+    return []
+
+
+def _own(function: ast.FunctionDef) -> typing.Iterator[ast.AST]:
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop(0)
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))

@@ -1,0 +1,169 @@
+"""A second backward through a freed graph: what consumed it first, and what carried the old part into the new one."""
+
+from __future__ import annotations
+
+import ast
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
+from torchsleuth.evidence import CarriedTensor, FreedGraph, Place, TensorFact
+from torchsleuth.model import Known
+from torchsleuth.probe import graph
+from torchsleuth.probe.graph import LEAF_SEQUENCE, operation_of, sequence_of
+from torchsleuth.probe.tensors import dtype_name
+from torchsleuth.record.oplog import Operation
+from torchsleuth.record.ring import Kind
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+
+_MOST_CARRIED = 3
+
+
+def investigate(crash: Crash) -> FreedGraph | None:
+    second = crash.place_of_failure()
+    if second is None or not crash.roots:
+        return None
+    root = crash.roots[0]
+    before = _earlier_backwards(crash)
+    old_nodes = [node for node in crash.nodes if sequence_of(node) < LEAF_SEQUENCE and graph.is_freed(node)]
+    first_place, boundary, same_root = None, None, False
+    if before and old_nodes:
+        oldest = min(sequence_of(node) for node in old_nodes)
+        # The graph was consumed by the first backward after its oldest freed node was made.
+        first_place, boundary, ident = next((item for item in before if item[1] > oldest), before[-1])
+        same_root = any(item[2] == id(root) for item in before) if ident else False
+    carried = _carried(crash, boundary) if boundary is not None else ()
+    shared = None
+    if not carried and not same_root:
+        shared = _shared(crash, before, root)
+    failing = shared or (max(old_nodes, key=sequence_of) if old_nodes and not carried else None)
+    return FreedGraph(
+        second,
+        first_place,
+        len(before),
+        carried,
+        same_root,
+        crash.names.fact(root),
+        crash.timeline.place_of_node(failing) if failing is not None else None,
+        operation_of(failing.name()) if failing is not None else "",
+    )
+
+
+def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int]]:
+    """(place, sequence number at that time, id of the root) of backward calls before the failing one, oldest first."""
+    logged = [
+        (place, operation.sequence, operation.operands[0].ident if operation.operands else 0)
+        for operation in crash.timeline.operations
+        if operation.name in ("backward", "grad") and not operation.raised
+        if (place := crash.timeline.place_of_operation(operation)) is not None
+    ]
+    if logged:
+        return logged
+    found = []
+    entry = crash.user_entry()
+    for event in crash.timeline.events_since(0) if crash.recording else ():
+        if event.kind is not Kind.LINE:
+            continue
+        statement = source.statement_at(event.code.co_filename, event.where)
+        call = _backward_call(statement) if statement is not None else None
+        if call is not None:
+            place = source.place_of_node(event.code, call, Known.INFERRED)
+            if place is not None:
+                found.append((place, event.sequence, 0))
+    # The failing call's own line is the last such event.
+    return found[:-1] if found and entry is not None else found
+
+
+def _backward_call(statement: ast.stmt) -> ast.Call | None:
+    if hasattr(statement, "body"):
+        return None
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and called_name(node) == "backward":
+            return node
+    return None
+
+
+def _carried(crash: Crash, boundary: int) -> tuple[CarriedTensor, ...]:
+    """Edges from a node made after the first backward to one made before it that is freed or leads to freed ones."""
+    leads_to_freed: dict[int, bool] = {}
+
+    def freed_below(node: typing.Any) -> bool:
+        key = id(node)
+        if key not in leads_to_freed:
+            leads_to_freed[key] = any(graph.is_freed(inner) for inner in graph.walk([node], 20_000))
+        return leads_to_freed[key]
+
+    found: list[CarriedTensor] = []
+    for node in sorted(crash.nodes, key=sequence_of):
+        if not boundary <= sequence_of(node) < LEAF_SEQUENCE:
+            continue
+        for position, (older, _) in enumerate(node.next_functions):
+            if older is None or sequence_of(older) >= boundary or not freed_below(older):
+                continue
+            item = _carried_tensor(crash, older, node, position)
+            if all((item.made, item.used) != (other.made, other.used) for other in found):
+                found.append(item)
+            if len(found) >= _MOST_CARRIED:
+                return tuple(found)
+    return tuple(found)
+
+
+def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position: int) -> CarriedTensor:
+    timeline = crash.timeline
+    operation = timeline.operation_of_sequence(sequence_of(newer))
+    name = _operand_name(crash, operation, older)
+    maker = timeline.operation_of_sequence(sequence_of(older))
+    if not name:
+        named = crash.names.with_grad_fn(older)
+        name = named[0].name if named else ""
+    if not name and maker is not None:
+        name = bound_name(maker.user_code, maker.user_lasti)
+    shape, dtype = _result_of(older)
+    return CarriedTensor(
+        TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
+        timeline.place_of_node(older),
+        operation_of(older.name()),
+        timeline.place_of_node(newer),
+        operation_of(newer.name()),
+    )
+
+
+def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) -> str:
+    """The operand of the newer operation that was made by the older one, as the source calls it."""
+    if operation is None:
+        return ""
+    number = sequence_of(older)
+    for position, mark in enumerate(operation.operands):
+        producer = crash.timeline.producer(mark.ident, mark.storage, operation.index)
+        if producer is not None and producer.sequence <= number < producer.sequence_after:
+            expressions = operand_expressions(node_at(operation.code, operation.lasti))
+            expressions = [item for item in expressions if not isinstance(item, ast.Constant)]
+            if position < len(expressions) and len(expressions) >= len(operation.operands):
+                return simple_text(expressions[position])
+    return ""
+
+
+def _result_of(node: typing.Any) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of what a node returned, from the metadata it keeps for its incoming gradient."""
+    try:
+        metadata = node._input_metadata[0]
+        return tuple(int(size) for size in metadata.shape), dtype_name(metadata.dtype)
+    except Exception:
+        return (), ""
+
+
+def _shared(crash: Crash, before: list[tuple[Place, int, int]], root: torch.Tensor) -> typing.Any:
+    """The newest node that this graph shares with one that an earlier backward went through."""
+    earlier = {ident for _, _, ident in before if ident}
+    for named in crash.names.all():
+        if id(named.tensor) in earlier and named.tensor is not root and named.tensor.grad_fn is not None:
+            others = {id(node): node for node in graph.walk([named.tensor.grad_fn])}
+            common = [node for node in crash.nodes if id(node) in others and sequence_of(node) < LEAF_SEQUENCE]
+            if common:
+                return max(common, key=sequence_of)
+    return None

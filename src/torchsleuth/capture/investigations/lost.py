@@ -1,0 +1,152 @@
+"""Where the gradient was lost: from a root without history back to the operations that cut it off.
+
+With the operation log this is a walk over what was observed: an operation whose inputs required grad and whose
+result does not is a cut. Values that pass through Python numbers or numpy leave the log; there the names in the
+source lead on, within one function.
+"""
+
+from __future__ import annotations
+
+import ast
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.investigations.backward_root import made_at, offending_root, root_fact
+from torchsleuth.capture.syntax import (
+    covers,
+    enclosing_no_grad,
+    feeding_statements,
+    node_at,
+    operand_expressions,
+    simple_text,
+)
+from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
+from torchsleuth.model import Known
+from torchsleuth.probe.tensors import dtype_name, storage_of
+from torchsleuth.record.oplog import Mark, Operation
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+
+# Calls that hand a tensor's values to Python or numpy; what is made from those has no history.
+_TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__", "__bool__", "__index__", "__complex__"}
+_COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor", "asarray", "Tensor", "FloatTensor", "full", "full_like"}
+_MOST_STEPS = 5000
+
+
+def investigate(crash: Crash) -> LostGradient | None:
+    root = offending_root(crash)
+    call = crash.place_of_failure()
+    if root is None or call is None:
+        return None
+    made, _ = made_at(crash, root)
+    cuts = _Search(crash).from_root(root)
+    parameters = [(named.name, named.tensor) for named in crash.names.all() if named.kind == "parameter"]
+    return LostGradient(
+        root_fact(crash, root),
+        call,
+        made,
+        tuple(cuts),
+        tuple(name for name, tensor in parameters if not tensor.requires_grad),
+        sum(tensor.requires_grad for _, tensor in parameters),
+        torch.is_grad_enabled(),
+    )
+
+
+class _Search:
+    def __init__(self, crash: Crash) -> None:
+        self._crash = crash
+        self._timeline = crash.timeline
+        self._latest: dict[tuple[int, int], list[Operation]] = {}
+        for operation in self._timeline.operations:
+            for mark in operation.results:
+                self._latest.setdefault((mark.ident, mark.storage), []).append(operation)
+        self._to_python = [op for op in self._timeline.operations if op.name in _TO_PYTHON]
+
+    def from_root(self, root: torch.Tensor) -> list[GradientCut]:
+        producer = self._producer(id(root), storage_of(root), None)
+        pending = [producer] if producer is not None else []
+        seen: set[int] = set()
+        cuts: list[GradientCut] = []
+        while pending and len(seen) < _MOST_STEPS:
+            operation = pending.pop()
+            if operation.index in seen:
+                continue
+            seen.add(operation.index)
+            losing = next((mark for mark in operation.operands if mark.requires_grad), None)
+            if losing is not None and not any(mark.requires_grad for mark in operation.results):
+                cut = self._cut(operation, losing)
+                if cut is not None and all(cut.place.span != other.place.span for other in cuts):
+                    cuts.append(cut)
+                continue
+            for mark in operation.operands:
+                producer = self._producer(mark.ident, mark.storage, operation.index)
+                if producer is not None:
+                    pending.append(producer)
+            if operation.name in _COPIES:
+                pending.extend(self._through_python(operation))
+        return cuts
+
+    def _producer(self, ident: int, storage: int, before: int | None) -> Operation | None:
+        made = self._latest.get((ident, storage), [])
+        return next((op for op in reversed(made) if before is None or op.index < before), None)
+
+    def _through_python(self, operation: Operation) -> list[Operation]:
+        """`.item()`, `.numpy()` … whose values feed this constructor, by the names in the source."""
+        node = node_at(operation.code, operation.lasti)
+        if node is None:
+            return []
+        statements = feeding_statements(operation.code, node, node.lineno)
+        own = source.statement_at(operation.code.co_filename, node.lineno)
+        if own is not None:
+            statements.append(own)
+        found = []
+        for conversion in self._to_python:
+            if conversion.index >= operation.index or conversion.code.co_filename != operation.code.co_filename:
+                continue
+            place = self._timeline.place_of_operation(conversion)
+            if place is not None and any(covers(place, operation.code, statement) for statement in statements):
+                found.append(conversion)
+        return found
+
+    def _cut(self, operation: Operation, losing: Mark) -> GradientCut | None:
+        place = self._timeline.place_of_operation(operation)
+        if place is None:
+            return None
+        wrapper = self._wrapper(operation) if not operation.grad_enabled else None
+        return GradientCut(operation.name, self._reason(operation), place, self._fact(operation, losing), wrapper)
+
+    @staticmethod
+    def _reason(operation: Operation) -> str:
+        if operation.name in ("detach", "data", "detach_"):
+            return "detach"
+        if operation.name in _TO_PYTHON:
+            return "python"
+        if operation.name in _COPIES:
+            return "copy"
+        if not operation.grad_enabled:
+            return "no_grad"
+        kinds = {dtype_name(mark.dtype) for mark in operation.results}
+        if kinds and not any(kind.startswith(("float", "bfloat", "complex")) for kind in kinds):
+            return "integer"
+        return "not differentiable"
+
+    def _wrapper(self, operation: Operation) -> Place | None:
+        for code, lasti in operation.stack:
+            node = enclosing_no_grad(code, lasti)
+            if node is not None:
+                return source.place_of_node(code, node, Known.OBSERVED)
+        return None
+
+    def _fact(self, operation: Operation, mark: Mark) -> TensorFact:
+        named = self._crash.names.by_id(mark.ident)
+        if named is not None and storage_of(named.tensor) == mark.storage:
+            return self._crash.names.fact(named.tensor)
+        position = operation.operands.index(mark)
+        expressions = [e for e in operand_expressions(node_at(operation.code, operation.lasti)) if not isinstance(e, ast.Constant)]
+        name = ""
+        if len(expressions) >= len(operation.operands) and position < len(expressions):
+            name = simple_text(expressions[position])
+        return TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf)

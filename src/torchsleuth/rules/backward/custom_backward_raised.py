@@ -1,0 +1,94 @@
+"""An exception raised by code inside a custom backward or a hook."""
+
+from __future__ import annotations
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
+from torchsleuth.rule import CrashRule
+from torchsleuth.wording import short
+
+
+class CustomBackwardRaised(CrashRule):
+    """Code inside a custom `backward`, or inside a gradient hook, raised an exception.
+
+    What happened
+    -------------
+    `loss.backward()` ran Python code of the program: the `backward` of a custom autograd Function, or a function given
+    to `register_hook`. That code raised.
+
+    Why
+    ---
+    The traceback shows the line in the backward, but not which forward call it belongs to; a Function is often applied
+    in many places. The node in the graph knows: its sequence number leads back to the call.
+
+    Example
+    -------
+    This raises "shape '[5]' is invalid":
+
+        import torch
+
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad.view(5) * 2
+
+        Scale.apply(torch.ones(3, requires_grad=True)).sum().backward()
+
+    Fix
+    ---
+    Correct the line in the backward or hook. `torchsleuth check` runs a custom Function on inputs of many shapes.
+
+    Common false explanations
+    -------------------------
+    "An index or shape error in backward means that PyTorch reduced a dimension of the gradient." The gradient handed to
+    `backward` always has the shape of forward's output; the error is in the code that was written there. This runs and
+    prints the shape:
+
+        import torch
+
+        class Show(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.sum(dim=1)
+
+            @staticmethod
+            def backward(ctx, grad):
+                print(grad.shape)        # that of the output, [1, 100]
+                return grad.unsqueeze(1).expand(1, 32, 100)
+
+        Show.apply(torch.randn(1, 32, 100, requires_grad=True)).sum().backward()
+    """
+
+    name = "custom-backward-raised"
+    messages = ()
+    needs = ("custom",)
+    priority = 1
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        custom = evidence.custom
+        if custom is None or not custom.raised_inside or custom.raised_at is None:
+            return None
+        where = f"the hook `{custom.function}`" if custom.is_hook else f"`{custom.function}.backward`"
+        exception = evidence.exception
+        culprits = [custom.raised_at.culprit(Role.OPERAND, f"raised {exception.type} during backward")]
+        if custom.forward_call is not None:
+            call = custom.forward_call.via or custom.forward_call
+            culprits.append(call.culprit(Role.CALL, forward_label(custom.is_hook)))
+        return Diagnosis(
+            self.name,
+            f"{where} raised {exception.type}: {short(exception.message, 90)}",
+            Confidence.CERTAIN,
+            tuple(culprits),
+            (Fact(f"The exception was raised by code inside {where}, which `backward()` had called.", Known.OBSERVED),),
+            f"This is an error in the code of {where}, not in the forward pass: backward only ran it. The gradient it is "
+            "given has the shape of the forward's output.",
+        )
+
+
+def forward_label(is_hook: bool) -> str:
+    return "made the tensor the hook is on" if is_hook else "the forward call this backward belongs to"
+

@@ -1,0 +1,186 @@
+"""Backward through a graph whose saved values have been freed."""
+
+from __future__ import annotations
+
+from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
+from torchsleuth.rule import CrashRule
+from torchsleuth.wording import short
+
+
+class FreedGraphRule(CrashRule):
+    """`backward()` went through a part of the graph that an earlier `backward()` had already consumed.
+
+    What happened
+    -------------
+    `backward()` frees the values that operations had saved as soon as it has used them. A later `backward()` reached
+    operations whose saved values are gone.
+
+    Why
+    ---
+    Usually nobody wants to differentiate the old part again: it hangs on to the new graph by a tensor that was carried
+    over. Typical carriers: the hidden state of a recurrent net kept from one batch to the next; a running sum of losses
+    (`total = total + loss`, then `total.backward()` in every step); a part computed once before the loop and used in
+    every step; one encoder output used by two losses that are each given their own `backward()`.
+
+    Example
+    -------
+    This raises "backward through the graph a second time":
+
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        state = torch.zeros(3)
+        for _ in range(2):
+            state = torch.tanh(state + w)     # the new state hangs on to the old graph
+            state.sum().backward()
+
+    Fix
+    ---
+    Cut what is carried over where it is carried: `state = state.detach()` at the start of each step. For two losses of
+    one forward pass, add them and call `backward()` once. `retain_graph=True` is right only if you do want to go through
+    the same graph again.
+
+    Common false explanations
+    -------------------------
+    "Set `retain_graph=True`." It hides the symptom: with a carried state every step then differentiates the whole
+    history again, slower and slower, until memory runs out or an in-place update of the weights raises another error.
+    This runs, and the gradient contains the first step twice:
+
+        import torch
+
+        w = torch.ones(1, requires_grad=True)
+        state = torch.zeros(1)
+        for _ in range(2):
+            state = state + w
+            state.sum().backward(retain_graph=True)
+        print(w.grad)     # 1 + 2 = 3, not 1 + 1
+    """
+
+    name = "freed-graph"
+    messages = (r"backward through the graph a second time", r"saved tensors after they have already been freed")
+    needs = ("freed",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        freed = evidence.freed
+        if freed is None:
+            return None
+        carried = freed.carried[0] if freed.carried else None
+        if carried is not None:
+            title = f"{_carried_name(carried)} carries the graph of an earlier step, already freed, into this backward"
+        elif freed.same_root:
+            title = f"`backward()` was called a second time on {_root(freed)}"
+        elif freed.failing is not None and freed.first is not None:
+            title = f"`{short(freed.failing.source)}` belongs to a graph that an earlier backward has freed"
+        else:
+            title = "`backward()` went through a graph that had already been freed"
+        certain = carried is not None or freed.same_root or (freed.failing is not None and freed.first is not None)
+        return Diagnosis(
+            self.name,
+            title,
+            Confidence.CERTAIN if certain and evidence.recording != "none" else Confidence.LIKELY,
+            tuple(_culprits(freed)),
+            tuple(_facts(freed)),
+            _explanation(freed, carried),
+            tuple(_fixes(freed, carried)),
+        )
+
+
+
+def _root(freed: FreedGraph) -> str:
+    return freed.root.called if freed.root is not None else "the same tensor"
+
+
+def _carried_name(carried: CarriedTensor) -> str:
+    return carried.tensor.called if carried.tensor.name else f"the result of `{carried.made_by}` {carried.tensor.size}"
+
+
+def _culprits(freed: FreedGraph) -> list[Culprit]:
+    found: list[Culprit] = []
+    for item in freed.carried:
+        made = item.made.via if item.made is not None and item.made.via is not None else item.made
+        used = item.used.via if item.used is not None and item.used.via is not None else item.used
+        name = _carried_name(item)
+        if made is not None and used is not None and made.span == used.span:
+            found.append(made.culprit(Role.CREATE, f"builds on the {name} of the step before, with its freed graph"))
+            continue
+        if used is not None:
+            found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the first backward"))
+        if made is not None:
+            found.append(made.culprit(Role.CREATE, f"made {name}"))
+    if not freed.carried and freed.failing is not None:
+        place = freed.failing.via or freed.failing
+        what = "part of the graph that is gone" if freed.same_root else "shared by both backward calls"
+        found.append(place.culprit(Role.CREATE, what))
+    if freed.first is not None and freed.first.span != freed.second.span:
+        found.append(freed.first.culprit(Role.CALL, "consumed the graph first"))
+    again = "consumed it in an earlier iteration, and failed in this one"
+    same = freed.first is not None and freed.first.span == freed.second.span
+    found.append(freed.second.culprit(Role.CALL, again if same else "went through it again"))
+    return found
+
+
+def _facts(freed: FreedGraph) -> list[Fact]:
+    facts = []
+    if freed.consumptions:
+        times = "once" if freed.consumptions == 1 else f"{freed.consumptions} times"
+        facts.append(Fact(f"backward had run {times} before the one that failed.", Known.OBSERVED))
+    for item in freed.carried:
+        facts.append(
+            Fact(
+                f"{_carried_name(item)} (shape {item.tensor.size}, made by `{item.made_by}`) was made before the graph was "
+                f"freed and used by `{item.used_by}` after it.",
+                Known.OBSERVED,
+            )
+        )
+    if freed.same_root:
+        facts.append(Fact(f"Both calls were made on {_root(freed)}, without a new forward pass in between.", Known.OBSERVED))
+    return facts
+
+
+def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
+    start = "`backward()` frees the values saved for it as soon as it has used them. "
+    if carried is not None:
+        name = _carried_name(carried)
+        return (
+            f"{start}{name} was made in an earlier step and still has that step's history; the new step was computed from it, "
+            "so this backward runs on into the old graph, where the values are gone."
+        )
+    if freed.same_root:
+        return f"{start}The second call needs them again and they are gone."
+    return f"{start}The two backward calls share part of the graph, and the second finds the shared part freed."
+
+
+def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
+    if carried is not None:
+        name = carried.tensor.name or "the carried tensor"
+        line = f" (line {carried.used.span.line})" if carried.used is not None else ""
+        return [
+            Fix(
+                f"Detach it where it is carried over: `{name} = {name}.detach()` before it is used in the new step{line}.",
+                Applicability.DISPLAY_ONLY,
+                meaning="Gradients then stop at the step boundary (truncated backpropagation through time).",
+            ),
+            Fix(
+                "If it is a sum of losses, call `backward()` once after the loop, or on the current loss only; "
+                "sum `loss.item()` for logging.",
+                Applicability.DISPLAY_ONLY,
+            ),
+        ]
+    if freed.same_root:
+        return [
+            Fix("Run the forward pass again before the second `backward()`, or remove the second call.", Applicability.DISPLAY_ONLY),
+            Fix(
+                "If both calls are wanted, pass `retain_graph=True` to the first.",
+                Applicability.DISPLAY_ONLY,
+                meaning="Gradients of both calls then add up.",
+            ),
+        ]
+    return [
+        Fix("Add the losses and call `backward()` once: `(loss1 + loss2).backward()`.", Applicability.DISPLAY_ONLY),
+        Fix(
+            "Or recompute the shared part for the second loss, or pass `retain_graph=True` to the first `backward()`.",
+            Applicability.DISPLAY_ONLY,
+        ),
+    ]

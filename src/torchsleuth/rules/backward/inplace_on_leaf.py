@@ -1,0 +1,140 @@
+"""An in-place write into a leaf that requires grad, or into a view of one."""
+
+from __future__ import annotations
+
+from torchsleuth.evidence import Evidence, InplaceTarget
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
+from torchsleuth.rule import CrashRule
+from torchsleuth.wording import short
+
+
+class InplaceOnLeaf(CrashRule):
+    """An in-place operation was applied to a leaf tensor that requires grad, or to a view of one.
+
+    What happened
+    -------------
+    A leaf is a tensor that no recorded operation made: a parameter, or a tensor created with `requires_grad=True`.
+    Its `.grad` is where backward puts the result. An in-place operation tried to overwrite it while gradients were
+    being recorded, and PyTorch refused at once, before anything was changed.
+
+    Why
+    ---
+    After the write the tensor would be the result of an operation, so it would not be a leaf any more, and the values
+    that the gradient is asked for would be gone. `x[i] = v`, `x += y`, `x.index_put_(...)` and `x.fill_(0)` are all such
+    writes. Which indices are used, and where they come from, has nothing to do with it.
+
+    Example
+    -------
+    This raises "a leaf Variable that requires grad":
+
+        import torch
+
+        x = torch.zeros(5, requires_grad=True)
+        x.index_put_((torch.tensor([1, 3]),), torch.tensor([1.0, 2.0]))
+
+    Fix
+    ---
+    If the write is part of the model, write into a copy that has a history: `x = x.clone()` first, or use the
+    out-of-place form (`x.index_put(...)`, `x + y`, `torch.where`). If it is an initialisation or a manual update of a
+    parameter, do it under `with torch.no_grad():`.
+
+    Common false explanations
+    -------------------------
+    "Static indices work and computed ones fail." Both raise the same error, as the example shows.
+
+    "Detaching the indices helps." Integer indices carry no gradient in the first place; this still raises
+    "a leaf Variable that requires grad":
+
+        import torch
+
+        x = torch.zeros(5, requires_grad=True)
+        y = torch.randn(5, requires_grad=True)
+        x.index_put_((torch.argmax(y).detach().reshape(1),), torch.tensor([1.0]))
+
+    "In-place operations on a tensor that requires grad are forbidden." Only on leaves. This runs and prints the right
+    gradient:
+
+        import torch
+
+        x = torch.zeros(5, requires_grad=True)
+        h = x.clone()
+        h[0] = 1.0
+        h.sum().backward()
+        print(x.grad)
+    """
+
+    name = "inplace-on-leaf"
+    messages = (r"leaf Variable that requires grad (is being|was) used in an in-?place operation",)
+    needs = ("inplace_target",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        target = evidence.inplace_target
+        if target is None:
+            frame = evidence.user_frame
+            if frame is None:
+                return None
+            return Diagnosis(
+                self.name,
+                "An in-place operation was applied to a leaf tensor that requires grad",
+                Confidence.LIKELY,
+                (frame.place.culprit(Role.MUTATE, "this writes in place"),),
+                (),
+                _WHY,
+                tuple(_fixes(None)),
+            )
+        leaf = target.base if target.base is not None and not target.tensor.is_leaf else target.tensor
+        return Diagnosis(
+            self.name,
+            f"`{short(target.place.source)}` writes in place into {leaf.called}, a leaf that requires grad",
+            Confidence.CERTAIN,
+            tuple(_culprits(target, leaf.called)),
+            (
+                Fact(
+                    f"{leaf.called} has shape {leaf.size}, dtype {leaf.dtype}, requires_grad=True and no grad_fn: it is a "
+                    f"leaf{', a parameter' if leaf.kind == 'parameter' else ''}. Nothing was written; the error came first.",
+                    Known.OBSERVED,
+                ),
+            ),
+            _WHY,
+            tuple(_fixes(target)),
+        )
+
+
+_WHY = (
+    "Backward stores its result in the `.grad` of leaves. Overwriting a leaf while operations are recorded would make it "
+    "the result of an operation and destroy the values its gradient is for, so PyTorch refuses such writes."
+)
+
+
+
+def _culprits(target: InplaceTarget, leaf: str) -> list[Culprit]:
+    found = []
+    if target.place.via is not None:
+        found.append(target.place.via.culprit(Role.CALL, "your call, in which the library writes"))
+    found.append(target.place.culprit(Role.MUTATE, f"writes into {leaf}"))
+    if target.made is not None and target.made.span != target.place.span:
+        if target.base is not None and not target.tensor.is_leaf:
+            found.append(target.made.culprit(Role.CREATE, f"made {target.tensor.called}, a view of {leaf}"))
+        else:
+            found.append(target.made.culprit(Role.CREATE, f"made {leaf}"))
+    return found
+
+
+def _fixes(target: InplaceTarget | None) -> list[Fix]:
+    name = target.tensor.name if target is not None and target.tensor.name else "x"
+    operation = target.operation if target is not None else ""
+    if operation.endswith("_") and not operation.startswith("__"):
+        first = f"Use the out-of-place form and bind its result: `{name} = {name}.{operation.rstrip('_')}(...)`."
+    elif operation == "__setitem__":
+        first = f"Write into a copy that has a history: `{name}_new = {name}.clone()`, then assign into that and use it."
+    else:
+        first = f"Compute a new tensor instead of overwriting: `y = {name} + ...`, and use `y` from there on."
+    return [
+        Fix(first, Applicability.DISPLAY_ONLY, meaning=f"The gradient of `{name}` then flows through the operation."),
+        Fix(
+            "If this is an initialisation or a manual update, wrap it in `with torch.no_grad():`.",
+            Applicability.DISPLAY_ONLY,
+            meaning="The write is then not differentiated.",
+        ),
+    ]

@@ -1,0 +1,198 @@
+"""Backward on a tensor that has no history."""
+
+from __future__ import annotations
+
+from torchsleuth.evidence import Evidence, GradientCut, LostGradient
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
+from torchsleuth.rule import CrashRule
+from torchsleuth.wording import short
+
+_MOST_CUTS = 4
+
+
+class LostGradientRule(CrashRule):
+    """`backward()` was called on a tensor that no gradient leads back from.
+
+    What happened
+    -------------
+    The tensor has no `grad_fn`: no recorded operation made it from anything that requires grad. There is nothing to
+    differentiate.
+
+    Why
+    ---
+    Somewhere the history was cut. `torch.tensor(x)`, `.item()`, `.tolist()` and numpy copy values without history;
+    `.detach()` and `.data` cut on purpose; `argmax`, comparisons and casts to integers have no derivative; under
+    `torch.no_grad()` or `inference_mode()` nothing is recorded; and if every parameter has `requires_grad=False`,
+    nothing starts one.
+
+    Example
+    -------
+    This raises "does not require grad":
+
+        import torch
+
+        model = torch.nn.Linear(3, 2)
+        losses = [model(torch.ones(3)).sum() for _ in range(4)]
+        total = torch.tensor(losses).sum()     # copies the values, leaves the history behind
+        total.backward()
+
+    Fix
+    ---
+    Keep tensors as tensors: `torch.stack(losses).sum()`. Use `softmax` weights where `argmax` was; compute the loss
+    outside `no_grad`; un-freeze what should train.
+
+    Common false explanations
+    -------------------------
+    "Call `loss.requires_grad_()`." Then backward runs and trains nothing: the loss becomes a leaf of its own. This runs,
+    and the parameter gets no gradient at all:
+
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        loss = torch.tensor((w * 2).sum().item()).requires_grad_()
+        loss.backward()
+        print(w.grad)     # None
+    """
+
+    name = "lost-gradient"
+    messages = (r"element \d+ of tensors does not require grad and does not have a grad_fn",)
+    needs = ("lost",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        lost = evidence.lost
+        if lost is None:
+            return None
+        cuts = lost.cuts[:_MOST_CUTS]
+        if cuts:
+            title, confidence = f"The gradient of {lost.root.called} is lost at `{short(cuts[0].place.source)}`", Confidence.CERTAIN
+            if cuts[0].reason == "no_grad" and cuts[0].wrapper is not None:
+                title = f"{lost.root.called} was computed under `{short(cuts[0].wrapper.source)}`, so it has no gradient"
+        elif lost.frozen and not lost.trainable:
+            title, confidence = f"Nothing that {lost.root.called} was computed from requires grad: all parameters are frozen", Confidence.LIKELY
+        else:
+            title, confidence = f"Nothing that {lost.root.called} was computed from requires grad", Confidence.LIKELY
+        return Diagnosis(
+            self.name,
+            title,
+            confidence,
+            tuple(_culprits(lost, cuts)),
+            tuple(_facts(lost, cuts)),
+            _explanation(lost, cuts),
+            tuple(_fixes(lost, cuts)),
+        )
+
+
+
+_LABELS = {
+    "detach": "cuts the history on purpose",
+    "python": "hands the values to Python; what is made from them has no history",
+    "copy": "copies the values and leaves their history behind",
+    "no_grad": "runs while no history is recorded",
+    "integer": "has an integer or boolean result, which has no derivative",
+    "not differentiable": "returns a tensor without history",
+}
+
+
+def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit]:
+    found: list[Culprit] = []
+    seen = set()
+    for cut in cuts:
+        if cut.wrapper is not None and cut.wrapper.span not in seen:
+            seen.add(cut.wrapper.span)
+            found.append(cut.wrapper.culprit(Role.LOST_GRAD, "nothing inside is recorded for backward"))
+            # The wrapper is what to look at; of the many operations inside, the user's own call is enough.
+            inner = cut.place.via or cut.place
+            if inner.span not in seen:
+                seen.add(inner.span)
+                found.append(inner.culprit(Role.CALL, "computed under it"))
+            continue
+        if cut.reason == "no_grad" and seen:
+            continue
+        if cut.place.via is not None:
+            found.append(cut.place.via.culprit(Role.CALL, "your call, in which the history ends"))
+        if cut.place.span not in seen:
+            seen.add(cut.place.span)
+            found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {_LABELS[cut.reason]}"))
+    if not found and lost.made is not None and lost.made.span != lost.call.span:
+        found.append((lost.made.via or lost.made).culprit(Role.CREATE, f"made {lost.root.called}, from nothing that requires grad"))
+    found.append(lost.call.culprit(Role.CALL, f"{lost.root.called} {lost.root.size} has no grad_fn"))
+    return found
+
+
+def _plain(operation: str) -> str:
+    return {"__float__": "float()", "__int__": "int()", "__array__": "numpy", "data": ".data", "item": ".item()"}.get(operation, operation)
+
+
+def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fact]:
+    facts = [
+        Fact(
+            f"{lost.root.called} has shape {lost.root.size}, dtype {lost.root.dtype}, requires_grad={lost.root.requires_grad} "
+            "and no grad_fn.",
+            Known.OBSERVED,
+        )
+    ]
+    for cut in cuts:
+        if cut.tensor is not None and cut.reason != "no_grad":
+            facts.append(
+                Fact(
+                    f"{cut.tensor.called} {cut.tensor.size} required grad when it went into `{short(cut.place.source)}`; "
+                    "what came out did not.",
+                    Known.OBSERVED,
+                )
+            )
+    if lost.frozen:
+        shown = ", ".join(f"`{name}`" for name in lost.frozen[:3])
+        more = f" and {len(lost.frozen) - 3} more" if len(lost.frozen) > 3 else ""
+        of = "All" if not lost.trainable else f"{len(lost.frozen)} of {len(lost.frozen) + lost.trainable}"
+        facts.append(Fact(f"{of} parameters in sight have requires_grad=False: {shown}{more}.", Known.OBSERVED))
+    if not lost.grad_enabled:
+        facts.append(Fact("Gradient recording was switched off when backward was called.", Known.OBSERVED))
+    return facts
+
+
+def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> str:
+    if not cuts:
+        if lost.frozen and not lost.trainable:
+            return (
+                "Autograd records an operation only if one of its inputs requires grad. Every parameter in sight has "
+                "requires_grad=False, so nothing was recorded and there is nothing to differentiate."
+            )
+        return (
+            "Autograd records an operation only if one of its inputs requires grad. None of the tensors this one was "
+            "computed from does, as far as the recording shows."
+        )
+    reasons = {cut.reason for cut in cuts}
+    text = "Backward follows the recorded operations from the loss to the parameters. "
+    if "no_grad" in reasons:
+        return text + "Here they were computed while recording was off, so the loss does not know where it came from."
+    if "integer" in reasons:
+        return text + f"`{short(cuts[0].place.source)}` gives integers or booleans: they jump, so they have no derivative and no history."
+    if reasons & {"copy", "python"}:
+        return text + f"`{short(cuts[0].place.source)}` passes on bare numbers; the new tensor made from them knows nothing of the parameters."
+    if "detach" in reasons:
+        return text + f"`{short(cuts[0].place.source)}` returns the same values without their history."
+    return text + f"`{short(cuts[0].place.source)}` returned a tensor without history."
+
+
+def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
+    def advice(text: str, meaning: str = "") -> Fix:
+        return Fix(text, Applicability.DISPLAY_ONLY, meaning=meaning)
+
+    if not cuts:
+        if lost.frozen and not lost.trainable:
+            return [advice("Set `requires_grad_(True)` on the parameters that should train.")]
+        return [advice("Make the loss depend on a parameter, or on a tensor with `requires_grad=True`.")]
+    cut = cuts[0]
+    if cut.reason == "no_grad":
+        return [advice("Compute the loss outside the `no_grad` / `inference_mode` block or function.")]
+    if cut.reason == "detach":
+        return [advice(f"Leave out `{_plain(cut.operation)}` on the way to the loss; detach only what is logged or kept.")]
+    if cut.reason == "integer":
+        return [
+            advice("Use the scores themselves (cross-entropy on logits), or a soft selection: `softmax(scores) @ values`."),
+            advice("Where the choice must stay hard, use a straight-through estimator.", "Its gradient is an approximation."),
+        ]
+    if cut.operation in ("tensor", "as_tensor"):
+        return [advice("Put tensors together with `torch.stack` (or `torch.cat`, or `sum`) instead of `torch.tensor`.")]
+    return [advice("Keep the value a tensor on the way to the loss; use `.item()`, `.tolist()` and numpy for logging only.")]

@@ -1,0 +1,11 @@
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+x = torch.randn(4, 3)
+loss = net(x).mean()  # culprit: save
+with torch.no_grad():
+    for p in net.parameters():
+        p -= 0.1 * p  # culprit: mutate
+loss.backward()
+# says: net.2.weight

@@ -1,0 +1,39 @@
+"""For every crash fixture: the exact culprits, the right rule, the promised words; silence on near-misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import marked_culprits, run_program, words_to_say
+
+HERE = Path(__file__).parent
+CRASHES = sorted(HERE.glob("backward/*/crash_*.py"))
+NEAR_MISSES = sorted(HERE.glob("backward/*/ok_*.py"))
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", CRASHES, ids=_name)
+def test_names_exactly_the_culprits(path: Path) -> None:
+    run = run_program(path)
+    assert run.status == 1, run.stderr
+    assert run.diagnoses, run.stderr
+    diagnosis = run.diagnoses[0]
+    assert diagnosis["rule"] == path.parent.name.replace("_", "-"), diagnosis
+    if marked_culprits(path):
+        assert run.culprits() == marked_culprits(path), run.stderr
+    for word in words_to_say(path):
+        assert word in run.words(), f"{word!r} is missing in\n{run.stderr}"
+
+
+@pytest.mark.parametrize("path", NEAR_MISSES, ids=_name)
+def test_right_programs_get_silence(path: Path) -> None:
+    run = run_program(path)
+    assert run.status == 0, run.stderr
+    assert run.stderr == ""
+    assert run.report == {
+        "schema": 1, "command": "run", "outcome": "ok", "exception": None, "diagnoses": [], "notes": [],
+    }  # fmt: skip
