@@ -23,7 +23,7 @@ KEPT_BYTES = 2 << 30  # results kept for one localisation
 EXTRA_COLUMNS = 3
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
 _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
-_SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward", "cumsum",
+_SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
 
@@ -140,7 +140,7 @@ def _inverted(lab: Lab, padding: Padding, scalars: bool) -> bool:
     """Do the words not count? Disturb one word and see whether any other valid position moves."""
     if padding.mask is None or padding.mask.tensor.dim() != 2:
         return False
-    first = padding.valid & (padding.valid.cumsum(1) == 1)
+    first = padding.valid & (padding.valid.cumsum(1) == 1) & (~padding.valid).any(1, keepdim=True)
     result, _ = lab.run([(padding.leaf, first)])
     return first_difference(lab.base, result, May(first), scalars=scalars, floor=lab.floor) is None
 
@@ -249,7 +249,7 @@ def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -
 # -- causality -------------------------------------------------------------------------------------
 
 
-def causal_move(lab: Lab, leaf: Leaf) -> Move | None:
+def causal_move(lab: Lab, leaf: Leaf, intent: str) -> Move | None:
     """Change the last tokens of each row; nothing before them may move."""
     where, position, may = _late(leaf)
     if where is None:
@@ -262,7 +262,7 @@ def causal_move(lab: Lab, leaf: Leaf) -> Move | None:
     found, trace = lab.locate([(leaf, where)], difference, may)
     _, moved = _row_and_position(difference, may)
     changed = f"Changing token {position} of `{leaf.name}`"
-    return lab.move("causal", changed, f"`{difference.name}` at the earlier position {moved}", difference, found, trace)
+    return lab.move("causal", changed, f"`{difference.name}` at the earlier position {moved}", difference, found, trace, intent=intent)
 
 
 def is_causal(lab: Lab, leaf: Leaf) -> bool:
@@ -297,7 +297,7 @@ def mixing_move(lab: Lab, evidence: bool) -> tuple[Move | None, str]:
     leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
     if not leaves or _is_graph(lab.call, size):
         return None, "batch mixing was not tested: the inputs describe a graph" if leaves else ""
-    row = size - 1
+    row = 0
     only = torch.zeros(size, dtype=torch.bool, device=leaves[0].tensor.device)
     only[row] = True
     may = May(only)

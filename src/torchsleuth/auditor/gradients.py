@@ -84,11 +84,12 @@ class Flow:
         dead: dict[int, dict[int, set[str]]] = {}  # key -> cut operation -> parameters
         exits: dict[int, set[str]] = collections.defaultdict(set)
         forced: dict[int, Op] = {}
+        bare: set[int] = set()  # made without history, whatever they were made from
         for op in self.trace.ops:
             mine: set[str] = set()
             lost: dict[int, set[str]] = {}
             for seen in op.ins:
-                if seen.key in dead and seen.requires_grad and op.name != "requires_grad_":
+                if seen.key in dead and seen.key in bare and seen.requires_grad and op.name != "requires_grad_":
                     # A custom Function's result: made without grad inside, given its history afterwards.
                     if not any(cut in forced for cut in dead[seen.key]):
                         live.setdefault(seen.key, set()).update(*dead.pop(seen.key).values())
@@ -101,8 +102,9 @@ class Flow:
             if op.name == "requires_grad_":
                 for cut in lost:
                     forced.setdefault(cut, op)
-            if op.name in EXITS and mine and op.index <= self.before_loss:
-                exits[op.index] |= mine
+            if op.name in EXITS and op.index <= self.before_loss:
+                exits[op.index] |= mine.union(*lost.values())
+            bare.update(seen.key for seen in op.outs if not seen.requires_grad)
             for seen in op.outs:
                 if mine and seen.requires_grad and op.name != "requires_grad_":
                     live.setdefault(seen.key, set()).update(mine)
@@ -185,8 +187,6 @@ class Flow:
                 parent = path.rpartition(".")[0]
                 if path.rpartition(".")[2].isdigit() and any(c.startswith(parent + ".") for c in called):
                     continue  # one of several experts or layers, not chosen this time
-                if path in called and kind not in ("Linear",) and not path:
-                    pass
                 found.append(Unused(tuple(names), how, path, kind))
                 continue
             keys = {self.keys[name] for name in names}
@@ -229,18 +229,19 @@ def vanishing(
     if loss_key is not None:
         state[loss_key] = "ok"
     for kind in ("nan", "zero"):
+        bad = ("nan", "inf") if kind == "nan" else ("zero",)
         names = tuple(sorted(n for n, s in states.items() if s == kind))
         if not names:
             continue
         param_keys = {trace.known_key(weights[n]): n for n in names}
         reached = trace.descendants({k for k in param_keys if k is not None})
+        behind = {n: trace.descendants({k}) for k, n in param_keys.items() if k is not None}
         for op in reversed(trace.ops):
             arriving = [state.get(seen.key) for seen in op.outs if seen.requires_grad]
             leaving = [seen for seen in op.ins if seen.requires_grad and seen.key in state and seen.key in reached]
-            if "ok" in arriving and leaving and all(state[seen.key] == kind for seen in leaving):
-                blocked = trace.descendants({seen.key for seen in leaving})
-                mine = tuple(n for k, n in param_keys.items() if k is not None and any(seen.key in trace.descendants({k}) for seen in leaving))
-                if mine and blocked:
+            if "ok" in arriving and leaving and all(state[seen.key] in bad for seen in leaving):
+                mine = tuple(n for n, keys in behind.items() if any(seen.key in keys for seen in leaving))
+                if mine:
                     found.append(Vanish(kind, mine, op.name, trace.site(op), _sizes(op)))
                     break
         else:

@@ -17,7 +17,25 @@ def findings(observation: Observation) -> tuple[Diagnosis, ...]:
     for rule in rules_of(AuditRule):
         for diagnosis in rule.judge(observation):
             found.append((_STRENGTH[diagnosis.confidence], rule.order, diagnosis))
-    return tuple(diagnosis for _, _, diagnosis in sorted(found, key=lambda item: item[:2]))
+    return _causes(observation, tuple(diagnosis for _, _, diagnosis in sorted(found, key=lambda item: item[:2])))
+
+
+def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
+    """Without findings that only repeat what another one has caused: a NaN in the data makes NaN gradients."""
+    rules = {diagnosis.rule for diagnosis in found}
+    kinds = {fact.kind for fact in observation.inputs}
+    caused: set[str] = set()
+    if "not-finite" in kinds:
+        caused |= {"nan-gradient", "loss-at-start"}
+    if "unscaled-image" in kinds:
+        caused |= {"loss-at-start", "zero-gradient"}
+    if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
+        caused.add("zero-gradient")
+    if "length-too-long" in kinds:
+        caused.add("padding-leak")
+    if "gradient-cut" in rules:
+        caused |= {"no-update"}
+    return tuple(diagnosis for diagnosis in found if diagnosis.rule not in caused)
 
 
 def report_of(command: str, observation: Observation, exception: RaisedException | None = None) -> Report:

@@ -269,16 +269,23 @@ def _recurrent(trace: Trace, ops: list[Op]) -> bool:
     """Each round needs the result of the round before, through more than an accumulating sum or a write."""
     accumulating = {"add", "add_", "__setitem__", "__iadd__", "cat", "stack", "copy_", "sub", "select", "__getitem__", "index_put_"}
     mine = {op.index for op in ops}
-    reached: dict[int, bool] = {}  # key -> came through a call that is not accumulation
-    first = ops[0].index
-    for op in trace.ops[first:]:
-        incoming = [reached[seen.key] for seen in op.ins if seen.key in reached]
-        if op.index in mine and any(incoming) and op.name not in accumulating:
+    reached: dict[int, int] = {}  # key -> the earliest round it was computed from, through more than accumulation
+    touched: set[int] = set()
+    start, turn = ops[0].place.offset, -1
+    for op in trace.ops[ops[0].index :]:
+        if op.index in mine and op.place.offset == start:
+            turn += 1
+        earlier = [reached[seen.key] for seen in op.ins if seen.key in reached]
+        if op.index in mine and op.name not in accumulating and any(before < turn for before in earlier):
             return True
-        if incoming or op.index in mine:
-            through = any(incoming) or (op.name not in accumulating)
+        inside = op.index in mine or any(seen.key in touched for seen in op.ins)
+        if not inside:
+            continue
+        touched.update(seen.key for seen in op.outs)
+        if earlier or op.name not in accumulating:
+            first = min([*earlier, turn])
             for seen in op.outs:
-                reached[seen.key] = reached.get(seen.key, False) or through
+                reached[seen.key] = min(first, reached.get(seen.key, first))
     return False
 
 

@@ -281,26 +281,29 @@ class Session:
 
         self.fields["shifts"] = tuple(label_shifts(step.watch, names, is_causal))
         wanted = [lookup for _, offset, _, _, lookup in step.watch.shifts if offset == 1]
-        if not wanted and self._means_to_be_causal(step):
+        intent = "The loss compares position t with token t + 1, and that token is visible at position t: the model can copy it."
+        if not wanted and (intent := self._means_to_be_causal(step)):
             wanted = self._main_lookups(step)
         moves = []
         for lookup in wanted[:1]:
             leaf = self._leaf_for(lookup, names)
-            move = self.attempt("causality", lambda leaf=leaf: experiments.causal_move(lab, leaf))
+            move = self.attempt("causality", lambda leaf=leaf: experiments.causal_move(lab, leaf, intent))
             if move is not None:
                 moves.append(move)
         return moves
 
-    def _means_to_be_causal(self, step: StepView) -> bool:
-        """A triangular mask made in the forward pass or kept as a buffer, or a decoder by its own configuration."""
+    def _means_to_be_causal(self, step: StepView) -> str:
+        """How it is known: a triangular mask made in the forward pass or kept as a buffer, or the model's configuration."""
         config = getattr(self.model, "config", None)
         if config is not None:
-            name = type(self.model).__name__
-            return (getattr(config, "is_decoder", False) is True or "CausalLM" in name) and not getattr(config, "is_encoder_decoder", False)
+            decoder = getattr(config, "is_decoder", False) is True or "CausalLM" in type(self.model).__name__
+            return "The model is a decoder by its configuration." if decoder and not getattr(config, "is_encoder_decoder", False) else ""
         for op in step.trace.ops:
             if op.name in ("tril", "triu") and op.outs and len(op.outs[0].size) == 2 and op.outs[0].size[0] == op.outs[0].size[1]:
-                return True
-        return any(_is_triangular(buffer) for buffer in self.model.buffers())
+                return "The model makes a triangular mask, so it is meant to see no later position."
+        if any(_is_triangular(buffer) for buffer in self.model.buffers()):
+            return "The model holds a triangular mask, so it is meant to see no later position."
+        return ""
 
     def _main_lookups(self, step: StepView) -> list[Lookup]:
         keys = {step.trace.known_key(leaf.tensor) for leaf in batches.sequences(self.call)}

@@ -8,6 +8,10 @@ from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
+_RECURRENT = "Use a recurrent layer that runs forward only (`bidirectional=False`)."
+_CONVOLUTION = "Pad on the left only (`F.pad(x, (kernel_size - 1, 0))`), so that a convolution sees no later position."
+_FIXES = {"lstm": _RECURRENT, "gru": _RECURRENT, "rnn_tanh": _RECURRENT, "rnn_relu": _RECURRENT, "conv1d": _CONVOLUTION}
+
 
 class CausalLeak(AuditRule):
     """A later token changes the prediction at an earlier position.
@@ -67,7 +71,6 @@ class CausalLeak(AuditRule):
                     f"the first result that moved too early is that of `{move.operation}`, shape {list(move.operation_shape)}"
                     f"{' ' + where if where else ''}" if move.operation else "",
                 ),
-                "The loss trains each position to predict the next token, and the next token is visible: the model can copy it. "
-                "When it generates, that token is not there yet.",
-                (advice("Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`)."),),
+                f"{move.intent} When it generates, later tokens are not there yet: what it learned from them is lost.",
+                (advice(_FIXES.get(move.operation, "Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`).")),),
             )  # fmt: skip

@@ -74,7 +74,7 @@ class NanGradient(AuditRule):
     What happened
     -------------
     After `backward()` these gradients hold NaN. torchsleuth asked for the gradient at every
-    intermediate result: it is finite at the result of the expression named, and NaN at its input.
+    intermediate result: it is finite at the result of the expression named, and infinite or NaN at its input.
 
     Why
     ---
@@ -112,13 +112,13 @@ class NanGradient(AuditRule):
                 continue
             culprits = ()
             if vanish.site is not None:
-                culprits = (culprit(vanish.site, Role.CREATE, "the gradient is finite at its result and NaN at its input"),)
+                culprits = (culprit(vanish.site, Role.CREATE, "the gradient is finite at its result and infinite or NaN at its input"),)
             elif observation.call is not None:
                 culprits = (culprit(observation.call, Role.CALL),)
             yield Diagnosis(
                 self.name, f"the gradient of {listed(vanish.weights, 2)} is NaN", Confidence.CERTAIN, culprits,
                 observed(f"after the backward pass the gradient of {listed(vanish.weights)} holds NaN",
-                         f"the NaN first appears behind `{vanish.operation}` ({vanish.detail})" if vanish.operation else ""),
+                         f"on its way back the gradient is finite up to `{vanish.operation}` ({vanish.detail}) and infinite or NaN beyond it" if vanish.operation else ""),
                 "An infinite slope times zero is NaN. One optimizer step with it makes the parameters NaN, and everything after.",
                 (advice("Keep the argument away from the point where the slope is infinite, before the function is applied (`clamp_min`, an `eps`)."),),
             )  # fmt: skip

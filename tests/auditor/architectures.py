@@ -1,0 +1,109 @@
+"""Tiny randomly initialised `transformers` models and correct batches for them. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import torch
+import transformers as hf
+
+V, B, L = 40, 3, 8
+SMALL = {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32}
+LLAMA = {**SMALL, "num_key_value_heads": 1, "pad_token_id": 0, "head_dim": 8}
+
+
+def text(pad: int = 0, low: int = 5) -> dict:
+    ids = torch.randint(low, V, (B, L))
+    mask = torch.ones(B, L, dtype=torch.long)
+    mask[1, 6:] = 0
+    mask[2, 3:] = 0
+    ids[mask == 0] = pad
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def language(pad: int = 0) -> dict:
+    batch = text(pad)
+    return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
+
+
+def pair(pad: int = 0) -> dict:
+    labels = torch.randint(5, V, (B, 6))
+    labels[1, 4:] = -100
+    return {**text(pad), "labels": labels}
+
+
+def images() -> dict:
+    return {"pixel_values": torch.randn(B, 3, 16, 16), "labels": torch.tensor([0, 1, 2])}
+
+
+def _classes(batch: dict) -> dict:
+    return {**batch, "labels": torch.tensor([0, 1, 1])}
+
+
+def _tags(batch: dict) -> dict:
+    return {**batch, "labels": torch.randint(0, 2, (B, L)).masked_fill(batch["attention_mask"] == 0, -100)}
+
+
+def _masked(batch: dict) -> dict:
+    labels = torch.full((B, L), -100)
+    labels[:, 1] = batch["input_ids"][:, 1]
+    ids = batch["input_ids"].clone()
+    ids[:, 1] = 4
+    return {**batch, "input_ids": ids, "labels": labels}
+
+
+T5 = {"vocab_size": V, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0}
+BART = {
+    "vocab_size": V, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 32, "pad_token_id": 1, "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}  # fmt: skip
+VIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 16, "patch_size": 8, "num_labels": 3}
+
+ARCHITECTURES = {
+    "bert-classes": lambda: (hf.BertForSequenceClassification(hf.BertConfig(**SMALL)), _classes(text())),
+    "bert-tags": lambda: (hf.BertForTokenClassification(hf.BertConfig(**SMALL)), _tags(text())),
+    "bert-masked": lambda: (hf.BertForMaskedLM(hf.BertConfig(**SMALL)), _masked(text())),
+    "bert-plain": lambda: (hf.BertModel(hf.BertConfig(**SMALL)), text()),
+    "roberta": lambda: (hf.RobertaForSequenceClassification(hf.RobertaConfig(**SMALL, pad_token_id=1)), _classes(text(1))),
+    "distilbert": lambda: (
+        hf.DistilBertForSequenceClassification(hf.DistilBertConfig(vocab_size=V, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=32)),
+        _classes(text()),
+    ),
+    "electra": lambda: (hf.ElectraForTokenClassification(hf.ElectraConfig(**SMALL, embedding_size=16)), _tags(text())),
+    "albert": lambda: (hf.AlbertForSequenceClassification(hf.AlbertConfig(**SMALL, embedding_size=16)), _classes(text())),
+    "deberta": lambda: (hf.DebertaV2ForSequenceClassification(hf.DebertaV2Config(**SMALL)), _classes(text())),
+    "gpt2": lambda: (hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=V, n_embd=16, n_layer=2, n_head=2, n_positions=32, bos_token_id=1, eos_token_id=2)), language()),
+    "gpt-neox": lambda: (hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SMALL, bos_token_id=1, eos_token_id=2)), language()),
+    "opt": lambda: (
+        hf.OPTForCausalLM(hf.OPTConfig(vocab_size=V, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, ffn_dim=32, word_embed_proj_dim=16, max_position_embeddings=32, pad_token_id=1)),
+        language(1),
+    ),
+    "llama": lambda: (hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, bos_token_id=1, eos_token_id=2)), language()),
+    "mistral": lambda: (hf.MistralForCausalLM(hf.MistralConfig(**LLAMA, bos_token_id=1, eos_token_id=2)), language()),
+    "qwen2": lambda: (hf.Qwen2ForCausalLM(hf.Qwen2Config(**{k: v for k, v in LLAMA.items() if k != "head_dim"}, bos_token_id=1, eos_token_id=2)), language()),
+    "gemma": lambda: (hf.GemmaForCausalLM(hf.GemmaConfig(**LLAMA, bos_token_id=1, eos_token_id=2)), language()),
+    "phi": lambda: (hf.PhiForCausalLM(hf.PhiConfig(**SMALL, bos_token_id=1, eos_token_id=2)), language()),
+    "t5": lambda: (hf.T5ForConditionalGeneration(hf.T5Config(**T5)), pair()),
+    "bart": lambda: (hf.BartForConditionalGeneration(hf.BartConfig(**BART)), pair(1)),
+    "marian": lambda: (hf.MarianMTModel(hf.MarianConfig(**BART)), pair(1)),
+    "vit": lambda: (hf.ViTForImageClassification(hf.ViTConfig(**VIT)), images()),
+    "deit": lambda: (hf.DeiTForImageClassification(hf.DeiTConfig(**VIT)), images()),
+    "resnet": lambda: (
+        hf.ResNetForImageClassification(hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3, layer_type="basic")),
+        {**images(), "pixel_values": torch.randn(B, 3, 32, 32)},
+    ),
+    "convnext": lambda: (
+        hf.ConvNextForImageClassification(hf.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=3, patch_size=2)),
+        {**images(), "pixel_values": torch.randn(B, 3, 32, 32)},
+    ),
+    "clip": lambda: (
+        hf.CLIPModel(hf.CLIPConfig(
+            text_config={**SMALL, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
+            vision_config={k: v for k, v in VIT.items() if k != "num_labels"}, projection_dim=8)),
+        {**text(), "pixel_values": torch.randn(B, 3, 16, 16), "return_loss": True},
+    ),
+}  # fmt: skip
