@@ -96,6 +96,18 @@ class Session:
             if self._said:
                 print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
 
+    def experiments_after(self, step: StepView, fields: dict[str, typing.Any]) -> None:
+        """The experiments for a step that a running program took by itself; `fields` is what was seen of it."""
+        self.fields.update(fields)
+        before = preflight.batch_facts(self.call, self.pad_ids)
+        self.fields["inputs"] = (*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model))
+        self.fields["shared"] = tuple(shared_layers(self.model))
+        if any(not bool(p.detach().isfinite().all()) for p in self.model.parameters()):
+            self.notes.append("experiments were not made: at the end of the program some parameters are not finite")
+            return
+        self.experiments(step)
+        self.dropout_in_eval()
+
     def observation(self) -> Observation:
         name = type(self.model).__name__
         return Observation(name, self.where, training=self.model.training, notes=tuple(dict.fromkeys(self.notes)), **self.fields)

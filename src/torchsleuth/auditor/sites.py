@@ -18,6 +18,7 @@ from torchsleuth.model import Excerpt, Span
 from torchsleuth.origin import Origin, origin_of_file
 
 AROUND = 1  # lines of context on each side
+TRAMPOLINE = "torchsleuth_call"  # our one-line functions that carry the caller's file and line; see `trace.Trace.carried`
 
 
 class Place(typing.NamedTuple):
@@ -39,7 +40,7 @@ def place_here(depth: int = 1) -> Place:
     code, offset, frame_id = None, -1, 0
     while frame is not None:
         origin = origin_of_file(frame.f_code.co_filename)
-        if origin is Origin.USER:
+        if origin is Origin.USER and frame.f_code.co_name != TRAMPOLINE:
             if code is None:
                 code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
             return Place(code, offset, frame.f_code, frame.f_lasti, frame_id)

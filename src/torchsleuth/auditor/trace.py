@@ -7,15 +7,17 @@ is held: a tensor is known by a number, valid as long as a weak reference says i
 
 from __future__ import annotations
 
+import sys
+import types
 import typing
 import weakref
 from collections.abc import Callable, Iterator
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchsleuth.auditor.observation import Site
-from torchsleuth.auditor.sites import NOWHERE, Place, place_here, site_of
+from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
 MOST_OPERATIONS = 300_000
 
@@ -80,6 +82,8 @@ class Trace(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.ops: list[Op] = []
+        self.carried = False  # call through trampolines, so that warnings are attributed to the program's own line
+        self._trampolines: dict[tuple[types.CodeType, int], types.FunctionType] = {}
         self.keep, self.change, self.watchers, self.most = keep, change, watchers or {}, most
         self.early = early or {}  # watchers that look before the call, which may raise
         self.module_path = module_path or (lambda: "")
@@ -123,13 +127,14 @@ class Trace(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = _name_of(func)
+        call = self._trampoline(sys._getframe(1)) if self.carried else _call
         if name is None or len(self.ops) >= self.most:
             self.truncated = self.truncated or name is not None
-            return func(*args, **kwargs)
+            return call(func, args, kwargs)
         if name == "_set_grad_enabled":
             if args and args[0] is False and torch.is_grad_enabled():
                 self._no_grad = place_here(2)
-            return func(*args, **kwargs)
+            return call(func, args, kwargs)
         inputs = list(tensors_in((args, kwargs)))
         op = Op(
             len(self.ops), name, place_here(2), self.module_path(), tuple(self._seen(t) for t in inputs),
@@ -141,7 +146,7 @@ class Trace(TorchFunctionMode):
         for watcher in self.early.get(name, ()):
             watcher(op, args, kwargs, None)
         try:
-            result = func(*args, **kwargs)
+            result = call(func, args, kwargs)
         except BaseException:
             self.failed = op
             raise
@@ -152,6 +157,16 @@ class Trace(TorchFunctionMode):
         for watcher in self.watchers.get(name, ()):
             watcher(op, args, kwargs, result)
         return result
+
+    def _trampoline(self, frame: types.FrameType) -> types.FunctionType:
+        if frame.f_code is _HANDLE and frame.f_back is not None and frame.f_back.f_back is not None:
+            frame = frame.f_back.f_back  # a Python function of torch's handed the call over: its caller is the one to blame
+        key = (frame.f_code, frame.f_lasti)
+        made = self._trampolines.get(key)
+        if made is None or made.__globals__ is not frame.f_globals:
+            code = _call.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno or 1, co_name=TRAMPOLINE)
+            made = self._trampolines[key] = types.FunctionType(code, frame.f_globals, TRAMPOLINE)
+        return made
 
     def _note_result(self, op: Op, inputs: list[torch.Tensor], args: tuple, result: typing.Any) -> None:
         outputs = list(tensors_in(result))
@@ -208,6 +223,11 @@ class Trace(TorchFunctionMode):
                 found.update(seen.key for seen in op.outs)
         return found
 
+
+def _call(func, args, kwargs): return func(*args, **kwargs)  # fmt: skip  # noqa: E704  (one line: all of it has the caller's line number)
+
+
+_HANDLE = handle_torch_function.__code__
 
 # Operations that only rearrange what is in a tensor.
 ARRANGING = {
