@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing
+import warnings
 
 from torchsleuth.checker.report import CheckReport, report_of
 
@@ -29,5 +30,6 @@ def check_trial(function: type, *inputs: typing.Any, seed: int | None = None, di
     from torchsleuth.checker.experiment import SEED, Experiment
     from torchsleuth.checker.guard import untouched
 
-    with untouched(inputs) as state:
+    with untouched(inputs) as state, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # unusual sizes make torch warn about things the user never did
         return Experiment(function, inputs, seed=SEED if seed is None else seed, directions=directions, mend=mend, made=made).run(state)

@@ -1,5 +1,276 @@
+"""Trying one-step changes of `backward` (and of what `forward` saves) until the gradient comes out right.
+
+Nothing is written: a changed method is compiled in memory and called with the contexts and
+grad_outputs of the experiments. A change counts only if it is right in all of them, over other sizes
+and other grad_outputs, and spoils no gradient that was right before.
+"""
+
 from __future__ import annotations
 
+import ast
+import dataclasses
+import textwrap
+import typing
 
-def mended(bench, method, evaluation, k, study):
+import torch
+
+from torchsleuth.checker import edits, variants
+from torchsleuth.checker.arguments import Arguments
+from torchsleuth.checker.bench import Bench, Evaluation, settle
+from torchsleuth.checker.edits import Change, Scope
+from torchsleuth.checker.mechanics import Watch
+from torchsleuth.checker.source import Method, culprit_of, digest, method_of, own_nodes, returned_expression, shown_file, span_of
+from torchsleuth.checker.subject import Run
+from torchsleuth.checker.trial import Mend
+from torchsleuth.checker.truth import differing, true_gradient
+from torchsleuth.model import Edit, Known, Role, unified_diff
+
+LIMIT = 4000
+
+
+class Case(typing.NamedTuple):
+    """One experiment to pass: inputs, grads, and the true gradients by input."""
+
+    arguments: Arguments
+    run: Run
+    grads: tuple
+    true: dict[int, torch.Tensor]
+
+
+def mended(bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str = "") -> Mend | None:
+    """The first change that puts gradient `k` (or, for -1, all of them) right in every experiment."""
+    if variants.elements(evaluation.arguments) > 16 * variants.SMALL:
+        evaluation = bench.evaluate(study)
+    try:
+        cases = _cases(bench, evaluation)
+        if not cases or _writes(bench, cases[0]):
+            return None
+        right = _right_already(bench, cases)
+        scope = _scope(bench, method, cases[0])
+    except Exception:
+        return None
+    wanted = {k} if k in cases[0].true else set(cases[0].true)
+    first = returned_expression(method, max(k, 0), len(evaluation.arguments.values))
+    seen: set[str] = set()
+    limit = LIMIT if relation in ("", "unknown") else LIMIT // 3
+    for count, change in enumerate(edits.changes(method, scope, first, relation)):
+        if count > limit:
+            break
+        text = edits.applied(method, change)
+        if text in seen:
+            continue
+        seen.add(text)
+        backward = _compiled(bench.subject.backward_code, method, text)
+        if backward is not None and _passes(bench, cases, wanted, right, backward):
+            return _result(method, change, text, len(cases))
+    return _saved_otherwise(bench, cases, wanted, right)
+
+
+def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
+    arguments = evaluation.arguments
+    others = [arguments, arguments]
+    sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
+    others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
+    others += [other for _, other in variants.other_constants(arguments)]
+    out = []
+    for position, other in enumerate(others):
+        try:
+            run = bench.forward(other)
+            grads = evaluation.grads if position == 0 else bench.random_grads(run)
+            again = evaluation._replace(arguments=other, run=run, grads=grads)
+            true = {}
+            for k in arguments.checked:
+                found, _ = true_gradient(bench, again, k)
+                if found is None:
+                    break
+                true[k] = found.gradient
+            else:
+                out.append(Case(other, run, _passed(run, grads), true))
+        except Exception:
+            if position == 0:
+                return []
+    return out
+
+
+def _passed(run: Run, grads: tuple) -> tuple:
+    return tuple(
+        torch.zeros_like(o) if g is None and isinstance(o, torch.Tensor) and run.context.materialize_grads else g
+        for g, o in zip(grads, run.outputs, strict=True)
+    )
+
+
+def _writes(bench: Bench, case: Case) -> bool:
+    """A backward that writes into what it is given cannot be run twice on it."""
+    watches = [Watch(case.grads), Watch(case.run.context.to_save or ()), Watch(case.arguments.values)]
+    try:
+        with torch.no_grad():
+            bench.subject.backward(case.run.context, case.grads)
+    except Exception:
+        pass
+    return any(watch.written() for watch in watches)
+
+
+def _right_already(bench: Bench, cases: list[Case]) -> set[int]:
+    def right(k: int) -> bool:
+        return all(_right(bench, case, bench.subject.backward, {k}) for case in cases)
+
+    return {k for k in cases[0].true if right(k)}
+
+
+def _right(bench: Bench, case: Case, backward: typing.Callable, wanted: set[int]) -> bool:
+    try:
+        with torch.no_grad():
+            raw = backward(case.run.context, case.grads)
+        raw = raw if isinstance(raw, tuple) else (raw,)
+        settled, problems = settle(case.arguments, raw, case.arguments.needs())
+    except Exception:
+        return False
+    if any(p.kind == "count" or p.kind == "unexpected" or p.input in wanted for p in problems if p.kind != "none"):
+        return False
+    for k in wanted:
+        grad = settled.get(k)
+        if grad is None:
+            if bool((case.true[k] != 0).any()):
+                return False
+        elif bool(differing(grad, case.true[k]).any()):
+            return False
+    return True
+
+
+def _passes(bench: Bench, cases: list[Case], wanted: set[int], right: set[int], function: typing.Callable) -> bool:
+    def backward(context, grads):
+        return function(context, list(grads)) if bench.subject.boxed else function(context, *grads)
+
+    return all(_right(bench, case, backward, wanted | right) for case in cases)
+
+
+def _compiled(function: typing.Any, method: Method, text: str) -> typing.Callable | None:
+    """The method as it reads in the changed file, bound to the names the original sees."""
+    start, end = method.offsets(method.tree)
+    body = " " * method.tree.col_offset + text[start : end + len(text) - len(method.text)]
+    try:
+        code = compile(textwrap.dedent(body), method.file, "exec")
+    except (SyntaxError, ValueError):
+        return None
+    names = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:
+            continue
+    try:
+        exec(code, names)
+    except Exception:
+        return None
+    return names.get(method.tree.name)
+
+
+def _scope(bench: Bench, method: Method, case: Case) -> Scope:
+    """What the names in backward stand for, seen at the end of a run of it."""
+    import sys
+
+    code = bench.subject.backward_code.__code__
+    found: dict[str, typing.Any] = {}
+
+    def local(frame, event, argument):
+        found.update(frame.f_locals)
+        return local
+
+    def trace(frame, event, argument):
+        return local(frame, event, argument) if frame.f_code is code else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with torch.no_grad():
+            bench.subject.backward(case.run.context, case.grads)
+    except Exception:
+        pass
+    finally:
+        sys.settrace(before)
+    parameters = [a.arg for a in method.tree.args.args]
+    context = parameters[0] if parameters else "ctx"
+    values = {name: value for name, value in found.items() if name != context}
+    for node in own_nodes(method.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == context:
+            values.setdefault(f"{context}.{node.attr}", getattr(case.run.context, node.attr, None))
+    for name, value in vars(case.run.context).items():
+        if name not in ("_needs", "_asked", "to_save", "dirty_tensors", "non_differentiable", "materialize_grads"):
+            values.setdefault(f"{context}.{name}", value)
+    tensors = {n: v.ndim for n, v in values.items() if isinstance(v, torch.Tensor)}
+    sizes = {n: len(v) for n, v in values.items() if isinstance(v, torch.Size)}
+    numbers = tuple(n for n, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool))
+    return Scope(tensors, sizes, numbers, _donors(method, method_of(bench.subject.forward_code, "forward")))
+
+
+def _donors(*methods: Method | None) -> tuple[str, ...]:
+    """Expressions of constants only, such as `math.sqrt(2)`."""
+    found = []
+    for method in methods:
+        for node in own_nodes(method.tree) if method is not None else ():
+            if isinstance(node, (ast.Call, ast.BinOp)):
+                names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+                if names and names <= {"math", "np", "numpy"}:
+                    found.append(method.segment(node))
+    return tuple(dict.fromkeys(found))
+
+
+def _result(method: Method, change: Change, text: str, experiments: int) -> Mend:
+    after = edits.replacement(change)
+    culprit = culprit_of(method, change.node, "", Role.RETURN_GRAD, Known.RECOMPUTED)
+    edit = Edit(span_of(method, change.node), after, digest(method.text))
+    return Mend(culprit, method.segment(change.node), after, edit, unified_diff(shown_file(method.file), method.text, text), experiments)
+
+
+# -- what forward saves --------------------------------------------------------------------------
+
+
+def _saved_otherwise(bench: Bench, cases: list[Case], wanted: set[int], right: set[int]) -> Mend | None:
+    """backward may be right and what forward saved for it wrong."""
+    subject = bench.subject
+    function = subject.function.setup_context if subject.separate else subject.forward_code
+    method = method_of(function, f"{subject.name}.{'setup_context' if subject.separate else 'forward'}")
+    if method is None:
+        return None
+    names = _assigned_names(method, subject.separate)
+    for count, change in enumerate(edits.saved_changes(method, names)):
+        if count > LIMIT // 4:
+            break
+        text = edits.applied(method, change)
+        changed = _compiled(function, method, text)
+        if changed is None:
+            continue
+        if all(_right_with(bench, case, changed, wanted | right) for case in cases):
+            result = _result(method, change, text, len(cases))
+            return dataclasses.replace(result, culprit=dataclasses.replace(result.culprit, role=Role.SAVE))
     return None
+
+
+def _right_with(bench: Bench, case: Case, changed: typing.Callable, wanted: set[int]) -> bool:
+    from torchsleuth.checker.bench import restore_random
+    from torchsleuth.checker.subject import Context
+
+    subject = bench.subject
+    context = Context(case.arguments.needs())
+    values = tuple(v.clone() if isinstance(v, torch.Tensor) and bench.writes else v for v in case.arguments.values)
+    if bench.random:
+        restore_random(bench.state)
+    try:
+        with torch.no_grad():
+            if subject.separate:
+                changed(context, values, case.run.returned)
+            else:
+                changed(context, *values)
+    except Exception:
+        return False
+    again = case._replace(run=case.run._replace(context=context))
+    return _right(bench, again, subject.backward, wanted)
+
+
+def _assigned_names(method: Method, separate: bool) -> list[str]:
+    """Names that can be saved: parameters and what is assigned."""
+    out = [a.arg for a in method.tree.args.args[(0 if separate else 1) :]]
+    for node in own_nodes(method.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            out.append(node.id)
+    return list(dict.fromkeys(out))

@@ -67,7 +67,7 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
         _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _reduction, _rearranged, _condition,
-        _adjoint, terms.tensor_factor, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision,
+        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)
@@ -98,6 +98,21 @@ def _no_grad_output(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     if len(pairs) < 3 or same(pairs[0].true, pairs[1].true) or not same(pairs[0].returned, pairs[1].returned):
         return None
     return Relation("no-grad-output", holds=same(pairs[2].returned, pairs[2].true))
+
+
+def _not_linear(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    """A part of the gradient does not scale with grad_output: it lacks that factor, or has it twice."""
+    evaluation = pairs[0].evaluation
+    nothing = tuple(None if g is None else torch.zeros_like(g) for g in evaluation.grads)
+    double = tuple(None if g is None else 2 * g for g in evaluation.grads)
+    rest, twice = (bench.evaluate(evaluation.arguments, grads).settled.get(k) for grads in (nothing, double))
+    if rest is None or twice is None:
+        return None
+    if bool((rest != 0).any()) and bool(torch.isfinite(rest).all()):
+        return Relation("not-linear", detail="offset")
+    if not same(twice, 2 * pairs[0].returned):
+        return Relation("not-linear", detail="power")
+    return None
 
 
 def proportion(pairs: list[Pair]) -> float | None:

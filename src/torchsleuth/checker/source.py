@@ -30,7 +30,30 @@ class Method:
     name: str  # Class.method
 
     def segment(self, node: ast.AST) -> str:
-        return ast.get_source_segment(self.text, node) or ""
+        start, end = self.offsets(node)
+        return self.text[start:end]
+
+    def offsets(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node's text starts and ends in the file's text, in characters."""
+        starts, lines = _lines(self.text)
+        return (
+            starts[node.lineno - 1] + _characters(lines[node.lineno - 1], node.col_offset),
+            starts[node.end_lineno - 1] + _characters(lines[node.end_lineno - 1], node.end_col_offset),
+        )
+
+
+@functools.lru_cache(maxsize=32)
+def _lines(text: str) -> tuple[list[int], list[str]]:
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    return starts, lines
+
+
+def _characters(line: str, offset: int) -> int:
+    """A column in characters; ast counts bytes."""
+    return offset if line.isascii() else len(line.encode()[:offset].decode(errors="replace"))
 
 
 def method_of(function: typing.Any, name: str) -> Method | None:
@@ -65,18 +88,13 @@ def shown_file(file: str) -> str:
 
 
 def span_of(method: Method, node: ast.AST) -> Span:
-    """1-based columns in characters; ast counts bytes."""
-    lines = method.text.split("\n")
-
-    def column(line: int, offset: int) -> int:
-        return len(lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
-
+    lines = _lines(method.text)[1]
     return Span(
         shown_file(method.file),
         node.lineno,
-        column(node.lineno, node.col_offset),
+        _characters(lines[node.lineno - 1], node.col_offset) + 1,
         node.end_lineno,
-        column(node.end_lineno, node.end_col_offset),
+        _characters(lines[node.end_lineno - 1], node.end_col_offset) + 1,
     )
 
 

@@ -68,4 +68,13 @@ class IgnoresGradOutput(FunctionRule):
                 else "Even with a grad_output of ones it is not the true gradient."
             )
             out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "multiply by grad_output"))
+        for finding in values_with(trial, "not-linear"):
+            name = name_of(trial, finding)
+            if finding.relation.detail == "offset":
+                title = f"a part of the gradient for `{name}` does not depend on grad_output"
+                why = "With a grad_output of zeros backward still returns something other than zeros: one of its terms lacks the factor grad_output."
+            else:
+                title = f"the gradient for `{name}` is not proportional to grad_output"
+                why = "With twice the grad_output the gradient is not twice as large: a term has grad_output squared, or under another function."
+            out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "every term must contain grad_output exactly once, as a factor"))
         return tuple(out)

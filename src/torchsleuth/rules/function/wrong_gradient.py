@@ -8,7 +8,7 @@ from torchsleuth.rules.function.wording import SPECIAL, diagnosis, measured, nam
 
 NAMED = frozenset(
     "factor transposed rearranged adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
-    "wrong-axis condition".split()
+    "wrong-axis condition not-linear".split()
 )
 
 

@@ -1,0 +1,342 @@
+"""One-step changes of a method's source that might put a gradient right, likeliest first. Text in, text out.
+
+Each edit undoes one slip that people make: a sign, an operand, an axis, a mean for a sum, a transposition,
+a factor, the order of returns, the wrong saved tensor. Whether it helps is for `mend` to find out.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import typing
+from dataclasses import dataclass
+
+from torchsleuth.checker.source import Method, own_nodes
+
+SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
+         "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
+         "prod": ("sum",), "max": ("sum",), "min": ("sum",)}  # fmt: skip
+UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach".split())
+OPERATORS = {ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/", "@"), ast.Div: ("*",), ast.MatMult: ("*",)}
+COMPARISONS = {ast.Gt: ("<", ">=", "<=", "=="), ast.Lt: (">", "<=", ">=", "=="), ast.GtE: ("<=", ">"), ast.LtE: (">=", "<"),
+               ast.Eq: ("!=",), ast.NotEq: ("==",)}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Replace the text of `node` by `after`."""
+
+    node: ast.AST
+    after: str
+    element: bool = False  # the node stands alone (a returned or assigned value): no parentheses are needed
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the method's names stood for when it ran: tensors by rank, sizes, numbers."""
+
+    tensors: dict[str, int]  # expression -> number of dimensions
+    sizes: dict[str, int]  # expression of a shape -> number of dimensions
+    numbers: tuple[str, ...]
+    donors: tuple[str, ...] = ()  # constant expressions found elsewhere in the Function
+
+
+def changes(method: Method, scope: Scope, first: ast.AST | None, relation: str = "") -> typing.Iterator[Change]:
+    """Every candidate: what the relation suggests first, near the expression `first` before elsewhere."""
+    nodes = list(own_nodes(method.tree))
+    near = set(map(id, ast.walk(first))) if first is not None else set()
+    near |= {id(node) for node in nodes if isinstance(node, (ast.Return, ast.Assign)) and any(id(part) in near for part in ast.walk(node))}
+    nodes.sort(key=lambda node: id(node) not in near)
+    suggested = SUGGESTED.get(relation, ())
+    for family in dict.fromkeys((*suggested, *FAMILIES)):
+        for node in nodes:
+            yield from family(method, scope, node)
+
+
+def saved_changes(method: Method, names: typing.Sequence[str]) -> typing.Iterator[Change]:
+    """Other things to save: for the arguments of `save_for_backward` and what is put on ctx."""
+    for node in own_nodes(method.tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("save_for_backward", "save_for_forward"):
+            targets = [a for a in node.args if not isinstance(a, ast.Starred)]
+            for a, b in itertools.combinations(targets, 2):
+                yield Change(node, _swapped(method, node, a, b))
+        elif isinstance(node, ast.Assign) and any(isinstance(t, ast.Attribute) for t in node.targets):
+            targets = [node.value]
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool):
+                yield Change(node.value, str(not node.value.value), True)
+        for target in targets:
+            for name in names:
+                if method.segment(target) != name:
+                    yield Change(target, name, True)
+            yield from _constants(method, Scope({}, {}, ()), target)
+            for inner in ast.walk(target):
+                if inner is not target:
+                    yield from _constants(method, Scope({}, {}, ()), inner)
+                    if isinstance(inner, ast.Name):
+                        for name in names:
+                            if inner.id != name:
+                                yield Change(inner, name)
+
+
+def _swapped(method: Method, whole: ast.AST, a: ast.AST, b: ast.AST) -> str:
+    """The text of `whole` with the texts of two nodes inside it exchanged."""
+    text, first, second = method.segment(whole), method.segment(a), method.segment(b)
+    start = _offset(method, whole)
+    i, j = _offset(method, a) - start, _offset(method, b) - start
+    return text[:i] + second + text[i + len(first) : j] + first + text[j + len(second) :]
+
+
+def _offset(method: Method, node: ast.AST) -> int:
+    return method.offsets(node)[0]
+
+
+def _orders(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """Returned gradients, unpacked tensors and arguments in another order."""
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+        for a, b in itertools.combinations(node.value.elts, 2):
+            yield Change(node.value, _swapped(method, node.value, a, b), True)
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+        elements = node.targets[0].elts
+        for a, b in itertools.combinations(elements, 2):
+            yield Change(node.targets[0], _swapped(method, node.targets[0], a, b), True)
+    if isinstance(node, ast.Call) and len(node.args) in (2, 3):
+        for a, b in itertools.combinations(node.args, 2):
+            yield Change(node, _swapped(method, node, a, b))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.MatMult, ast.Div)):
+        yield Change(node, _swapped(method, node, node.left, node.right))
+
+
+def _constants(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if not isinstance(node, ast.Constant):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            for n in (0, 1, 2, -2, -1):
+                if -n != node.operand.value:
+                    yield Change(node, str(n), True)
+        return
+    value = node.value
+    if isinstance(value, bool):
+        yield Change(node, str(not value))
+    elif isinstance(value, int):
+        for n in (0, 1, 2, 3, -1, -2, value + 1, value - 1, value * 2):
+            if n != value:
+                yield Change(node, str(n))
+    elif isinstance(value, float):
+        for number in (value * 2, value / 2, 1.0, -value, value * 3, value / 3):
+            if number != value:
+                yield Change(node, repr(number))
+        for name in scope.numbers:
+            yield Change(node, name)
+
+
+def _operators(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if isinstance(node, ast.BinOp):
+        left, right = method.segment(node.left), method.segment(node.right)
+        between = method.segment(node)
+        start = _offset(method, node)
+        i = _offset(method, node.left) - start + len(left)
+        j = _offset(method, node.right) - start
+        symbol = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**"}.get(type(node.op))
+        for operator in OPERATORS.get(type(node.op), ()):
+            if symbol and between[i:j].count(symbol) == 1:
+                yield Change(node, between[:i] + between[i:j].replace(symbol, operator) + between[j:])
+        yield Change(node, left)
+        if not isinstance(node.op, (ast.Div, ast.Pow)):
+            yield Change(node, right if not isinstance(node.op, ast.Sub) else f"-{right}")
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
+        yield Change(node, method.segment(node.operand))
+
+
+def _calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return
+    name = node.func.attr
+    owner = method.segment(node.func.value)
+    rest = method.segment(node)[len(method.segment(node.func)) :]
+    for other in SWAPS.get(name, ()):
+        yield Change(node, f"{owner}.{other}{rest}")
+    if name in UNDOABLE and owner not in ("torch", "F"):
+        yield Change(node, owner)
+    if name in ("sum", "mean") and not node.args and not node.keywords:
+        for dim in (0, 1, -1):
+            yield Change(node, f"{owner}.{name}({dim})")
+    if name in ("sum", "mean") and (node.args or node.keywords) and not any(k.arg == "keepdim" for k in node.keywords):
+        yield Change(node, f"{owner}.{name}({rest[1:-1]}, keepdim=True)")
+
+
+def _comparisons(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = method.segment(node.left), method.segment(node.comparators[0])
+        for symbol in COMPARISONS.get(type(node.ops[0]), ()):
+            yield Change(node, f"{left} {symbol} {right}")
+
+
+def _names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in scope.tensors:
+        for name in scope.tensors:
+            if name != node.id:
+                yield Change(node, name)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        text = method.segment(node)
+        for group in (scope.tensors, scope.numbers):
+            if text in group:
+                for name in group:
+                    if name != text:
+                        yield Change(node, name)
+
+
+def _elements(node: ast.AST) -> list[ast.expr]:
+    """Expressions that stand for a whole gradient or intermediate: returned, or assigned to a name."""
+    if isinstance(node, ast.Return) and node.value is not None:
+        return list(node.value.elts) if isinstance(node.value, ast.Tuple) else [node.value]
+    if isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) for t in node.targets):
+        return [node.value]
+    return []
+
+
+def _formulas(node: ast.AST) -> list[ast.expr]:
+    return [e for e in _elements(node) if not isinstance(e, (ast.Constant, ast.Attribute, ast.Subscript))]
+
+
+def _signs(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    for element in _formulas(node):
+        yield Change(element, f"-{_bracketed(method, element)}", True)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.MatMult, ast.Div)):
+        yield Change(node, f"-{method.segment(node)}")
+
+
+def _factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """A factor put in: a tensor, a size, a number."""
+    targets = [(e, True) for e in _formulas(node)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        targets += [(node.left, False), (node.right, False)]
+    for element, alone in targets:
+        text = _bracketed(method, element)
+        for name in scope.tensors:
+            yield Change(element, f"{text} * {name}", alone)
+        for name in scope.numbers:
+            yield Change(element, f"{text} * {name}", alone)
+            yield Change(element, f"{text} / {name}", alone)
+        if alone:
+            yield Change(element, f"{text} * 2", alone)
+            yield Change(element, f"{text} / 2", alone)
+        for name, rank in _shapes(scope).items():
+            for dim in range(rank):
+                yield Change(element, f"{text} / {name}[{dim}]", alone)
+                if alone:
+                    yield Change(element, f"{text} * {name}[{dim}]", alone)
+        for name in scope.tensors:
+            if alone:
+                yield Change(element, f"{text} / {name}.numel()", alone)
+                yield Change(element, f"{text} * {name}.numel()", alone)
+                yield Change(element, f"{text} / {name}", alone)
+
+
+def _shapes(scope: Scope) -> dict[str, int]:
+    return {**scope.sizes, **{f"{name}.shape": rank for name, rank in scope.tensors.items()}}
+
+
+def _wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """A whole gradient transposed, summed, flipped or reshaped; an operand of a product transposed."""
+    for element in _formulas(node):
+        text = _bracketed(method, element)
+        yield Change(element, f"{text}.transpose(-1, -2)", True)
+        for dim in (0, 1, 2, -1):
+            yield Change(element, f"{text}.sum({dim})", True)
+            yield Change(element, f"{text}.unsqueeze({dim})", True)
+            yield Change(element, f"{text}.flip({dim})", True)
+        for name in scope.sizes:
+            yield Change(element, f"{text}.reshape({name})", True)
+            yield Change(element, f"{text}.expand({name})", True)
+        for name in scope.tensors:
+            yield Change(element, f"{text}.reshape({name}.shape)", True)
+            yield Change(element, f"{text}.expand_as({name})", True)
+            for dim in (1, 0, -1):
+                yield Change(element, f"{text}.unsqueeze({dim}).expand_as({name})", True)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult,)):
+        for operand in (node.left, node.right):
+            yield Change(operand, f"{_bracketed(method, operand)}.transpose(-1, -2)")
+    if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Tuple):
+        yield Change(node.value, f"{method.segment(node.value)}, None", True)
+        yield Change(node.value, f"{method.segment(node.value)}, None, None", True)
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield Change(node.value, f"{method.segment(node.value)}, None", True)
+        yield Change(node.value, ", ".join(method.segment(e) for e in node.value.elts[:-1]), True)
+        for position in range(len(node.value.elts)):
+            parts = [method.segment(e) for e in node.value.elts]
+            parts.insert(position, "None")
+            yield Change(node.value, ", ".join(parts), True)
+
+
+def _bracketed(method: Method, node: ast.expr) -> str:
+    text = method.segment(node)
+    return text if isinstance(node, (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)) else f"({text})"
+
+
+def applied(method: Method, change: Change) -> str:
+    """The whole file's text with the change made; brackets where the new text needs them."""
+    start, end = method.offsets(change.node)
+    return method.text[:start] + replacement(change) + method.text[end:]
+
+
+def replacement(change: Change) -> str:
+    return change.after if change.element or _closed(change.after) else f"({change.after})"
+
+
+def _closed(text: str) -> bool:
+    """Whether a text is one atom or call chain, which can stand anywhere."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return True
+    return isinstance(tree, (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant))
+
+
+def _insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """A factor, a term or a reduction put in at an operand deep inside a formula."""
+    operands: list[ast.expr] = []
+    if isinstance(node, ast.BinOp):
+        operands = [node.left, node.right]
+    elif isinstance(node, ast.Call):
+        operands = [a for a in node.args if not isinstance(a, (ast.Constant, ast.Starred, ast.UnaryOp))]
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, (ast.BinOp, ast.Name)):
+            operands.append(node.func.value)
+    elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
+        operands = [node.operand]
+    for operand in operands:
+        if isinstance(operand, ast.Name) and operand.id not in scope.tensors:
+            continue
+        text = _bracketed(method, operand)
+        for name in (*scope.tensors, *scope.numbers):
+            yield Change(operand, f"{text} * {name}")
+        for name in (*scope.tensors, *scope.numbers):
+            yield Change(operand, f"{text} - {name}")
+            yield Change(operand, f"{text} / {name}")
+            yield Change(operand, f"{text} + {name}")
+            yield Change(operand, f"{name} - {text}")
+        yield Change(operand, f"1 - {text}")
+        yield Change(operand, f"1 + {text}")
+        for name in scope.tensors:
+            yield Change(operand, f"{text} * (1 - {name})")
+        for number in scope.donors:
+            if number != text:
+                yield Change(operand, f"{text} * {number}")
+                yield Change(operand, f"{text} / {number}")
+        if not isinstance(operand, ast.Constant):
+            for reduction in ("sum", "mean"):
+                for dim in (-1, 0, 1):
+                    yield Change(operand, f"{text}.{reduction}({dim}, keepdim=True)")
+
+
+FAMILIES = (_orders, _constants, _operators, _calls, _comparisons, _names, _signs, _factors, _wrapped, _insertions)
+SUGGESTED = {
+    "factor": (_signs, _calls, _operators, _constants, _factors),
+    "other-input": (_orders, _names),
+    "transposed": (_calls, _orders, _wrapped),
+    "shape": (_orders, _calls, _constants, _wrapped),
+    "count": (_wrapped,),
+    "no-grad-output": (_factors, _names),
+    "tensor-factor": (_factors, _names, _operators),
+    "other-tensor": (_orders, _names),
+    "condition": (_comparisons, _constants, _orders),
+}
