@@ -1,0 +1,310 @@
+"""What a function says about its tensors before a loop runs: sizes, numbers of dimensions, who is a tensor."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from torchsleuth.linter.events import Frame
+from torchsleuth.linter.values import TENSOR_METHODS, TENSOR_ONLY, Value
+from torchsleuth.linter.vectorise.lifted import GiveUp, SizeKey
+
+ALLOCATORS = frozenset({"zeros", "empty", "ones", "full", "new_zeros", "new_empty", "new_ones", "new_full"})
+LIKE_ALLOCATORS = frozenset({"zeros_like", "empty_like", "ones_like", "full_like"})
+SAME = frozenset({"clone", "detach", "contiguous", "float", "exp", "relu", "sigmoid", "tanh", "abs", "double"})
+LISTLIKE = re.compile(
+    r"(list|lists|tensors|seqs|sequences|items|layers|modules|chunks|batches|dicts?|tuples?|outs|xs|ys|preds_all|samples|"
+    r"hidden_states|files|paths|texts|words|names|groups|blocks|heads_list|splits|parts|pieces|segments|examples|args|"
+    r"all_\w+|\w+_list|\w+_outputs|outputs)$"
+)
+NOT_TENSOR_KINDS = frozenset({"list", "dict", "tuple", "module", "numpy", "str", "none", "range", "zip", "optimizer", "parameters",
+                              "class", "function", "path", "size", "number"})  # fmt: skip
+
+
+@dataclass
+class Allocation:
+    """`out = torch.zeros(n, m)`: a fresh tensor that a loop may fill."""
+
+    statement: ast.Assign
+    shape: tuple[tuple[SizeKey, int], ...] | None  # one key and offset per dimension; None: like another tensor
+    like: str = ""
+    fill: str = "zeros"
+    has_dtype: bool = False
+
+
+@dataclass
+class Context:
+    frame: Frame
+    dotted: object  # expression -> imported path
+    counts: dict[str, int] = field(default_factory=dict)  # how often a name is assigned
+    sizes: dict[str, tuple[str, int]] = field(default_factory=dict)
+    shapes: dict[str, tuple[tuple[SizeKey, int], ...]] = field(default_factory=dict)
+    like: dict[str, str] = field(default_factory=dict)
+    allocations: dict[str, Allocation] = field(default_factory=dict)
+    exact_ranks: dict[str, int] = field(default_factory=dict)
+    evidence: set[str] = field(default_factory=set)
+    against: dict[str, str] = field(default_factory=dict)
+
+    # Sizes --------------------------------------------------------------------------------------
+
+    def size(self, node: ast.expr) -> tuple[SizeKey, int]:
+        """What a size is, as something comparable and an integer offset: `n - 1` -> (("size", "x", 0), -1)."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+            return ("const",), node.value
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)) and isinstance(node.right, ast.Constant):
+            if isinstance(node.right.value, int):
+                key, offset = self.size(node.left)
+                return key, offset + (node.right.value if isinstance(node.op, ast.Add) else -node.right.value)
+        if isinstance(node, ast.Name) and node.id in self.sizes:
+            tensor, dim = self.sizes[node.id]
+            return self.canonical(("size", tensor, dim)), 0
+        found = size_expression(node)
+        if found is not None:
+            return self.canonical(("size", *found)), 0
+        return ("expr", ast.unparse(node)), 0
+
+    def canonical(self, key: SizeKey) -> SizeKey:
+        for _ in range(10):
+            if key[0] != "size":
+                return key
+            tensor, dim = key[1], key[2]
+            if dim < 0 and self.rank(tensor) is not None:
+                dim += self.rank(tensor)
+                key = ("size", tensor, dim)
+            if tensor in self.like:
+                key = ("size", self.like[tensor], dim)
+                continue
+            shape = self.shapes.get(tensor)
+            if shape is not None and 0 <= dim < len(shape) and shape[dim][1] == 0 and shape[dim][0] != ("const",):
+                if shape[dim][0] == key:
+                    return key
+                key = shape[dim][0]
+                continue
+            return key
+        return key
+
+    # Ranks and tensors ----------------------------------------------------------------------------
+
+    def rank(self, tensor: str) -> int | None:
+        if tensor in self.exact_ranks:
+            return self.exact_ranks[tensor]
+        if tensor in self.shapes:
+            return len(self.shapes[tensor])
+        if tensor in self.like and self.like[tensor] != tensor:
+            return self.rank(self.like[tensor])
+        if self.frame.inlined:
+            return None  # what one call passes need not be what all calls pass
+        value = self.value(tensor)
+        return value.ndim if value is not None and value.is_tensor else None
+
+    def value(self, text: str) -> Value | None:
+        if text.startswith("self."):
+            return self.frame.attributes.get(text[5:])
+        return self.frame.env.get(text)
+
+    def require_tensor(self, text: str) -> bool:
+        """True where the source shows `text` to be a tensor, False where it may be; raises where it is not."""
+        if text in self.against:
+            raise GiveUp(f"`{text}` {self.against[text]}")
+        value = self.value(text)
+        if value is not None:
+            if value.is_tensor:
+                return not value.assumed
+            if value.kind in NOT_TENSOR_KINDS:
+                raise GiveUp(f"`{text}` is not a tensor but {article(value.kind)}")
+        if text in self.evidence or text in self.allocations or text in self.shapes:
+            return True
+        if "." in text:
+            raise GiveUp(f"nothing here shows that `{text}` is a tensor")
+        if LISTLIKE.search(text):
+            raise GiveUp(f"nothing here shows that `{text}` is a tensor, and its name suggests a list")
+        return False
+
+
+def article(kind: str) -> str:
+    return {"numpy": "a NumPy array", "none": "None", "str": "a string"}.get(kind, f"a {kind}")
+
+
+def size_expression(node: ast.expr) -> tuple[str, int] | None:
+    """`x.shape[k]`, `x.size(k)` or `len(x)` -> (x, k)."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        dim = integer(node.slice)
+        if dim is not None and is_dotted(node.value.value):
+            return ast.unparse(node.value.value), dim
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1 and is_dotted(node.func.value):
+            dim = integer(node.args[0])
+            if dim is not None:
+                return ast.unparse(node.func.value), dim
+        if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1 and is_dotted(node.args[0]):
+            return ast.unparse(node.args[0]), 0
+    return None
+
+
+def integer(node: ast.AST) -> int | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = integer(node.operand)
+        return -inner if inner is not None else None
+    return None
+
+
+def is_dotted(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
+    """Read the function (or the module's own statements) around a loop once."""
+    context = Context(frame, dotted)
+    statements = list(_own_nodes(frame.node))
+    for node in statements:
+        for target in _targets(node):
+            context.counts[target] = context.counts.get(target, 0) + 1
+    for node in statements:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and node.lineno < loop.lineno:
+            _read_assignment(node, context)
+    _read_uses(statements, context)
+    _read_annotations(frame.node, context)
+    return context
+
+
+def _own_nodes(function: ast.AST):
+    """Every node of a function, nested functions left out."""
+    pending = list(getattr(function, "body", []))
+    while pending:
+        node = pending.pop(0)
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _targets(node: ast.AST):
+    if isinstance(node, ast.Assign):
+        parts = list(node.targets)
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For, ast.comprehension, ast.NamedExpr)):
+        parts = [node.target]
+    elif isinstance(node, ast.With):
+        parts = [i.optional_vars for i in node.items if i.optional_vars is not None]
+    else:
+        return
+    while parts:
+        part = parts.pop()
+        if isinstance(part, (ast.Tuple, ast.List)):
+            parts.extend(part.elts)
+        elif isinstance(part, ast.Starred):
+            parts.append(part.value)
+        elif isinstance(part, ast.Name):
+            yield part.id
+
+
+def _read_assignment(node: ast.Assign, context: Context) -> None:
+    target, value = node.targets[0], node.value
+    if isinstance(target, (ast.Tuple, ast.List)):
+        tensor = None
+        if isinstance(value, ast.Attribute) and value.attr == "shape" and is_dotted(value.value):
+            tensor = ast.unparse(value.value)
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "size" and not value.args:
+            tensor = ast.unparse(value.func.value) if is_dotted(value.func.value) else None
+        if tensor is not None and not any(isinstance(e, ast.Starred) for e in target.elts):
+            if context.counts.get(tensor, 0) <= 1:
+                context.exact_ranks[tensor] = len(target.elts)
+                context.evidence.add(tensor)
+            for dim, element in enumerate(target.elts):
+                if isinstance(element, ast.Name) and context.counts.get(element.id) == 1:
+                    context.sizes[element.id] = (tensor, dim)
+        elif isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+            for element, part in zip(target.elts, value.elts, strict=True):
+                _read_assignment(ast.Assign([element], part, lineno=node.lineno), context)
+        return
+    if not isinstance(target, ast.Name):
+        return
+    found = size_expression(value)
+    if found is not None and context.counts.get(target.id) == 1:
+        context.sizes[target.id] = found
+        return
+    if not isinstance(value, ast.Call):
+        return
+    call = value.func.attr if isinstance(value.func, ast.Attribute) else value.func.id if isinstance(value.func, ast.Name) else ""
+    path = context.dotted(value.func)
+    has_dtype = any(k.arg == "dtype" for k in value.keywords)
+    if call in ALLOCATORS and (path.startswith("torch.") or call.startswith("new_")):
+        shape = list(value.args)
+        if call in ("full", "new_full"):
+            shape = shape[:1] if shape and isinstance(shape[0], (ast.Tuple, ast.List)) else []
+        if len(shape) == 1 and isinstance(shape[0], (ast.Tuple, ast.List)):
+            shape = list(shape[0].elts)
+        elif len(shape) == 1 and isinstance(shape[0], ast.Attribute) and shape[0].attr == "shape":
+            context.like[target.id] = ast.unparse(shape[0].value)
+            context.allocations[target.id] = Allocation(node, None, context.like[target.id], call.removeprefix("new_"), has_dtype)
+            return
+        if shape and not any(isinstance(s, (ast.Starred, ast.Attribute)) for s in shape):
+            keys = tuple(context.size(s) for s in shape)
+            context.shapes[target.id] = keys
+            context.allocations[target.id] = Allocation(node, keys, "", call.removeprefix("new_"), has_dtype or call.startswith("new_"))
+    elif call in LIKE_ALLOCATORS and path.startswith("torch.") and value.args and is_dotted(value.args[0]):
+        source = ast.unparse(value.args[0])
+        context.like[target.id] = source
+        context.evidence.add(source)
+        context.allocations[target.id] = Allocation(node, None, source, call.removesuffix("_like"), True)
+    elif call in SAME and isinstance(value.func, ast.Attribute) and not path.startswith("torch.") and is_dotted(value.func.value):
+        source = ast.unparse(value.func.value)
+        if source != target.id:
+            context.like[target.id] = source
+            context.evidence.update({source, target.id})
+
+
+def _read_uses(nodes: list[ast.AST], context: Context) -> None:
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and is_dotted(node.value):
+            text = ast.unparse(node.value)
+            if node.attr in TENSOR_ONLY or node.attr in ("size", "shape", "ndim"):
+                context.evidence.add(text)
+            elif node.attr in ("append", "extend", "items", "keys", "values", "pop", "insert"):
+                context.against[text] = f"has `.{node.attr}`: it is not a tensor"
+        elif isinstance(node, ast.Call):
+            path = context.dotted(node.func)
+            if path.startswith("torch."):
+                last = path.rsplit(".", 1)[-1]
+                if node.args and is_dotted(node.args[0]) and last not in ("stack", "cat", "tensor", "as_tensor", "arange", "from_numpy", "zeros", "ones"):
+                    if last in TENSOR_METHODS or last.endswith("_like"):
+                        context.evidence.add(ast.unparse(node.args[0]))
+            elif path.startswith(("numpy.", "np.")):
+                for argument in node.args:
+                    if is_dotted(argument):
+                        context.against.setdefault(ast.unparse(argument), "is given to NumPy here")
+            elif isinstance(node.func, ast.Name) and node.func.id in ("list", "isinstance", "dict", "set", "sorted") and node.args:
+                if is_dotted(node.args[0]):
+                    context.against.setdefault(ast.unparse(node.args[0]), f"is used in `{ast.unparse(node)[:40]}` here")
+        elif isinstance(node, ast.Subscript) and is_dotted(node.value) and isinstance(node.slice, ast.Tuple):
+            context.evidence.add(ast.unparse(node.value))
+            entries = node.slice.elts
+            text = ast.unparse(node.value)
+            # Whoever writes a `:` for what follows counts the dimensions out.
+            if isinstance(entries[-1], ast.Slice) and not any(_is_new_or_rest(e) for e in entries):
+                context.exact_ranks.setdefault(text, len(entries))
+        elif isinstance(node, ast.Starred) and is_dotted(node.value):
+            context.against.setdefault(ast.unparse(node.value), "is unpacked here")
+
+
+def _is_new_or_rest(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (None, ...)
+
+
+def _read_annotations(function: ast.AST, context: Context) -> None:
+    arguments = getattr(function, "args", None)
+    if arguments is None:
+        return
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        if argument.annotation is None:
+            continue
+        text = ast.unparse(argument.annotation)
+        if re.search(r"\bTensor\b", text) and not re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|[Dd]ict", text):
+            context.evidence.add(argument.arg)
+        elif re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|Iterator|[Dd]ict|ndarray|Generator|DataLoader", text):
+            context.against[argument.arg] = f"is annotated `{text}`"
+    if arguments.vararg is not None:
+        context.against[arguments.vararg.arg] = "is a tuple of arguments"
