@@ -43,6 +43,16 @@ class May:
                 return True
         return False
 
+    def healed(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """The second run's result, with the first run's values wherever the change must not show."""
+        flags, _ = moved_flags(first, second)
+        best: torch.Tensor | None = None
+        for view, allowed in self._readings(flags):
+            outside = (view & ~allowed).reshape(flags.shape)
+            if best is None or int(outside.sum()) < int(best.sum()):
+                best = outside
+        return first if best is None else torch.where(best, first, second)
+
     def misread(self, moved: torch.Tensor) -> bool:
         """An axis of the right size is there, and the movement is not where it should be along it.
 

@@ -15,12 +15,13 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
-from torchsleuth.auditor.observation import Move, Site
+from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 EXTRA_COLUMNS = 3
+MOST_PLACES = 4  # places named for one leak
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
 _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
@@ -55,7 +56,9 @@ class Lab:
             return trace, {}
         return trace, {leaf.path: _other_ids(leaf.tensor, where)}
 
-    def run(self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False) -> tuple[typing.Any, Trace | None]:
+    def run(
+        self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: typing.Callable | None = None
+    ) -> tuple[typing.Any, Trace | None]:
         trace = Trace(keep=True) if keep else None
         changes: dict = {}
         lookups = []
@@ -64,21 +67,45 @@ class Lab:
             changes.update(exchanged)
             if made is not None and made.change is not None:
                 lookups.append(made.change)
+        if healing is not None:
+            lookups.append(healing)
         if lookups:
             trace = trace or Trace()
             trace.change = _chained(lookups)
         args, kwargs = self.call.replaced(changes)
         return self.runner.run(args, kwargs, trace=trace, mode=self.mode), trace
 
-    def locate(self, leaf_where: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May) -> tuple[Found | None, Trace]:
-        """Both runs again with all results kept; the first operation that moved."""
+    def locate(
+        self, leaf_where: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool
+    ) -> tuple[list[tuple[Found | None, Difference]], Trace]:
+        """Both runs again with all results kept: the first operation that moved.
+
+        Then the same with that operation's result put right, for there may be a second place that lets the change through.
+        """
         first = Trace(keep=True)
         result = self.runner.run(self.call.args, self.call.kwargs, trace=first, mode=self.mode)
         if first.kept_bytes > KEPT_BYTES:
-            return None, first
-        _, second = self.run(leaf_where, keep=True)
-        assert second is not None
-        return first_moved(first, second, result, difference.position, may), first
+            return [(None, difference)], first
+        places: set[tuple] = set()
+        found: list[tuple[Found | None, Difference]] = []
+        while len(found) < MOST_PLACES:
+            healing = _healing(first, places, may) if places else None
+            second, trace = self.run(leaf_where, keep=True, healing=healing)
+            if places:
+                left = first_difference(self.base, second, may, scalars=scalars, floor=max(self.floor, difference.distance * 1e-3))
+                if left is None:
+                    break
+                difference = left
+            assert trace is not None
+            one = first_moved(first, trace, result, difference.position, may)
+            place = (one.op.place.user_code, one.op.place.user_offset) if one is not None else None
+            if one is None or place is None or place in places or (places and one.op.place.code is not one.op.place.user_code):
+                break
+            found.append((one, difference))
+            places.add(place)
+            if one.op.place.code is not one.op.place.user_code:
+                break  # inside a library: the program's call is all there is to name
+        return found or [(None, difference)], first
 
     def move(self, kind: str, changed: str, where: str, difference: Difference, found: Found | None, trace: Trace, **more) -> Move:
         site = trace.site(found.op) if found else None
@@ -104,7 +131,14 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
         return [longer[0]] if longer is not None and longer[0] is not None else []
     if _inert(lab, padding) and (longer is None or longer[0] is None):
         return []  # what stands at padded positions is zero by construction, and the length of it does not count
-    found, trace = lab.locate(change, difference, may)
+    places, trace = lab.locate(change, difference, may, scalars)
+    inverted = _inverted(lab, padding, scalars)
+    return [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
+
+
+def _padding_move(
+    lab: Lab, padding: Padding, difference: Difference, found: Found | None, trace: Trace, may: May, inverted: bool, rank: int
+) -> Move:
     row, position = _row_and_position(difference, may)
     row = row if row in padding.padded_rows else padding.padded_rows[0]
     count = int((~padding.valid[row]).sum())
@@ -113,13 +147,11 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     pooled = position is None
     where = f"`{difference.name}` of that row" if pooled else f"`{difference.name}` at valid position {position} of that row"
     masking = _mask_application(lab, trace, found, padding.mask) if found else None
-    return [
-        lab.move(
-            "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed,
-            mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
-            mask_name=padding.mask.name if padding.mask else "", inverted=_inverted(lab, padding, scalars),
-        )  # fmt: skip
-    ]
+    return lab.move(
+        "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
+        mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted,
+    )  # fmt: skip
 
 
 def _inert(lab: Lab, padding: Padding) -> bool:
@@ -140,7 +172,9 @@ def _inverted(lab: Lab, padding: Padding, scalars: bool) -> bool:
     """Do the words not count? Disturb one word and see whether any other valid position moves."""
     if padding.mask is None or padding.mask.tensor.dim() != 2:
         return False
-    first = padding.valid & (padding.valid.cumsum(1) == 1) & (~padding.valid).any(1, keepdim=True)
+    count = padding.valid.sum(1, keepdim=True)
+    # One from the middle: the first and the last are what pooled outputs are read from.
+    first = padding.valid & (padding.valid.cumsum(1) == (count + 1) // 2) & (~padding.valid).any(1, keepdim=True)
     result, _ = lab.run([(padding.leaf, first)])
     return first_difference(lab.base, result, May(first), scalars=scalars, floor=lab.floor) is None
 
@@ -249,20 +283,23 @@ def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -
 # -- causality -------------------------------------------------------------------------------------
 
 
-def causal_move(lab: Lab, leaf: Leaf, intent: str) -> Move | None:
-    """Change the last tokens of each row; nothing before them may move."""
+def causal_moves(lab: Lab, leaf: Leaf, intent: str) -> list[Move]:
+    """Change one token of each row; nothing before it may move."""
     where, position, may = _late(leaf)
     if where is None:
-        return None
+        return []
     result, _ = lab.run([(leaf, where)])
     # A scalar is a loss over all positions: it may move.
     difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor)
     if difference is None or leaf.tensor.shape[1] not in difference.first.shape:
-        return None
-    found, trace = lab.locate([(leaf, where)], difference, may)
-    _, moved = _row_and_position(difference, may)
+        return []
+    places, trace = lab.locate([(leaf, where)], difference, may, False)
     changed = f"Changing token {position} of `{leaf.name}`"
-    return lab.move("causal", changed, f"`{difference.name}` at the earlier position {moved}", difference, found, trace, intent=intent)
+    moves = []
+    for rank, (found, one) in enumerate(places):
+        _, moved = _row_and_position(one, may)
+        moves.append(lab.move("causal", changed, f"`{one.name}` at the earlier position {moved}", one, found, trace, intent=intent, rank=rank))
+    return moves
 
 
 def is_causal(lab: Lab, leaf: Leaf) -> bool:
@@ -289,14 +326,14 @@ def _late(leaf: Leaf) -> tuple[torch.Tensor | None, int, May]:
 # -- mixing ----------------------------------------------------------------------------------------
 
 
-def mixing_move(lab: Lab, evidence: bool) -> tuple[Move | None, str]:
+def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     """Change one sample; the others may not move. Also a remark where movement is by design."""
     size = lab.call.batch_size
     if size is None or size < 2:
-        return None, "batch mixing was not tested: the batch holds one sample" if size == 1 else ""
+        return [], "batch mixing was not tested: the batch holds one sample" if size == 1 else ""
     leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
     if not leaves or _is_graph(lab.call, size):
-        return None, "batch mixing was not tested: the inputs describe a graph" if leaves else ""
+        return [], "batch mixing was not tested: the inputs describe a graph" if leaves else ""
     row = 0
     only = torch.zeros(size, dtype=torch.bool, device=leaves[0].tensor.device)
     only[row] = True
@@ -305,18 +342,21 @@ def mixing_move(lab: Lab, evidence: bool) -> tuple[Move | None, str]:
     result, _ = lab.run(change)
     difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
     if difference is None or size not in difference.first.shape:
-        return None, ""
+        return [], ""
     if not evidence and _second_axis_separates(lab, leaves):
-        return None, ""
-    found, trace = lab.locate(change, difference, may)
+        return [], ""
+    places, trace = lab.locate(change, difference, may, False)
+    found = places[0][0]
     if found is not None and found.op.name in _SEQUENCE_OPERATIONS and all(l.tensor.dim() == 2 and l.tensor.is_floating_point() for l in leaves):
-        return None, ""  # one unbatched sequence
+        return [], ""  # one unbatched sequence
     if found is not None and found.op.name in _STATISTICS and lab.runner.model.training and _clean_in_eval(lab, leaves, may, row):
-        return None, "in train mode the samples are linked by batch statistics computed in the model's own code; that is not reported"
-    other = _other_row(difference, row, size)
+        return [], "in train mode the samples are linked by batch statistics computed in the model's own code; that is not reported"
     names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
     changed = f"Changing sample {row} of {names} and nothing else"
-    return lab.move("mixing", changed, f"`{difference.name}` of sample {other}", difference, found, trace), ""
+    return [
+        lab.move("mixing", changed, f"`{one.name}` of sample {_other_row(one, row, size)}", one, found, trace, rank=rank)
+        for rank, (found, one) in enumerate(places)
+    ], ""
 
 
 def _is_content(leaf: Leaf) -> bool:
@@ -405,8 +445,8 @@ def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
 def _lookup_change(ids: torch.Tensor, where: torch.Tensor):
     """Disturbs the rows that an embedding lookup of these ids returns at `where`."""
 
-    def change(name: str, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
-        if name != "embedding" or not isinstance(result, torch.Tensor):
+    def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        if op.name != "embedding" or not isinstance(result, torch.Tensor):
             return result
         indices = args[0] if args else kwargs.get("input")
         flags = _matching(indices, ids, where)
@@ -416,12 +456,35 @@ def _lookup_change(ids: torch.Tensor, where: torch.Tensor):
 
 
 def _chained(changes: list) -> typing.Callable:
-    def change(name: str, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+    def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
         for one in changes:
-            result = one(name, args, kwargs, result)
+            result = one(op, args, kwargs, result)
         return result
 
     return change
+
+
+def _healing(first: Trace, places: set[tuple], may: May) -> typing.Callable:
+    """Gives the results of the operations at these places the values of the first run wherever the change must not show."""
+
+    def heal(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        if (op.place.user_code, op.place.user_offset) not in places or op.index >= len(first.ops):
+            return result
+        before = first.ops[op.index]
+        if before.name != op.name or not before.tensors:
+            return result
+        if isinstance(result, torch.Tensor):
+            return _put_right(may, before.tensors[0], result)
+        if type(result) is tuple and sum(isinstance(r, torch.Tensor) for r in result) == len(before.tensors):
+            kept = iter(before.tensors)
+            return tuple(_put_right(may, next(kept), r) if isinstance(r, torch.Tensor) else r for r in result)
+        return result
+
+    return heal
+
+
+def _put_right(may: May, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    return may.healed(first, second) if first.shape == second.shape else second
 
 
 def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor | None:

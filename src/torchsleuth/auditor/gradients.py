@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import collections
 import inspect
-import typing
 from collections.abc import Iterable
 
 import torch
 from torch import nn
 
-from torchsleuth.auditor.observation import Cut, Unused, Vanish, Weight
+from torchsleuth.auditor.observation import Cut, Unused, Weight
 from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import EXITS, Op, Trace
 from torchsleuth.origin import Origin, origin_of_file
@@ -170,7 +169,6 @@ class Flow:
             return "integer"
         return "no-grad" if not op.grad_enabled else "other"
 
-
     def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
         """Parameters nothing was computed from, or whose result went nowhere."""
         used = used_modules(self.trace, self.keys)
@@ -211,48 +209,6 @@ def looks_averaged(names: Iterable[str], weights: list[Weight]) -> bool:
     return bool(names) and all("." in n and (n.partition(".")[2], sizes.get(n)) in trained for n in names)
 
 
-def vanishing(
-    trace: Trace, loss: torch.Tensor, kept: dict[int, torch.Tensor], weights: dict[str, torch.Tensor], states: dict[str, str]
-) -> list[Vanish]:
-    """Where a gradient that arrives at a call's result does not leave it through its inputs, or leaves it as NaN.
-
-    `kept` holds the step's tensors with history, by key.
-    """
-    found: list[Vanish] = []
-    keys = [key for key, tensor in kept.items() if tensor.requires_grad and tensor is not loss]
-    try:
-        grads = torch.autograd.grad(loss, [kept[k] for k in keys], allow_unused=True, retain_graph=True)
-    except RuntimeError:
-        return []
-    state = {key: grad_state(grad) for key, grad in zip(keys, grads, strict=True)}
-    loss_key = trace.known_key(loss)
-    if loss_key is not None:
-        state[loss_key] = "ok"
-    for kind in ("nan", "zero"):
-        bad = ("nan", "inf") if kind == "nan" else ("zero",)
-        names = tuple(sorted(n for n, s in states.items() if s == kind))
-        if not names:
-            continue
-        param_keys = {trace.known_key(weights[n]): n for n in names}
-        reached = trace.descendants({k for k in param_keys if k is not None})
-        behind = {n: trace.descendants({k}) for k, n in param_keys.items() if k is not None}
-        for op in reversed(trace.ops):
-            arriving = [state.get(seen.key) for seen in op.outs if seen.requires_grad]
-            leaving = [seen for seen in op.ins if seen.requires_grad and seen.key in state and seen.key in reached]
-            if "ok" in arriving and leaving and all(state[seen.key] in bad for seen in leaving):
-                mine = tuple(n for n, keys in behind.items() if any(seen.key in keys for seen in leaving))
-                if mine:
-                    found.append(Vanish(kind, mine, op.name, trace.site(op), _sizes(op)))
-                    break
-        else:
-            found.append(Vanish(kind, names, "", None))
-    return found
-
-
-def _sizes(op: Op) -> str:
-    return " -> ".join(str(list(seen.size)) for seen in (*op.ins[:1], *op.outs[:1]))
-
-
 def weights_of(
     model: nn.Module, states: dict[str, str], used: set[str] | None, optimized: set[int] | None
 ) -> list[Weight]:
@@ -268,6 +224,3 @@ def weights_of(
             )  # fmt: skip
         )
     return found
-
-
-Loss = typing.Callable[[typing.Any], torch.Tensor]

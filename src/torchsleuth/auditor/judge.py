@@ -33,6 +33,9 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused.add("zero-gradient")
     if "length-too-long" in kinds:
         caused.add("padding-leak")
+    if "mask-polarity" in kinds:
+        found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
+        caused |= {"padding-leak", "zero-gradient"}
     if "gradient-cut" in rules:
         caused |= {"no-update"}
     return tuple(diagnosis for diagnosis in found if diagnosis.rule not in caused)

@@ -13,6 +13,7 @@ import gc
 import sys
 import threading
 import typing
+import weakref
 from dataclasses import dataclass, field
 
 import torch
@@ -20,13 +21,14 @@ from torch import nn
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.gradients import grad_state
 from torchsleuth.auditor.judge import findings
-from torchsleuth.auditor.observation import ModeFact, NoUpdate, Observation, Site
+from torchsleuth.auditor.observation import ModeFact, NoUpdate, Observation, Site, Vanish
 from torchsleuth.auditor.preflight import traced_facts
 from torchsleuth.auditor.runner import BATCH_NORMS, unwrapped
-from torchsleuth.auditor.session import BUDGET_SECONDS, Session, autocast_here, optimizer_facts
+from torchsleuth.auditor.session import BUDGET_SECONDS, Session, autocast_here, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Op
@@ -69,6 +71,7 @@ class StepWatch:
 
     def __post_init__(self) -> None:
         self.view = StepView()
+        self._backward = BackwardWatch(self.view.trace)
         self.captured: list[Captured] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
@@ -81,11 +84,13 @@ class StepWatch:
         self._keys: dict[int, dict[str, int]] = {}
         self._optimizer: Optimizer | None = None
         self._built: dict[int, Site] = {}
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._rebound: list[tuple[nn.Module, str, Site]] = []
         self._before: dict[int, torch.Tensor] = {}
         self._no_update: NoUpdate | None = None
         self._step_site: Site | None = None
         self._original_init: typing.Any = None
+        self._loose: Observation | None = None  # a step without any module
 
     # -- on and off -----------------------------------------------------------------------------
 
@@ -139,6 +144,7 @@ class StepWatch:
             site = site_of(place_here(2))
             if site is not None:
                 watch._built[id(optimizer)] = site
+            watch._optimizers.add(optimizer)
             return original(optimizer, *args, **kwargs)
 
         noting.__doc__, noting.__wrapped__, noting.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
@@ -196,19 +202,21 @@ class StepWatch:
                     one.output = output
 
     def _before_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        if self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor) and self.captured:
+        if self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
             self._loss = args[0]
+            self._backward.attach(self._loss)
 
     def _after_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if not self._here() or self._done or self._loss is None:
             return
         self._loss_seen = True
+        self._backward.detach()
         for one in self.captured:
             for parameter in one.model.parameters():
                 self._states[id(parameter)] = grad_state(parameter.grad)
 
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
-        if not self._here() or self._done or not self.captured or not self._loss_seen:
+        if not self._here() or self._done or not self._loss_seen:
             return
         self._optimizer = optimizer
         self._step_site = site_of(place_here(2))
@@ -271,6 +279,10 @@ class StepWatch:
         try:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
+            if not self.captured:
+                fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None)
+                fields["losses"], _ = self.view.losses([])
+                self._loose = Observation("the program", self._step_site, no_update=self._no_update, **fields)
         except Exception as error:
             self.notes.append(f"the first step could not be read: {type(error).__name__}: {error}")
         finally:
@@ -292,33 +304,39 @@ class StepWatch:
         fields["losses"] = losses
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
+            elsewhere = {id(p) for other in self._optimizers if other is not optimizer for group in other.param_groups for p in group["params"]}
             rebound = {f"{_path_of(one.model, module)}{name}": site for module, name, site in self._rebound}
-            fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._built.get(id(optimizer)), rebound))
+            fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._built.get(id(optimizer)), rebound, elsewhere))
             fields["no_update"] = self._no_update
             if not one.training:
                 modules = _mode_dependent(one.model)
                 if modules:
                     fields["modes"] = (ModeFact("eval-in-training", tuple(modules[:4]), one.site),)
-        if states and "nan" in states.values() and _scaled():
-            states = {k: "unknown" if v in ("nan", "inf") else v for k, v in states.items()}
         if states:
-            fields["vanished"] = tuple(self._vanished(states))
+            fields["vanished"] = tuple(self._vanished(one.model, states))
         return fields
 
-    def _vanished(self, states: dict[str, str]) -> list:
-        from torchsleuth.auditor.observation import Vanish
-
-        names = tuple(sorted(name for name, state in states.items() if state == "nan"))
-        return [Vanish("nan", names, "", None)] if names else []
+    def _vanished(self, model: nn.Module, states: dict[str, str]) -> list[Vanish]:
+        """NaN, unless a gradient scaler is at work (its first steps overflow by design); zero, unless a layer starts at zero."""
+        zero_start = any(not p.detach().any() for n, p in model.named_parameters() if "bias" not in n)
+        wanted = {}
+        for name, state in states.items():
+            if state == "nan" or (state == "zero" and not zero_start and not is_lone_bias(name, states)):
+                wanted[name] = state
+        if "nan" in wanted.values() and _scaled():
+            wanted = {n: s for n, s in wanted.items() if s != "nan"}
+        return self._backward.vanished(wanted, self._keys[id(model)]) if wanted else []
 
     # -- the end ----------------------------------------------------------------------------------
 
     def finish(self) -> Parts:
         """The experiments on the captured call, judged together with what the step showed."""
-        if not self._done and self.captured and self._on and self._loss_seen:
+        if not self._done and self._on and (self.captured or self._loss_seen):
             self._conclude()
         self._stop()
         self._take_off()
+        if not self.captured and self._loose is not None:
+            return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
         diagnoses: list[Diagnosis] = []

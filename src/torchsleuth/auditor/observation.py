@@ -53,6 +53,7 @@ class Move:
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
     mask_name: str = ""
     inverted: bool = False  # the experiment also showed that hidden words do not count
+    rank: int = 0  # above 0: still there when the places of lower rank are put right
     intent: str = ""  # how it is known that the model is meant to be causal
 
 

@@ -23,6 +23,7 @@ def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
     found += _lengths(call)
     found += _mask_shapes(call)
     found += _pad_is_token(call, pad_ids)
+    found += _polarity(call, pad_ids)
     return found
 
 
@@ -69,6 +70,21 @@ def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFac
         first, second = op.ins[0], op.ins[1]
         if not first.dtype.is_floating_point and second.dtype.is_floating_point:
             return [InputFact("integer-input", _leaf_name(call, trace, op), f"`{op.name}` is given {_name(first.dtype)}, its weights are {_name(second.dtype)}", site=site)]
+    return []
+
+
+def too_long(call: Call, trace: Trace) -> list[InputFact]:
+    """A forward pass that raised on sequences longer than the model's configuration allows."""
+    config = getattr(call.model, "config", None)
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    if not isinstance(limit, int):
+        return []
+    for leaf in batches.sequences(call):
+        if leaf.tensor.dim() == 2 and leaf.tensor.shape[1] > limit:
+            length = leaf.tensor.shape[1]
+            text = f"`{leaf.name}` has {length} positions (shape {list(leaf.tensor.shape)}), the model's configuration allows {limit}"
+            site = trace.site(trace.failed) if trace.failed is not None else None
+            return [InputFact("too-long", leaf.name, text, length, limit=limit, site=site)]
     return []
 
 
@@ -152,6 +168,21 @@ def _lengths(call: Call) -> list[InputFact]:
             row = int(tensor.argmin())
             found.append(InputFact("length-empty", leaf.name, f"`{leaf.name}[{row}]` is {int(tensor.min())}: this row has no valid position", int(tensor.min()), (row,)))
     return found
+
+
+def _polarity(call: Call, pad_ids: set[int]) -> list[InputFact]:
+    """A `transformers` model's attention mask that is 1 at padding and 0 at words."""
+    if getattr(call.model, "config", None) is None:
+        return []
+    for padding in batches.paddings(call, pad_ids):
+        if padding.mask is not None and padding.suspicious_polarity and padding.mask.name.endswith("attention_mask") and padding.pad_id is not None:
+            hidden, kept = int(padding.valid.sum()), int((~padding.valid).sum())
+            text = (
+                f"`{padding.mask.name}` is 0 at the {hidden} positions of `{padding.leaf.name}` that hold words and 1 at the {kept} that hold "
+                f"only id {padding.pad_id}"
+            )
+            return [InputFact("mask-polarity", padding.mask.name, text)]
+    return []
 
 
 def _mask_shapes(call: Call) -> list[InputFact]:

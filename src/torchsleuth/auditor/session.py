@@ -16,7 +16,8 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import experiments, preflight
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import distance, first_difference, moved_flags, output_leaves, May
-from torchsleuth.auditor.gradients import grad_state, vanishing
+from torchsleuth.auditor.backward import BackwardWatch
+from torchsleuth.auditor.gradients import grad_state
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.observation import ModeFact, Move, Observation, OptimizerFact, Overfit, Site
 from torchsleuth.auditor.patterns import shared_layers
@@ -143,6 +144,7 @@ class Session:
             view.trace.change = None
             facts = [*view.watch.inputs, *preflight.crash_facts(self.call, view.trace, error)]
             facts = preflight.named_tables(facts, self.call, self.model)
+            facts = facts or preflight.too_long(self.call, view.trace)
             self.fields["inputs"] = (*self.fields.get("inputs", ()), *facts)
             self.exception = RaisedException(type(error).__name__, str(error))
             self.fields["crash"] = f"{type(error).__name__}: {_first_line(error)}"
@@ -159,17 +161,20 @@ class Session:
         loss = self._loss_of(output)
         trace = view.trace
         states: dict[str, str] | None = None
+        watch = BackwardWatch(trace)
         with _paused(trace):
             if loss is not None and parameters:
                 if loss.requires_grad:
-                    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
+                    watch.attach(loss)
+                    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
                     states = {name: grad_state(grad) for name, grad in zip(parameters, grads, strict=True)}
                 else:
                     states = dict.fromkeys(parameters, "none")
             optimized = self._optimized()
             self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size))
         if states is not None and loss is not None and set(states.values()) & {"zero", "nan"}:
-            self.zero_or_nan(states)
+            watch.detach()
+            self.zero_or_nan(states, watch, keys)
         if optimized is not None:
             self.fields["optimizer"] = tuple(optimizer_facts(self.model, self.given_optimizer, states, None, {}))
 
@@ -191,16 +196,15 @@ class Session:
             return None
         return {id(p) for group in self.given_optimizer.param_groups for p in group["params"]}
 
-    def zero_or_nan(self, states: dict[str, str]) -> None:
+    def zero_or_nan(self, states: dict[str, str], watch: BackwardWatch, keys: dict[str, int]) -> None:
         """Zero is often by design at the start (a layer that begins at zero). Does it stay, once no layer is zero?"""
-        names = {n for n, s in states.items() if s == "zero" and not _is_bias(n, states)}
+        names = {n for n, s in states.items() if s == "zero" and not is_lone_bias(n, states)}
         if names:
             again = self.attempt("zero gradients", lambda: self._stirred(names))
             names = again if again is not None else set()
         left = {n: s for n, s in states.items() if s == "nan" or n in names}
         if left:
-            found = self.attempt("where the gradient vanishes", lambda: self._vanishing(left))
-            self.fields["vanished"] = tuple(found or ())
+            self.fields["vanished"] = tuple(watch.vanished(left, keys))
 
     def _stirred(self, names: set[str]) -> set[str]:
         """Those whose gradient is still zero when parameters that are exactly zero are given small values."""
@@ -223,20 +227,6 @@ class Session:
             self.runner.run(self.call.args, self.call.kwargs, grad=True, then=then)
         return {n for n in names if result.get(n) == "zero"}
 
-    def _vanishing(self, states: dict[str, str]) -> list:
-        trace = _HoldingTrace()
-        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
-        parameter_keys(trace, self.model)
-        found: list = []
-
-        def then(output: typing.Any) -> None:
-            loss = self._loss_of(output)
-            with _paused(trace):
-                found.extend(vanishing(trace, loss, trace.held, parameters, states))
-
-        self.runner.run(self.call.args, self.call.kwargs, trace=trace, grad=True, then=then)
-        return found
-
     # -- experiments ----------------------------------------------------------------------------
 
     def experiments(self, step: StepView) -> None:
@@ -248,9 +238,8 @@ class Session:
             moves += self.attempt("padding", lambda padding=padding: experiments.padding_moves(lab, padding)) or []
         moves += self.causality(step, lab)
         evidence = self._batch_is_first(step)
-        mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_move(lab, evidence)) or (None, "")
-        if mixing is not None:
-            moves.append(mixing)
+        mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
+        moves += mixing
         if remark:
             self.notes.append(remark)
         statistics = experiments.batch_statistics_remark(self.model)
@@ -299,9 +288,7 @@ class Session:
         moves = []
         for lookup in wanted[:1]:
             leaf = self._leaf_for(lookup, names)
-            move = self.attempt("causality", lambda leaf=leaf: experiments.causal_move(lab, leaf, intent))
-            if move is not None:
-                moves.append(move)
+            moves += self.attempt("causality", lambda leaf=leaf: experiments.causal_moves(lab, leaf, intent)) or []
         return moves
 
     def _means_to_be_causal(self, step: StepView) -> str:
@@ -400,25 +387,6 @@ class Session:
         return best
 
 
-class _HoldingTrace(Trace):
-    """A trace that keeps every result with history, so that gradients can be asked for it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: dict[int, torch.Tensor] = {}
-
-    def _note_result(self, op, inputs, args, result) -> None:
-        super()._note_result(op, inputs, args, result)
-        for tensor in [*inputs, *(t for t in _tensors(result))]:
-            key = self.known_key(tensor)
-            if key is not None and tensor.requires_grad and key not in self.held:
-                self.held[key] = tensor
-
-
-def _tensors(result: typing.Any) -> list[torch.Tensor]:
-    return [t for _, t in output_leaves(result)]
-
-
 @contextlib.contextmanager
 def _paused(trace: Trace):
     """Our own tensor work inside a traced run is not the program's."""
@@ -441,7 +409,7 @@ def _is_triangular(buffer: torch.Tensor) -> bool:
     return any(torch.equal(flags, torch.ones_like(flags).triu(k)) for k in range(0, min(4, size)))
 
 
-def _is_bias(name: str, states: dict[str, str]) -> bool:
+def is_lone_bias(name: str, states: dict[str, str]) -> bool:
     """A bias alone with a zero gradient (before a normalisation, say) is no news; with its weight it is."""
     owner, _, last = name.rpartition(".")
     if "bias" not in last:
@@ -523,7 +491,8 @@ def autocast_here(call: Call) -> tuple[str, torch.dtype] | None:
 
 
 def optimizer_facts(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site]
+    model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site],
+    elsewhere: typing.Container[int] = (),
 ) -> list[OptimizerFact]:
     """Trained parameters that the optimizer does not hold, and held ones that are not the model's any more."""
     if optimizer is None:
@@ -533,7 +502,10 @@ def optimizer_facts(
     own = {id(p) for p in named.values()}
     kind = type(optimizer).__name__
     states = states or {}
-    missing = [n for n, p in model.named_parameters() if p.requires_grad and id(p) not in held and states.get(n, "ok") not in ("none", "unknown")]
+    missing = [
+        n for n, p in model.named_parameters()
+        if p.requires_grad and id(p) not in held and id(p) not in elsewhere and states.get(n, "ok") not in ("none", "unknown")
+    ]  # fmt: skip
     stale = [p for key, p in held.items() if key not in own]
     found = []
     if missing:

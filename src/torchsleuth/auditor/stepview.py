@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from dataclasses import dataclass, field
 
@@ -65,10 +66,13 @@ class StepView:
         self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int]
     ) -> dict[str, typing.Any]:
         missing = [w.name for w in weights if w.requires_grad and w.grad == "none" and w.name in keys]
+        whole = bool(missing) and all(w.grad == "none" for w in weights if w.requires_grad)
+        if not whole:
+            # What the optimizer does not hold is not meant to be trained in this step.
+            missing = [name for name in missing if name not in {w.name for w in weights if w.in_optimizer is False}]
         if not missing:
             return {}
         flow = Flow(self.trace, keys, loss, [t for _, t in output_leaves(output)])
-        whole = all(w.grad == "none" for w in weights if w.requires_grad)
         cuts, explained = flow.cuts(missing, whole)
         optimized = {w.name for w in weights if w.in_optimizer}
         cuts = [
@@ -99,8 +103,6 @@ def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, redu
         labels = target.reshape(hidden.shape)[hidden.to(target.device)]
         counted = labels[labels != ignore]
         if counted.numel() and counted.unique().numel() == 1:
-            import dataclasses
-
             return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
     return call
 

@@ -47,7 +47,7 @@ class Op:
     """One call. `tensors` is empty unless the trace keeps results."""
 
     __slots__ = ("index", "name", "place", "module", "ins", "outs", "plain", "grad_enabled", "scope", "tensors",
-                 "writes")  # fmt: skip
+                 "writes", "numbers")  # fmt: skip
 
     def __init__(self, index: int, name: str, place: Place, module: str, ins: tuple[Seen, ...], plain: tuple) -> None:
         self.index, self.name, self.place, self.module, self.ins, self.plain = index, name, place, module, ins, plain
@@ -56,6 +56,7 @@ class Op:
         self.scope: Place = NOWHERE
         self.tensors: tuple[torch.Tensor, ...] = ()
         self.writes = False
+        self.numbers = (0, 0)  # autograd sequence numbers before and after the call
 
     def argument(self, position: int, name: str, default: typing.Any = None) -> typing.Any:
         """A plain (non-tensor) argument by position or name."""
@@ -66,7 +67,7 @@ class Op:
 
 
 Watcher = Callable[[Op, tuple, dict, typing.Any], None]
-Change = Callable[[str, tuple, dict, typing.Any], typing.Any]
+Change = Callable[[Op, tuple, dict, typing.Any], typing.Any]
 
 
 class Trace(TorchFunctionMode):
@@ -145,13 +146,15 @@ class Trace(TorchFunctionMode):
             op.scope = self._no_grad
         for watcher in self.early.get(name, ()):
             watcher(op, args, kwargs, None)
+        number = _sequence_number()
         try:
             result = call(func, args, kwargs)
         except BaseException:
             self.failed = op
             raise
+        op.numbers = (number, _sequence_number())
         if self.change is not None:
-            result = self.change(name, args, kwargs, result)
+            result = self.change(op, args, kwargs, result)
         self._note_result(op, inputs, args, result)
         self.ops.append(op)
         for watcher in self.watchers.get(name, ()):
@@ -227,6 +230,7 @@ class Trace(TorchFunctionMode):
 def _call(func, args, kwargs): return func(*args, **kwargs)  # fmt: skip  # noqa: E704  (one line: all of it has the caller's line number)
 
 
+_sequence_number = torch._C._autograd._get_sequence_nr
 _HANDLE = handle_torch_function.__code__
 
 # Operations that only rearrange what is in a tensor.

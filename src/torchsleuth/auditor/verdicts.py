@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterable, Sequence
 
-from torchsleuth.auditor.observation import Observation, Site
+from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.model import Applicability, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import Rule
 
@@ -42,6 +42,11 @@ def listed(names: Sequence[str], most: int = 4) -> str:
     if rest > 0:
         return ", ".join(shown) + f" and {rest} more"
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + f" and {shown[-1]}"
+
+
+def again(move: Move) -> str:
+    """How a second place was found."""
+    return "with the place before it put right: " if move.rank else ""
 
 
 def module_words(site: Site | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, module_words, number, recomputed
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, expression_of, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"}
@@ -75,7 +75,7 @@ class BatchMixing(AuditRule):
             yield Diagnosis(
                 self.name, "one sample changes the outputs of others", Confidence.CERTAIN, culprits,
                 recomputed(
-                    f"{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
+                    f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
                     f"shape {list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
                 ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, module_words, number, recomputed
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 _RECURRENT = "Use a recurrent layer that runs forward only (`bidirectional=False`)."
@@ -67,7 +67,7 @@ class CausalLeak(AuditRule):
             yield Diagnosis(
                 self.name, "an earlier position sees a later token", Confidence.CERTAIN, culprits,
                 recomputed(
-                    f"{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
+                    f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved too early is that of `{move.operation}`, shape {list(move.operation_shape)}"
                     f"{' ' + where if where else ''}" if move.operation else "",
                 ),

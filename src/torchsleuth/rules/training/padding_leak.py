@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Move, Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, module_words, number, recomputed
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -70,7 +70,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
-    facts = [f"{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}"]
+    facts = [f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}"]
     if move.site is not None and move.operation:
         where = module_words(move.site)
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""

@@ -26,6 +26,10 @@ _KINDS = {
                    "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
     "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
                    "Check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
+    "mask-polarity": ("the mask `{name}` hides the words and keeps the padding", "1 keeps a position and 0 hides it. Here it is the other way round: the model reads "
+                      "padding only.", "Invert the mask: `1 - mask`, or `ids != pad_id`.", Confidence.CERTAIN),
+    "too-long": ("the sequences in `{name}` are longer than the model allows", "A model with learned positions has one row for each position up to its maximum; "
+                 "there is none for the rest.", "Cut the sequences (`truncation=True, max_length=…`) or build the model for longer ones.", Confidence.CERTAIN),
     "pad-is-token": ("the pad id is also a real token", "The embedding of `padding_idx` is zero and is never trained, so this token means nothing to the model.",
                      "Use an id for padding that no word has.", Confidence.LIKELY),
     "float-ids": ("token ids are not integers", "An embedding is a table; its row numbers must be integers.", "`ids.long()`.", Confidence.CERTAIN),
