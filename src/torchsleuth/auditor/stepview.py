@@ -65,11 +65,10 @@ class StepView:
     def _flow(
         self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int]
     ) -> dict[str, typing.Any]:
-        missing = [w.name for w in weights if w.requires_grad and w.grad == "none" and w.name in keys]
-        whole = bool(missing) and all(w.grad == "none" for w in weights if w.requires_grad)
-        if not whole:
-            # What the optimizer does not hold is not meant to be trained in this step.
-            missing = [name for name in missing if name not in {w.name for w in weights if w.in_optimizer is False}]
+        # What the optimizer does not hold is not meant to be trained in this step.
+        wanted = [w for w in weights if w.requires_grad and w.in_optimizer is not False]
+        missing = [w.name for w in wanted if w.grad == "none" and w.name in keys]
+        whole = bool(missing) and all(w.grad == "none" for w in wanted)
         if not missing:
             return {}
         flow = Flow(self.trace, keys, loss, [t for _, t in output_leaves(output)])

@@ -57,7 +57,7 @@ class LossAtStart(AuditRule):
             if loss.reduction != "mean" or loss.weighted or not math.isfinite(loss.value):
                 continue
             chance = math.log(loss.classes)
-            if loss.value < max(3 * chance, chance + 4):
+            if loss.value < max(6 * chance, chance + 8):
                 continue
             yield Diagnosis(
                 self.name, f"the first loss is {number(loss.value)}; a model that knows nothing has {number(chance)}", Confidence.POSSIBLE,

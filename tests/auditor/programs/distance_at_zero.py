@@ -1,0 +1,16 @@
+# rule: nan-gradient
+BUG = True
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(6, 4)
+x[3] = x[2]
+e = model(x)
+squared = ((e[1:] - e[:-1]) ** 2).sum(1)
+distance = (squared if BUG else squared + 1e-8).sqrt()  # culprit
+loss = distance.mean()
+loss.backward()
+optimizer.step()

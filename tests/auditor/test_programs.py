@@ -1,0 +1,51 @@
+"""Whole programs under `StepWatch`: each bug found with its line, the same program without it clean, its results untouched."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchsleuth.auditor import targets
+from torchsleuth.model import Outcome
+
+PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
+BUGGY = [p for p in PROGRAMS if p.read_text().startswith("# rule:")]
+
+
+def culprit_lines(text: str) -> set[int]:
+    return {n for n, line in enumerate(text.splitlines(), 1) if line.rstrip().endswith("# culprit")}
+
+
+def audited(path: Path):
+    torch.set_num_threads(1)
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()):
+        report, status = targets.audit_script(str(path), [], 60.0)
+    return report, status, printed.getvalue()
+
+
+@pytest.mark.parametrize("path", BUGGY, ids=lambda p: p.stem)
+def test_bug_is_found_with_its_line(path):
+    text = path.read_text()
+    rule = text.splitlines()[0].removeprefix("# rule:").strip()
+    report, _, _ = audited(path)
+    assert {d.rule for d in report.diagnoses} == {rule}, [(d.rule, d.title, d.culprits[:1]) for d in report.diagnoses]
+    assert culprit_lines(text) & {c.span.line for d in report.diagnoses for c in d.culprits}, report.diagnoses
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
+def test_correct_program_is_clean_and_undisturbed(path, tmp_path):
+    fixed = tmp_path / path.name
+    fixed.write_text(path.read_text().replace("BUG = True", "BUG = False"))
+    report, status, printed = audited(fixed)
+    assert report.outcome is Outcome.OK, [(d.rule, d.title, d.facts, d.culprits[:1]) for d in report.diagnoses]
+    assert status == 0
+    with contextlib.redirect_stdout(io.StringIO()) as alone:
+        left = runpy.run_path(str(fixed), run_name="__main__")
+    assert printed == alone.getvalue()
+    assert left is not None and random.getstate()
