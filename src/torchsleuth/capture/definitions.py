@@ -1,0 +1,293 @@
+"""Where a variable of a live frame got its value, by syntax and the recorded lines: assignment, loop, argument, attribute.
+
+Used for plain numbers, which no tensor log can follow, and for tensors where the log did not see them. Where more
+than one assignment may be the one, the recorded lines decide; where they do not, the answer is None.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import types
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.failure import Entry, Failure
+from torchsleuth.evidence_forward import Made
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin
+from torchsleuth.record.ring import Kind
+
+_DEPTH = 12
+_MOST_EVENTS = 60_000
+
+Bound = tuple[ast.AST, ast.AST, str]  # (statement or comprehension, expression the value came from, kind)
+
+
+class Definitions:
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
+
+    def made(self, entry: Entry, node: ast.AST | None, depth: int = _DEPTH) -> Made | None:
+        """Where the value of this expression, in this frame, came from: the nearest expression that is no mere name."""
+        if node is None or depth <= 0:
+            return None
+        if isinstance(node, ast.Name):
+            return self._of_name(entry, node, depth)
+        if isinstance(node, ast.Attribute):
+            return self._of_attribute(entry, node, depth)
+        if isinstance(node, ast.Starred):
+            return self.made(entry, node.value, depth - 1)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+            return self._here(entry.code, node, "constant")
+        return self._here(entry.code, node, operation_word(node))
+
+    def _here(self, code: types.CodeType, node: ast.AST, word: str, known: Known = Known.INFERRED) -> Made | None:
+        place = source.place_of_node(code, node, known)
+        return Made(word, place) if place is not None else None
+
+    def _of_name(self, entry: Entry, node: ast.Name, depth: int) -> Made | None:
+        bound = self._binding(entry, node.id)
+        if bound is not None:
+            _, value, kind = bound
+            if kind == "assign" and isinstance(value, (ast.Name, ast.Attribute)):
+                return self.made(entry, value, depth - 1) or self._here(entry.code, value, "assignment")
+            word = "loop" if kind == "loop" else operation_word(value)
+            return self._here(entry.code, value, word)
+        if node.id in _parameters(entry.code):
+            return self._of_argument(entry, node.id, depth)
+        if entry.code.co_name != "<module>" and node.id in entry.frame.f_globals:
+            return self._of_global(entry, node.id)
+        return None
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    def _binding(self, entry: Entry, name: str) -> Bound | None:
+        """The binding of a local name that was in force at the failure."""
+        comprehension = _comprehension_binding(entry, name)
+        if comprehension is not None:
+            return comprehension
+        scope = _function_node(entry.code)
+        if scope is None:
+            return None
+        found = [bound for bound in _bindings(scope) if bound[0] == name]
+        candidates = [(statement, value, kind) for _, statement, value, kind in found]
+        if not candidates:
+            return None
+        if len(candidates) == 1 and name not in _parameters(entry.code):
+            return candidates[0]
+        line = self._latest_line(entry, {c[0].lineno for c in candidates}, entry.statement)
+        chosen = [c for c in candidates if c[0].lineno == line]
+        return chosen[-1] if line is not None and chosen else None
+
+    def _latest_line(self, entry: Entry, lines: set[int], failing: ast.stmt | None) -> int | None:
+        """Which of these lines ran last in the failing call of this function, by the recorded lines."""
+        recording = self._failure.crash.recording
+        if recording is None:
+            return None
+        skip_first = failing is not None and failing.lineno in lines  # the failing line itself has bound nothing yet
+        for count, event in enumerate(recording.ring.newest_first()):
+            if count > _MOST_EVENTS:
+                return None
+            if event.code is not entry.code:
+                continue
+            if event.kind is Kind.START:
+                return None
+            if event.kind is Kind.LINE and event.where in lines:
+                if skip_first and event.where == failing.lineno:
+                    skip_first = False
+                    continue
+                return event.where
+        return None
+
+    def _of_global(self, entry: Entry, name: str) -> Made | None:
+        tree = source.tree_of(entry.code.co_filename)
+        if tree is None:
+            return None
+        found = [bound for bound in _bindings(tree) if bound[0] == name]
+        if len(found) != 1:
+            return None
+        _, _, value, kind = found[0]
+        module_code = _stand_in(entry.code.co_filename)
+        return self._here(module_code, value, "loop" if kind == "loop" else operation_word(value))
+
+    # -- arguments ------------------------------------------------------------------------------
+
+    def _of_argument(self, entry: Entry, name: str, depth: int) -> Made | None:
+        caller, node = self.argument_expression(entry, name)
+        if caller is None or node is None:
+            return None
+        return self.made(caller, node, depth - 1) or self._here(caller.code, node, operation_word(node))
+
+    def argument_expression(self, entry: Entry, name: str) -> tuple[Entry | None, ast.AST | None]:
+        """The expression that a caller gave for a parameter, and the caller. Module calls pass through torch's frames."""
+        caller = next((e for e in reversed(self._failure.entries[: entry.position]) if e.origin.is_program), None)
+        if caller is None or not isinstance(caller.node, ast.Call):
+            return None, None
+        between = self._failure.entries[caller.position + 1 : entry.position]
+        if any(e.code.co_name not in ("_wrapped_call_impl", "_call_impl", "inner", "wrapper", "decorate_context") for e in between):
+            return None, None
+        names = list(_parameters(entry.code))
+        if names and names[0] in ("self", "cls") and not _passes_self(caller):
+            names = names[1:]
+        call = caller.node
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return caller, keyword.value
+        if name in names and not any(isinstance(argument, ast.Starred) for argument in call.args):
+            position = names.index(name)
+            if position < len(call.args):
+                return caller, call.args[position]
+        return None, None
+
+    # -- attributes -----------------------------------------------------------------------------
+
+    def _of_attribute(self, entry: Entry, node: ast.Attribute, depth: int) -> Made | None:
+        owner = entry.evaluator.value(node.value)
+        found = attribute_definition(owner, node.attr)
+        if found is None:
+            return None
+        code, value = found
+        return self._here(code, value, operation_word(value))
+
+
+def operation_word(node: ast.AST) -> str:
+    """A word for what an expression does."""
+    if isinstance(node, ast.Call):
+        function = node.func
+        return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "call")
+    if isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+        return "constant"
+    if isinstance(node, ast.BinOp):
+        return "expression"
+    return {ast.Subscript: "index", ast.Attribute: "attribute", ast.Name: "variable"}.get(type(node), "expression")
+
+
+def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
+    """The one `self.name = …` in the class of a live object of the program's own."""
+    if not isinstance(owner, torch.nn.Module) and not _is_programs_class(type(owner)):
+        return None
+    for base in type(owner).__mro__:
+        found = []
+        for function in vars(base).values():
+            code = getattr(function, "__code__", None)
+            if code is None or not isinstance(function, types.FunctionType):
+                continue
+            scope = _function_node(code)
+            if scope is None or source.origin_of(code) not in (Origin.USER, Origin.LIBRARY):
+                continue
+            first = code.co_varnames[0] if code.co_argcount else "self"
+            for statement in ast.walk(scope):
+                targets = statement.targets if isinstance(statement, ast.Assign) else (
+                    [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value is not None else [])  # fmt: skip
+                for target in targets:
+                    if isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name):
+                        if target.value.id == first:
+                            found.append((code, statement.value))
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _is_programs_class(cls: type) -> bool:
+    return (cls.__module__ or "").split(".", 1)[0] not in ("torch", "builtins", "numpy", "typing", "collections")
+
+
+def _passes_self(caller: Entry) -> bool:
+    """`Class.method(obj, x)`: the first positional argument is `self`."""
+    function = caller.node.func if isinstance(caller.node, ast.Call) else None
+    return isinstance(function, ast.Attribute) and isinstance(caller.evaluator.value(function.value), type)
+
+
+def _parameters(code: types.CodeType) -> tuple[str, ...]:
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+@functools.lru_cache(maxsize=1024)
+def _function_node(code: types.CodeType) -> ast.AST | None:
+    tree = source.tree_of(code.co_filename)
+    if tree is None:
+        return None
+    if code.co_name == "<module>" or not code.co_flags & inspect.CO_NEWLOCALS:
+        return tree
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
+            return node
+    return None
+
+
+@functools.lru_cache(maxsize=512)
+def _bindings(scope: ast.AST) -> tuple[tuple[str, ast.AST, ast.AST, str], ...]:
+    """(name, statement, expression, kind) for every binding in a function, not in the functions nested in it."""
+    found: list[tuple[str, ast.AST, ast.AST, str]] = []
+
+    def add(target: ast.AST, statement: ast.AST, value: ast.AST, kind: str) -> None:
+        if isinstance(target, ast.Name):
+            found.append((target.id, statement, value, kind))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            several = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+            for position, element in enumerate(target.elts):
+                add(element, statement, value.elts[position] if several else value, kind if several else f"{kind}-part")
+        elif isinstance(target, ast.Starred):
+            add(target.value, statement, value, f"{kind}-part")
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                continue
+            if isinstance(child, ast.Assign):
+                for target in child.targets:
+                    add(target, child, child.value, "assign")
+            elif isinstance(child, ast.AnnAssign) and child.value is not None:
+                add(child.target, child, child.value, "assign")
+            elif isinstance(child, ast.AugAssign):
+                add(child.target, child, child, "augmented")
+            elif isinstance(child, (ast.For, ast.AsyncFor)):
+                add(child.target, child, child.iter, "loop")
+            elif isinstance(child, ast.NamedExpr):
+                add(child.target, child, child.value, "assign")
+            elif isinstance(child, ast.With):
+                for item in child.items:
+                    if item.optional_vars is not None:
+                        add(item.optional_vars, child, item.context_expr, "with")
+            visit(child)
+
+    visit(scope)
+    return tuple(found)
+
+
+def _comprehension_binding(entry: Entry, name: str) -> Bound | None:
+    """A name bound by the comprehension around the failing expression (its own frame up to Python 3.11)."""
+    statement, failing = entry.statement, entry.where
+    if statement is None or failing is None:
+        return None
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+            if not (node.lineno <= failing[0] and failing[2] <= (node.end_lineno or failing[2])):
+                continue
+            for generator in node.generators:
+                for target in ast.walk(generator.target):
+                    if isinstance(target, ast.Name) and target.id == name:
+                        return node, generator.iter, "loop"
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _stand_in(filename: str) -> types.CodeType:
+    """A code object to name a place in a file by, where the real one is not at hand."""
+    return compile("", filename, "exec")
+
+
+def stand_in(filename: str, function: str = "") -> types.CodeType:
+    code = _stand_in(filename)
+    return code.replace(co_name=function, co_qualname=function) if function else code
+
+
+__all__: typing.Final = ("Definitions", "attribute_definition", "operation_word", "stand_in")

@@ -1,0 +1,80 @@
+"""Errors that arrive as text: torch.compile, TorchScript and DataLoader workers put the original traceback into the message."""
+
+from __future__ import annotations
+
+import re
+import typing
+from dataclasses import dataclass
+
+from torchsleuth import source
+from torchsleuth.capture.definitions import stand_in
+from torchsleuth.evidence import Place
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of_file
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[^\n]+))?', re.MULTILINE)
+_LAST_LINE = re.compile(r"^(?:[\w.]*\.)?(?P<type>\w*(?:Error|Exception)): (?P<message>.*)\Z", re.MULTILINE | re.DOTALL)
+_COMPILED = re.compile(r"got (?P<type>\w+)\((?P<quote>['\"])(?P<message>.*?)(?P=quote)\)\s*(?:\n|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    wrapper: str
+    type: str
+    message: str
+    places: tuple[Place, ...]  # of the text's traceback, outermost first
+    origins: tuple[Origin, ...]
+
+
+def embedded(error: BaseException) -> Embedded | None:
+    text = str(error)
+    if "DataLoader worker process" in text and "Original Traceback" in text:
+        body = text.split("Original Traceback (most recent call last):", 1)[1]
+        return _read("a DataLoader worker", body, _last_line(body))
+    if "failed in the TorchScript interpreter" in text or "Traceback of TorchScript" in text:
+        return _read("TorchScript", text, _last_line(text))
+    if "from user code:" in text and type(error).__module__.startswith("torch._dynamo"):
+        before, _, body = text.partition("from user code:")
+        match = _COMPILED.search(before)
+        inner = (match["type"], match["message"].replace("\\n", "\n")) if match else (type(error).__name__, before.strip())
+        return _read("torch.compile", body, inner)
+    if "in replica" in text and "Original Traceback" in text:  # DataParallel
+        body = text.split("Original Traceback (most recent call last):", 1)[1]
+        return _read("DataParallel", body, _last_line(body))
+    return None
+
+
+def _last_line(text: str) -> tuple[str, str]:
+    found = None
+    for match in re.finditer(r"^(?:[\w.]*\.)?(?P<type>\w*(?:Error|Exception)): (?P<message>[^\n]*)", text, re.MULTILINE):
+        found = match
+    return (found["type"], found["message"]) if found else ("", "")
+
+
+def _read(wrapper: str, body: str, inner: tuple[str, str]) -> Embedded | None:
+    places: list[Place] = []
+    origins: list[Origin] = []
+    for match in _FRAME.finditer(body):
+        place = place_of_line(match["file"], int(match["line"]), (match["function"] or "").strip())
+        if place is not None:
+            places.append(place)
+            origins.append(origin_of_file(match["file"]))
+    return Embedded(wrapper, *inner, tuple(places), tuple(origins)) if places else None
+
+
+def place_of_line(filename: str, line: int, function: str = "") -> Place | None:
+    code = stand_in(filename, function)
+    statement = source.statement_at(filename, line)
+    if statement is not None:
+        value = getattr(statement, "value", None)
+        shown = value if value is not None and statement.lineno <= line else statement
+        return source.place_of_node(code, shown, Known.OBSERVED)
+    text = source.lines_of(filename)
+    if 0 < line <= len(text):
+        content = text[line - 1]
+        return source.place(code, (line, len(content) - len(content.lstrip()), line, len(content.rstrip())), Known.OBSERVED)
+    return None
+
+
+def innermost(found: Embedded, wanted: typing.Callable[[Origin], bool]) -> Place | None:
+    return next((p for p, o in zip(reversed(found.places), reversed(found.origins)) if wanted(o)), None)

@@ -1,0 +1,188 @@
+"""Did torch raise this, and at which expression of which frame? Separates torch's failures from the program's own.
+
+An exception is torch's when its traceback ends in torch's own Python code, or in an instruction of the program that
+is no `raise` and that works on tensors: the operation log saw the call fail there, or the live operands say so.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import types
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
+from torchsleuth.origin import Origin, origin_of
+from torchsleuth.record.oplog import Operation
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+
+_KINDS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, NotImplementedError)
+# What Python itself raises as RuntimeError without a `raise` statement.
+_PYTHONS_OWN = re.compile(
+    r"changed size during iteration|generator raised StopIteration|coroutine|event loop|deque mutated|super\(\)|"
+    r"cannot schedule new futures|can't start new thread|reentrant call|lost sys\.|dictionary keys changed|set changed"
+)
+# Words that only torch uses, for temporaries that nothing in sight can tell about.
+_TORCHS_WORDS = re.compile(
+    r"[Tt]ensor|non-singleton dimension|mat1 and mat2|out of bounds for dimension|Dimension out of range|scalar type|"
+    r"invalid for input of size|einsum\(\)|dtype|\bat::|out of range in self"
+)
+_CALL_IMPL = frozenset({"_wrapped_call_impl", "_call_impl"})
+
+
+class Entry:
+    """One frame of the traceback with the expression that was running in it."""
+
+    def __init__(self, frame: types.FrameType, lasti: int, position: int) -> None:
+        self.frame, self.lasti, self.position = frame, lasti, position
+        self.code = frame.f_code
+        self.origin = origin_of(frame.f_code)
+
+    @functools.cached_property
+    def evaluator(self) -> Evaluator:
+        return Evaluator(self.frame)
+
+    @functools.cached_property
+    def where(self) -> tuple[int, int, int, int] | None:
+        return source.instruction_range(self.code, self.lasti)
+
+    @functools.cached_property
+    def node(self) -> ast.AST | None:
+        """The expression or statement of the running instruction."""
+        if self.where is None:
+            return None
+        node = source.expression_at(self.code.co_filename, self.where)
+        while isinstance(node, (ast.Expr, ast.Module, ast.Expression, ast.Await)):
+            node = node.body[0] if isinstance(node, ast.Module) and node.body else getattr(node, "value", None) or node.body
+        return node
+
+    @functools.cached_property
+    def statement(self) -> ast.stmt | None:
+        return source.statement_at(self.code.co_filename, self.where[0]) if self.where else None
+
+    @property
+    def raises_itself(self) -> bool:
+        """The running instruction is a `raise` or a failed `assert` of this very code."""
+        instruction = next((i for i in source.instructions(self.code) if i.offset == self.lasti), None)
+        if instruction is not None and instruction.opname in ("RAISE_VARARGS", "RERAISE"):
+            return True
+        return isinstance(self.node, (ast.Raise, ast.Assert))
+
+
+class Failure:
+    """A failure of torch's, located. `of(crash)` is None where it is not torch's."""
+
+    def __init__(self, crash: Crash, entries: list[Entry], program: Entry, user: Entry | None) -> None:
+        self.crash = crash
+        self.entries = entries
+        self.program = program  # the program's innermost frame (user's or library's)
+        self.user = user  # the user's own innermost frame
+        self.inner = entries[-1]  # the innermost frame at all
+        self.operation = _logged(crash, program)
+
+    @property
+    def torch_entries(self) -> list[Entry]:
+        """torch's own frames below the program's, outermost first."""
+        return self.entries[self.program.position + 1 :]
+
+    @property
+    def is_direct(self) -> bool:
+        return self.inner is self.program
+
+    @classmethod
+    def of(cls, crash: Crash) -> Failure | None:
+        error = crash.error
+        if not isinstance(error, _KINDS) and not (type(error).__module__ or "").startswith("torch"):
+            return None
+        entries = []
+        for frame, lasti in crash.entries:
+            if origin_of(frame.f_code) is not Origin.OURS:
+                entries.append(Entry(frame, lasti, len(entries)))
+        program = next((entry for entry in reversed(entries) if entry.origin.is_program), None)
+        if program is None:
+            return None
+        user = next((entry for entry in reversed(entries) if entry.origin is Origin.USER), None)
+        inner = entries[-1]
+        if inner.origin is Origin.STDLIB:
+            # `concurrent.futures` re-raises what a worker thread raised with its traceback intact: then the innermost
+            # frame is torch's or the program's. Ending in the standard library means that it raised.
+            return None
+        if isinstance(error, TypeError) and is_module_call(inner):
+            return None  # the program's own `forward` was called with the wrong arguments: Python says that best
+        failure = cls(crash, entries, program, user)
+        if inner.origin is Origin.TORCH or failure.operation is not None:
+            return failure
+        if inner.raises_itself:
+            return None
+        return failure if _works_on_tensors(error, inner) else None
+
+
+def _logged(crash: Crash, program: Entry) -> Operation | None:
+    """The log's own entry for the failing call: the newest one that raised at this very instruction."""
+    for operation in reversed(crash.timeline.operations[-200:]):
+        if operation.raised and operation.code is program.code and operation.lasti == program.lasti:
+            return operation
+    return None
+
+
+def _works_on_tensors(error: BaseException, entry: Entry) -> bool:
+    message = str(error)
+    if _PYTHONS_OWN.search(message):
+        return False
+    involved, unknown = [], False
+    for value in _involved(entry):
+        if value is UNKNOWN:
+            unknown = True
+        else:
+            involved.append(value)
+    if any(_is_torch_thing(value) for value in involved):
+        return type(error) is not TypeError or bool(_TORCHS_WORDS.search(message) or _names_torch_call(entry, message))
+    return unknown and isinstance(error, (RuntimeError, IndexError)) and bool(_TORCHS_WORDS.search(message))
+
+
+def _names_torch_call(entry: Entry, message: str) -> bool:
+    """`TypeError: sum() received an invalid combination of arguments`: the function that complains is the one called here."""
+    node = entry.node
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return message.startswith(f"{name}()") or "invalid combination of arguments" in message
+    return isinstance(node, (ast.BinOp, ast.Subscript, ast.AugAssign, ast.UnaryOp, ast.Compare))
+
+
+def _involved(entry: Entry) -> typing.Iterator[typing.Any]:
+    """The values that the failing instruction works on, as far as they can be had."""
+    node, evaluator = entry.node, entry.evaluator
+    if isinstance(node, ast.BinOp):
+        parts: list[ast.AST] = [node.left, node.right]
+    elif isinstance(node, ast.AugAssign):
+        parts = [node.target, node.value]
+    elif isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+    elif isinstance(node, ast.UnaryOp):
+        parts = [node.operand]
+    elif isinstance(node, ast.Subscript):
+        parts = [node.value]
+    elif isinstance(node, ast.Attribute):
+        parts = [node.value]
+    elif isinstance(node, ast.Call):
+        parts = [node.func.value, node.func] if isinstance(node.func, ast.Attribute) else [node.func, *node.args]
+    elif isinstance(node, ast.expr):
+        parts = [node]
+    else:
+        parts = []
+    for part in parts:
+        yield evaluator.value(part)
+
+
+def _is_torch_thing(value: object) -> bool:
+    return isinstance(value, (torch.Tensor, torch.nn.Module)) or is_torch_function(value)
+
+
+def is_module_call(entry: Entry) -> bool:
+    return entry.code.co_name in _CALL_IMPL and entry.code.co_filename.endswith("module.py")

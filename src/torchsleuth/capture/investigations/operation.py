@@ -1,0 +1,192 @@
+"""A torch call that raised: what it is, what it was given, and where the sizes and values came from."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.embedded import Embedded, embedded, innermost
+from torchsleuth.capture.failure import Entry, Failure, is_module_call
+from torchsleuth.capture.operands import Gathering, Raw, mark_of, module_made
+from torchsleuth.capture.origins import Origins
+from torchsleuth.capture.ranges import Limits, limits, measured
+from torchsleuth.capture.samples import sample_words
+from torchsleuth.capture.subscripts import index_items
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin
+from torchsleuth.probe.names import locals_of
+from torchsleuth.record.oplog import Mark
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
+
+
+def investigate(crash: Crash) -> FailedOperation | None:
+    wrapped = embedded(crash.error)
+    if wrapped is not None:
+        return _from_text(crash, wrapped)
+    failure = Failure.of(crash)
+    if failure is None:
+        return None
+    place = crash.place_of_failure()
+    if place is None:
+        return None
+    origins = Origins(failure)
+    gathering = Gathering(failure, origins)
+    name = _name(failure, gathering)
+    items, index_raws = index_items(gathering, failure.program) if failure.is_direct else ((), [])
+    if items:
+        gathering.raws = [*gathering.raws[:1], *index_raws, *(raw for raw in gathering.raws[1:] if raw.argument == "value")]
+        gathering.__dict__.pop("operands", None)
+    arguments = gathering.arguments()
+    operands = list(gathering.operands)
+    for limit in limits(name, gathering.raws, arguments, items, crash.message):
+        operands[limit.position] = _with_values(operands[limit.position], gathering, limit)
+    module = _module(failure)
+    return FailedOperation(
+        name,
+        place,
+        tuple(operands),
+        arguments,
+        items,
+        gathering.user_call(),
+        gathering.paths.modules.get(id(module), ""),
+        type(module).__name__ if module is not None else "",
+        _module_made(failure, origins, module),
+        type(crash.error).__name__,
+        crash.message,
+        _wrapper(failure),
+        sample_words(failure),
+        failure.operation is not None,
+        gathering.raised_in_python,
+        training=module.training if module is not None else None,
+    )
+
+
+def _name(failure: Failure, gathering: Gathering) -> str:
+    """The operation as its documentation calls it."""
+    if failure.operation is not None:
+        name = failure.operation.name
+        return name if name in ("__getitem__", "__setitem__") else name.removeprefix("__").removesuffix("__")
+    call = gathering.inner_call
+    if call is not None:
+        if call.entry.code.co_filename.endswith("functional.py") and not call.entry.code.co_name.startswith("_"):
+            return call.entry.code.co_name
+        return {"cross_entropy_loss": "cross_entropy", "nll_loss_nd": "nll_loss"}.get(call.name, call.name)
+    if gathering.program_call is not None:
+        return gathering.program_call.name
+    return ""
+
+
+def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Operand:
+    values = measured(gathering.raws, limit)
+    if values is None:
+        return operand
+    raw = gathering.raws[limit.position]
+    made = None
+    if values.bad and raw.mark is not None and gathering.origins.log_reaches:
+        made = gathering.origins.value(raw.mark, values.first[0].position, _badness(gathering, limit))
+    return dataclasses.replace(operand, values=values, value_made=made or operand.made)
+
+
+def _badness(gathering: Gathering, limit: Limits) -> typing.Callable[[Mark], bool | None]:
+    """Whether a tensor of the log, where it still lives, holds a bad value too."""
+    names = gathering.failure.crash.names
+
+    def is_bad(mark: Mark) -> bool | None:
+        named = names.by_id(mark.ident)
+        if named is None or tuple(named.tensor.shape) != mark.shape:
+            return None
+        raw = Raw("", None, None, named.tensor, mark)
+        values = measured([raw], limit._replace(position=0))
+        return None if values is None else values.bad > 0
+
+    return is_bad
+
+
+# -- the module ---------------------------------------------------------------------------------------
+
+
+def _module(failure: Failure) -> torch.nn.Module | None:
+    """The innermost module whose forward was running below the user's frame."""
+    found = None
+    first = failure.user.position + 1 if failure.user is not None else 0
+    for entry in failure.entries[first:]:
+        if is_module_call(entry):
+            module = locals_of(entry.frame).get("self")
+            if isinstance(module, torch.nn.Module):
+                found = module
+    return found
+
+
+def _module_made(failure: Failure, origins: Origins, module: torch.nn.Module | None) -> Made | None:
+    if module is None:
+        return None
+    for parameter in module.parameters(recurse=False):
+
+        mark = mark_of(parameter)
+        made = origins.of_parameter(mark) if mark is not None else None
+        if made is not None:
+            return dataclasses.replace(made, operation=type(module).__name__)
+    return module_made(failure, module)
+
+
+def _wrapper(failure: Failure) -> str:
+    for entry in failure.entries:
+        if entry.origin is Origin.TORCH and entry.code.co_name in ("_flat_vmap", "vmap_impl"):
+            return "vmap"
+    return ""
+
+
+# -- text ---------------------------------------------------------------------------------------------
+
+
+def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
+    place = innermost(found, lambda origin: origin.is_program)
+    if place is None:
+        return None
+    inner_is_torchs = found.origins[-1] is Origin.TORCH or found.wrapper != "a DataLoader worker" or _is_torchs_text(found, place)
+    if not inner_is_torchs:
+        return None
+    user = innermost(found, lambda origin: origin is Origin.USER)
+    if user is not None and user is not place:
+        place = dataclasses.replace(place, via=user)
+    frames = [entry for entry in _entries(crash) if entry.origin is Origin.USER]
+    outer = frames[-1] if frames else None
+    if place.via is None and place.in_library and outer is not None:
+        place = dataclasses.replace(place, via=source.place_of_instruction(outer.code, outer.lasti))
+    return FailedOperation(
+        _text_name(place), place, (), type=found.type, message=found.message, wrapper=found.wrapper
+    )
+
+
+def _entries(crash: Crash) -> list[Entry]:
+    return [Entry(frame, lasti, position) for position, (frame, lasti) in enumerate(crash.entries)]
+
+
+def _is_torchs_text(found: Embedded, place: typing.Any) -> bool:
+    """In a worker only the text is left: the failing line must be no `raise`, and the words torch's."""
+    from torchsleuth.capture.failure import _TORCHS_WORDS
+
+    text = place.source.lstrip()
+    if text.startswith(("raise ", "assert ")) or found.type not in ("RuntimeError", "IndexError", "ValueError", "NotImplementedError"):
+        return False
+    return bool(_TORCHS_WORDS.search(found.message) or found.type == "RuntimeError")
+
+
+def _text_name(place: typing.Any) -> str:
+    from torchsleuth.capture.definitions import operation_word
+
+    try:
+        tree = ast.parse(place.source.strip(), mode="eval").body
+    except SyntaxError:
+        return ""
+    word = operation_word(tree)
+    return word if word not in ("expression", "variable", "constant", "attribute") else ""
+
+

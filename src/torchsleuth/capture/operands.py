@@ -1,0 +1,420 @@
+"""The tensors that went into the failing call: names, shapes, source expressions and origins, as facts."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import typing
+from dataclasses import dataclass
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper
+from torchsleuth.capture.evaluate import UNKNOWN
+from torchsleuth.capture.failure import Entry, Failure, is_module_call
+from torchsleuth.capture.origins import Origins
+from torchsleuth.capture.paths import Paths
+from torchsleuth.evidence import Place, TensorFact
+from torchsleuth.evidence_forward import Argument, Made, Operand, SizeOrigin
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin
+from torchsleuth.probe.tensors import dtype_name, storage_of, tensor_fact
+from torchsleuth.record.oplog import Mark
+
+_MOST_OPERANDS = 40
+
+
+@dataclass
+class Raw:
+    """A tensor operand while it is being found out about: live, or known from the log, or recomputed."""
+
+    argument: str
+    node: ast.AST | None
+    entry: Entry | None
+    tensor: torch.Tensor | None
+    mark: Mark | None
+    known: Known = Known.OBSERVED
+    element: int | None = None  # its position in a list
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.mark is not None:
+            return self.mark.shape
+        return tuple(self.tensor.shape) if self.tensor is not None else ()
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        return self.mark.dtype if self.mark is not None else self.tensor.dtype if self.tensor is not None else None
+
+
+class Gathering:
+    """Finds the operands of one failure. `raws` and `plain` are what the torch call was given."""
+
+    def __init__(self, failure: Failure, origins: Origins) -> None:
+        self.failure = failure
+        self.origins = origins
+        self._names = failure.crash.names
+        self.paths = Paths(failure)
+        below = failure.torch_entries[0] if failure.torch_entries else None
+        self.logged = failure.operation.name if failure.operation is not None else ""
+        self.program_call = call_at(failure.program, below, self.logged)
+        self.inner_call, self.raised_in_python = self._inner()
+        self.program_raws = self._flattened(self.program_call.given if self.program_call else (), failure.program)
+        if self.inner_call is None:
+            self.raws = self._with_log(self.program_raws)
+        else:
+            self.raws = self._flattened(self.inner_call.given, self.inner_call.entry)
+            self._lend_sources(self.program_raws, forget=True)
+            if not self.raws:
+                self.raws = self._with_log(self.program_raws)
+        if failure.user is not None and failure.user is not failure.program:
+            self._lend_sources(self._user_raws, forget=False)
+        self._settle()
+
+    # -- finding --------------------------------------------------------------------------------
+
+    def _inner(self) -> tuple[Call | None, bool]:
+        """torch's own innermost call with tensors in it, and whether its Python code raised after a check."""
+        raised = bool(self.failure.torch_entries) and self.failure.inner.raises_itself
+        entries = self.failure.torch_entries
+        for position in range(len(entries) - 1, -1, -1):
+            entry = entries[position]
+            if is_module_call(entry):
+                continue
+            below = entries[position + 1] if position + 1 < len(entries) else None
+            if entry.raises_itself or is_helper(entry):
+                given = checked_values(entry)
+                if any(holds_tensors(item.value) for item in given) and not is_helper(entry):
+                    return Call(entry.code.co_name, entry, given), raised
+                continue
+            call = call_at(entry, below)
+            if call is not None and any(holds_tensors(item.value) for item in call.given):
+                if below is not None and is_helper(below):  # the helper complains about this function's own arguments
+                    own = checked_values(entry)
+                    if any(holds_tensors(item.value) for item in own):
+                        return Call(entry.code.co_name, entry, own), raised
+                return call, raised
+            given = checked_values(entry)
+            if any(holds_tensors(item.value) for item in given):
+                return Call(entry.code.co_name, entry, given), raised
+        return None, raised
+
+    def _flattened(self, given: typing.Iterable[Given], entry: Entry) -> list[Raw]:
+        found: list[Raw] = []
+        for item in given:
+            self._add(found, item.name, item.node, item.value, entry, item.recomputed)
+        return found[:_MOST_OPERANDS]
+
+    def _add(
+        self, found: list[Raw], name: str, node: ast.AST | None, value: typing.Any, entry: Entry, recomputed: bool, depth: int = 3
+    ) -> None:
+        if isinstance(value, torch.Tensor):
+            known = Known.RECOMPUTED if recomputed else Known.OBSERVED
+            found.append(Raw(name, node, entry, value, None if recomputed else self._mark(value), known))
+        elif isinstance(value, (list, tuple)) and depth and holds_tensors(value):
+            elements = node.elts if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == len(value) else None
+            for position, inner in enumerate(value):
+                before = len(found)
+                self._add(found, f"{name}[{position}]", elements[position] if elements else node, inner, entry, recomputed, depth - 1)
+                if not elements:
+                    for raw in found[before:]:
+                        raw.element = position if raw.element is None else raw.element
+        elif value is UNKNOWN and self.logged:
+            found.append(Raw(name, node, entry, None, None))  # to be filled from the log, or dropped
+
+    def _mark(self, tensor: torch.Tensor) -> Mark | None:
+        if self.failure.operation is not None:
+            for mark in self.failure.operation.operands:
+                if mark.ident == id(tensor):
+                    return mark
+        return mark_of(tensor)
+
+    def _with_log(self, raws: list[Raw]) -> list[Raw]:
+        """Fill in temporaries from the log, in the order in which the call was given its tensors."""
+        operation = self.failure.operation
+        if operation is None:
+            return [raw for raw in raws if raw.tensor is not None]
+        marks = list(operation.operands)
+        if not raws:
+            return [Raw(name, None, None, None, mark) for name, mark in zip(self._log_names(len(marks)), marks)]
+        known = {id(raw.tensor): raw for raw in raws if raw.tensor is not None and raw.known is Known.OBSERVED}
+        rest = [mark for mark in marks if mark.ident not in known]
+        open_ = [raw for raw in raws if id(raw.tensor) not in known]
+        if len(open_) == len(rest):
+            for raw, mark in zip(open_, rest):
+                raw.mark, raw.known = mark, Known.OBSERVED
+        elif len(open_) == 1 and rest and _takes_several(open_[0].node):
+            position = raws.index(open_[0])
+            lead = open_[0]
+            raws[position : position + 1] = [
+                Raw(f"{lead.argument}[{k}]", lead.node, lead.entry, None, mark, element=k) for k, mark in enumerate(rest)
+            ]
+        else:
+            likely = [raw for raw in open_ if raw.tensor is not None] or [raw for raw in open_ if not _looks_plain(raw.node)]
+            if len(likely) == len(rest):
+                for raw, mark in zip(likely, rest):
+                    raw.mark, raw.known = mark, Known.OBSERVED
+            elif rest and not likely:
+                raws += [Raw(name, None, None, None, mark) for name, mark in zip(self._log_names(len(rest)), rest)]
+        return [raw for raw in raws if raw.tensor is not None or raw.mark is not None]
+
+    def _log_names(self, count: int) -> list[str]:
+        from torchsleuth.capture.arguments import schema_names
+
+        names = list(schema_names(self.logged))[:count]
+        return names + [f"operand {position + 1}" for position in range(len(names), count)]
+
+    def _lend_sources(self, lenders: list[Raw], forget: bool) -> None:
+        """torch's (or a library's) frame knows the tensors; the expression for the same tensor further out is the user's."""
+        by_id = {id(raw.tensor): raw for raw in lenders if raw.tensor is not None}
+        by_id.update({raw.mark.ident: raw for raw in lenders if raw.mark is not None})
+        for raw in self.raws:
+            ident = id(raw.tensor) if raw.tensor is not None else raw.mark.ident if raw.mark is not None else 0
+            lender = by_id.get(ident) or (self._same_memory(raw, lenders) if forget else None)
+            if lender is not None:
+                raw.node, raw.entry, raw.element = lender.node, lender.entry, lender.element
+            elif forget:
+                raw.node, raw.entry = None, None
+
+    def _same_memory(self, raw: Raw, lenders: list[Raw]) -> Raw | None:
+        """torch's code made a view of an argument."""
+        if raw.tensor is None:
+            return None
+        storage = storage_of(raw.tensor)
+        same = [lender for lender in lenders if lender.tensor is not None and storage and storage_of(lender.tensor) == storage]
+        return same[0] if len(same) == 1 else None
+
+    @functools.cached_property
+    def _user_raws(self) -> list[Raw]:
+        """The tensors in the user's own call, where the failure is deep inside a library."""
+        user = self.failure.user
+        if user is None or user is self.failure.program:
+            return []
+        call = call_at(user, self.failure.entries[user.position + 1])
+        return [] if call is None else [raw for raw in self._flattened(call.given, user) if raw.tensor is not None]
+
+    def _settle(self) -> None:
+        for raw in self.raws:
+            if raw.argument == "" and len(self.raws) > 1:
+                raw.argument = f"operand {self.raws.index(raw) + 1}"
+            raw.argument = raw.argument or "input"
+
+    # -- plain arguments ------------------------------------------------------------------------
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Numbers, sizes and flags: those of the program's own expression first, then torch's."""
+        found: dict[str, Argument] = {}
+        for call in (self.program_call, self.inner_call):
+            if call is None:
+                continue
+            groups: dict[str, list[Given]] = {}
+            for item in call.given:
+                if item.name:
+                    groups.setdefault(item.name, []).append(item)
+            for name, items in groups.items():
+                values = [item.value for item in items]
+                if name in found or any(holds_tensors(value) or isinstance(value, torch.nn.Module) for value in values):
+                    continue
+                argument = self._argument(name, items, call.entry)
+                if argument is not None:
+                    found[name] = argument
+                    for element in self._elements(name, items, call.entry):
+                        found.setdefault(element.name, element)
+        return tuple(found.values())
+
+    def _elements(self, name: str, items: list[Given], entry: Entry) -> list[Argument]:
+        """The single sizes of `view(batch, -1)` and `view((batch, -1))`: `size[0]`, `size[1]`."""
+        node = items[0].node
+        if len(items) == 1 and isinstance(node, (ast.Tuple, ast.List)) and isinstance(items[0].value, (list, tuple)):
+            if len(node.elts) == len(items[0].value):
+                items = [Given(name, element, value) for element, value in zip(node.elts, items[0].value)]
+        if len(items) == 1 and type(items[0].value) is not int or entry.origin is Origin.TORCH:
+            return []
+        found = []
+        for position, item in enumerate(items):
+            element = self._argument(f"{name}[{position}]", [item], entry)
+            if element is not None:
+                found.append(element)
+        return found
+
+    def _argument(self, name: str, items: list[Given], entry: Entry) -> Argument | None:
+        values = [item.value for item in items]
+        nodes = [item.node for item in items if item.node is not None]
+        if entry.origin is Origin.TORCH:
+            nodes = []
+        elif any(value is UNKNOWN for value in values) and not nodes:
+            return None
+        sizes = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
+        numbers = tuple(int(v) for v in sizes) if all(type(v) is int for v in sizes) else ()
+        if any(value is UNKNOWN for value in values):
+            shown = ""
+        elif all(_is_showable(value) for value in values):
+            shown = repr(values[0]) if len(values) == 1 else repr(values)
+        else:
+            return None
+        text, place, made = "", None, None
+        if nodes:
+            place = self._place(nodes[0], entry)
+            text = ", ".join(self._text(node, entry) for node in dict.fromkeys(nodes))
+            if len(nodes) == 1:
+                made = self.origins.definitions.made(entry, nodes[0])
+                if made is not None and place is not None and made.place.span == place.span:
+                    made = None
+        return Argument(name, text, shown, place, made, numbers)
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        return tuple(self.operand(raw) for raw in self.raws)
+
+    def operand(self, raw: Raw) -> Operand:
+        fact = self._fact(raw)
+        mark = raw.mark
+        made, chain, sizes, dtype_made, device_made = None, (), (), None, None
+        origins = self.origins
+        if fact.kind in ("parameter", "buffer") and mark is not None:
+            made = origins.of_parameter(mark)
+            if made is None and raw.node is not None and raw.entry is not None:
+                made = origins.definitions.made(raw.entry, raw.node)
+            made = made or self._module_attribute(raw)
+            sizes = _all_axes(raw.shape, made)
+        elif mark is not None and origins.log_reaches:
+            made = origins.tensor(mark)
+            chain = origins.chain(mark)
+            sizes = tuple(
+                SizeOrigin(axis, size, origin)
+                for axis, size in enumerate(raw.shape)
+                if (origin := origins.size(mark, axis)) is not None
+            )
+            dtype_made, device_made = origins.property(mark, "dtype"), origins.property(mark, "device")
+        if made is None and raw.tensor is not None and raw.known is Known.OBSERVED:
+            made = origins.of_live(raw.tensor) if raw.tensor.grad_fn is not None else None
+        if made is None and raw.node is not None and raw.entry is not None:
+            made = origins.definitions.made(raw.entry, raw.node)
+        if not sizes and made is not None:
+            sizes = _all_axes(raw.shape, made)
+        return Operand(
+            raw.argument,
+            self._expression(raw),
+            self._place(raw.node, raw.entry) if raw.node is not None and raw.entry is not None else None,
+            fact,
+            raw.known,
+            _is_contiguous(raw),
+            made,
+            chain,
+            sizes,
+            dtype_made or made,
+            device_made or made,
+        )
+
+    def _module_attribute(self, raw: Raw) -> Made | None:
+        """A parameter of a module that the log did not see being made: the `self.fc = nn.Linear(…)` in its owner's class."""
+        return module_made(self.failure, owner_of(self.failure, raw.tensor))
+
+    def _fact(self, raw: Raw) -> TensorFact:
+        if raw.tensor is not None and raw.known is Known.OBSERVED:
+            if id(raw.tensor) in self.paths.tensors:
+                return tensor_fact(raw.tensor, *self.paths.tensors[id(raw.tensor)])
+            return self._names.fact(raw.tensor)
+        if raw.mark is not None:
+            mark = raw.mark
+            named = self._names.by_id(mark.ident)
+            name, kind = (named.name, named.kind) if named is not None and tuple(named.tensor.shape) == mark.shape else ("", "")
+            return TensorFact(
+                name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf, kind
+            )
+        return tensor_fact(raw.tensor)  # type: ignore[arg-type]
+
+    def _expression(self, raw: Raw) -> str:
+        if raw.node is None or raw.entry is None:
+            return ""
+        text = self._text(raw.node, raw.entry)
+        return f"{text}[{raw.element}]" if raw.element is not None and raw.node is not None and _is_simple(raw.node) else text
+
+    def _text(self, node: ast.AST, entry: Entry) -> str:
+        return source.text_of(entry.code.co_filename, source.node_range(entry.code.co_filename, node))
+
+    def _place(self, node: ast.AST, entry: Entry) -> Place | None:
+        via = None
+        user = self.failure.user
+        if entry.origin is Origin.LIBRARY and user is not None and user is not entry:
+            via = source.place_of_instruction(user.code, user.lasti)
+        return source.place_of_node(entry.code, node, Known.OBSERVED, via)
+
+    def user_call(self) -> tuple[Operand, ...]:
+        return tuple(self.operand(raw) for raw in self._user_raws)
+
+
+def mark_of(tensor: torch.Tensor) -> Mark | None:
+    try:
+        return Mark(
+            id(tensor), storage_of(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype,
+            tensor.device, -1, tensor.requires_grad, tensor.is_leaf,
+        )  # fmt: skip
+    except Exception:
+        return None
+
+
+def owner_of(failure: Failure, tensor: torch.Tensor | None) -> torch.nn.Module | None:
+    for _, root in failure.crash.names.modules:
+        for module in root.modules():
+            held = (*module.__dict__.get("_parameters", {}).values(), *module.__dict__.get("_buffers", {}).values())
+            if any(item is tensor for item in held):
+                return module
+    return None
+
+
+def module_made(failure: Failure, module: torch.nn.Module | None) -> Made | None:
+    """The constructor call of a module, by the syntax of its owner's class."""
+    from torchsleuth.capture.definitions import attribute_definition, operation_word
+
+    if module is None:
+        return None
+    for _, root in failure.crash.names.modules:
+        for owner in root.modules():
+            for name, child in owner.__dict__.get("_modules", {}).items():
+                if child is module:
+                    found = attribute_definition(owner, name)
+                    if found is not None:
+                        place = source.place_of_node(found[0], found[1], Known.INFERRED)
+                        return Made(operation_word(found[1]), place) if place is not None else None
+    return None
+
+
+def _all_axes(shape: tuple[int, ...], made: Made | None) -> tuple[SizeOrigin, ...]:
+    return tuple(SizeOrigin(axis, size, made) for axis, size in enumerate(shape)) if made is not None else ()
+
+
+def _is_contiguous(raw: Raw) -> bool:
+    try:
+        if raw.tensor is not None and raw.known is Known.OBSERVED:
+            return raw.tensor.is_contiguous()
+        if raw.mark is not None and raw.mark.strides:
+            return torch.empty_strided(raw.mark.shape, raw.mark.strides, device="meta").is_contiguous()
+    except Exception:
+        pass
+    return True
+
+
+def _is_simple(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def _takes_several(node: ast.AST | None) -> bool:
+    return isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Starred, ast.Name, ast.Call, ast.Attribute, ast.Subscript))
+
+
+def _looks_plain(node: ast.AST | None) -> bool:
+    return isinstance(node, (ast.Constant, ast.JoinedStr, ast.Dict, ast.Lambda)) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    )
+
+
+def _is_showable(value: object, depth: int = 3) -> bool:
+    if isinstance(value, (list, tuple)):
+        return depth > 0 and len(value) <= 32 and all(_is_showable(item, depth - 1) for item in value)
+    if isinstance(value, str):
+        return len(value) <= 40
+    return value is None or isinstance(value, (int, float, complex, bool, torch.dtype, torch.device, slice, type(Ellipsis)))

@@ -1,0 +1,399 @@
+"""Where a tensor, one of its sizes, its dtype or a value in it came from: walks the operation log backwards.
+
+Every logged call says which tensors went in and came out, so an operand leads to the call that made it, and that
+call's operands further back. A size is followed through views, products and element-wise operations to the call
+none of whose operands has it at the corresponding axis: there it first appeared. Where the log does not reach, the
+autograd graph or the syntax of the frames may tell less exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+
+import torch
+
+from torchsleuth import source
+from torchsleuth.capture.definitions import Definitions, operation_word
+from torchsleuth.evidence import Place
+from torchsleuth.evidence_forward import Made
+from torchsleuth.record.oplog import Mark, Operation
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.failure import Failure
+
+_MOST_STEPS = 200
+_MOST_CHAIN = 6
+
+_MATMULS = {"matmul", "__matmul__", "mm", "bmm", "__rmatmul__"}
+_REDUCTIONS = {
+    "sum", "mean", "max", "min", "amax", "amin", "prod", "argmax", "argmin", "any", "all", "logsumexp", "norm", "std", "var",
+    "median", "select", "squeeze", "unbind", "softmax",
+}  # fmt: skip
+# Operations whose result holds values of an operand unchanged: a bad value is older than they are.
+_CARRIES = {
+    "long", "int", "to", "clone", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "expand", "expand_as", "flatten",
+    "permute", "transpose", "t", "T", "mT", "stack", "cat", "__getitem__", "index_select", "gather", "select", "narrow", "split",
+    "chunk", "unbind", "detach", "data", "cpu", "cuda", "repeat", "pin_memory", "flip", "roll", "type", "short", "unfold",
+    "view_as", "type_as", "masked_select", "sort", "hstack", "vstack", "concat", "swapaxes", "movedim", "take", "pad",
+    "repeat_interleave", "tile", "requires_grad_", "index", "broadcast_to", "unique", "as_tensor", "where", "ravel", "clamp",
+}  # fmt: skip
+_VALUE_COPIES = _CARRIES - {"pad", "where", "clamp"}
+
+
+class Origins:
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
+        self._crash = failure.crash
+        self.definitions = Definitions(failure)
+        self._limit = failure.operation.index if failure.operation is not None else None
+
+    @property
+    def log_reaches(self) -> bool:
+        """The log saw the failing call, so identities in it are of this moment."""
+        return self._limit is not None
+
+    # -- the log --------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _by_ident(self) -> dict[int, list[tuple[Operation, Mark]]]:
+        found: dict[int, list[tuple[Operation, Mark]]] = {}
+        for operation in self._crash.timeline.operations:
+            for mark in operation.results:
+                found.setdefault(mark.ident, []).append((operation, mark))
+        return found
+
+    @functools.cached_property
+    def _by_storage(self) -> dict[int, list[tuple[Operation, Mark]]]:
+        found: dict[int, list[tuple[Operation, Mark]]] = {}
+        for operation in self._crash.timeline.operations:
+            for mark in operation.results:
+                if mark.storage:
+                    found.setdefault(mark.storage, []).append((operation, mark))
+        return found
+
+    def producer(self, mark: Mark, before: int | None) -> tuple[Operation, Mark] | None:
+        """The call that made this tensor, and how it looked then."""
+        for operation, made in reversed(self._by_ident.get(mark.ident, [])):
+            if before is not None and operation.index >= before:
+                continue
+            if (made.storage == mark.storage or not made.storage or not mark.storage) and made.shape == mark.shape:
+                if made.dtype == mark.dtype and not _returns_operand(operation, made):
+                    return operation, made
+                if made.dtype == mark.dtype:
+                    continue  # an in-place call hands back the tensor it was given: that one is older
+            break
+        # nn.Parameter(data), x.data and the like make a new object of the same memory without a logged call.
+        for operation, made in reversed(self._by_storage.get(mark.storage, [])) if mark.storage else ():
+            if before is not None and operation.index >= before:
+                continue
+            if made.shape == mark.shape and made.strides == mark.strides and made.dtype == mark.dtype:
+                if not _returns_operand(operation, made):
+                    return operation, made
+                continue
+        return None
+
+    def made_by(self, operation: Operation) -> Made | None:
+        place = self._crash.timeline.place_of_operation(operation)
+        return None if place is None else Made(self._word(operation, place), place)
+
+    def _word(self, operation: Operation, place: Place) -> str:
+        return operation.name.strip("_") if operation.name not in ("__getitem__", "__setitem__") else "index"
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def tensor(self, mark: Mark, before: int | None = None) -> Made | None:
+        before = self._limit if before is None else before
+        found = self.producer(mark, before)
+        return self.made_by(found[0]) if found else None
+
+    def chain(self, mark: Mark) -> tuple[Made, ...]:
+        """The calls behind a tensor, newest first, always along the first tensor operand that is no parameter."""
+        made: list[Made] = []
+        before = self._limit
+        while len(made) < _MOST_CHAIN:
+            found = self.producer(mark, before)
+            if found is None:
+                break
+            operation, _ = found
+            step = self.made_by(operation)
+            if step is not None and (not made or made[-1].place.span != step.place.span):
+                made.append(step)
+            following = [operand for operand in operation.operands if not (operand.is_leaf and operand.requires_grad)]
+            if not following:
+                break
+            mark, before = following[0], operation.index
+        return tuple(made)
+
+    def size(self, mark: Mark, axis: int) -> Made | None:
+        """The call in which this size first appeared at the axis."""
+        before, last, complete = self._limit, None, True
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            if found is None:
+                complete = last is None
+                break
+            operation, result = found
+            last = operation
+            following = followed(operation, result, axis)
+            if following is None:
+                break
+            mark, axis = following
+            before = operation.index
+        if last is None:
+            return None
+        made = self.made_by(last)
+        return made if made is None or complete else Made(made.operation, made.place, False)
+
+    def property(self, mark: Mark, what: str) -> Made | None:
+        """The call in which this dtype (or device) first appeared: no operand before it had the same."""
+        before, last = self._limit, None
+        wanted = getattr(mark, what)
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            if found is None:
+                break
+            last, _ = found
+            same = [operand for operand in last.operands if getattr(operand, what) == wanted]
+            if not same or len(same) < len(last.operands) and what == "dtype" and last.name in ("to", "type", "type_as"):
+                break
+            mark, before = same[0], last.index
+        return self.made_by(last) if last is not None else None
+
+    def value(self, mark: Mark, position: tuple[int, ...] | None, is_bad: typing.Callable[[Mark], bool | None]) -> Made | None:
+        """Where the value at this position came from: the last write into the memory, or the call that computed it."""
+        before, last = self._limit, None
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            written = self._last_write(mark, found[0].index if found else 0, before, position)
+            if written is not None:
+                return self.made_by(written)
+            if found is None:
+                break
+            last = found[0]
+            if last.name not in _VALUE_COPIES or not last.operands:
+                break
+            following = last.operands[0]
+            verdicts = [(operand, is_bad(operand)) for operand in last.operands if operand.dtype == following.dtype or len(last.operands) == 1]
+            bad = [operand for operand, verdict in verdicts if verdict]
+            following = bad[0] if bad else following
+            if verdicts and not bad and all(verdict is False for _, verdict in verdicts):
+                break
+            if following.storage != mark.storage or following.shape != mark.shape:
+                position = None
+            mark, before = following, last.index
+        return self.made_by(last) if last is not None else None
+
+    def _last_write(self, mark: Mark, after: int, before: int | None, position: tuple[int, ...] | None) -> Operation | None:
+        if not mark.storage:
+            return None
+        for operation in reversed(self._crash.timeline.operations):
+            if before is not None and operation.index >= before:
+                continue
+            if operation.index <= after:
+                return None
+            for write in operation.writes:
+                target = operation.operands[write.operand]
+                if target.storage == mark.storage and _may_cover(operation, target, mark, position):
+                    return operation
+        return None
+
+    def of_live(self, tensor: torch.Tensor) -> Made | None:
+        """Without the log: from the autograd node that made it, by the recorded lines."""
+        node = tensor.grad_fn
+        if node is None:
+            return None
+        place = self._crash.timeline.place_of_node(node)
+        if place is None:
+            return None
+        from torchsleuth.probe.graph import operation_of
+
+        return Made(operation_of(node.name()), place)
+
+    def of_parameter(self, mark: Mark) -> Made | None:
+        """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""
+        found = self.producer(mark, None)
+        return self.made_by(found[0]) if found else None
+
+
+def _returns_operand(operation: Operation, made: Mark) -> bool:
+    """An in-place call (`x.normal_()`, `x.add_(y)`) or a no-op (`x.to(x.dtype)`) returns what it was given."""
+    return any(operand.ident == made.ident and operand.shape == made.shape for operand in operation.operands)
+
+
+def _may_cover(operation: Operation, target: Mark, mark: Mark, position: tuple[int, ...] | None) -> bool:
+    """Whether a write through `target` may have touched the element at `position` of `mark`."""
+    if position is None or len(mark.strides) != len(position):
+        return True
+    cell = mark.offset + sum(i * stride for i, stride in zip(position, mark.strides))
+    if operation.name == "__setitem__" and operation.index_used is not None:
+        region = _indexed(target, operation.index_used)
+        if region is not None:
+            return _contains(*region, cell)
+    return _contains(target.shape, target.strides, target.offset, cell)
+
+
+def _indexed(target: Mark, index: object) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    try:
+        view = torch.empty_strided(target.shape, target.strides, device="meta")[index]  # type: ignore[index]
+        return tuple(view.shape), view.stride(), target.offset + view.storage_offset()
+    except Exception:
+        return None
+
+
+def _contains(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, cell: int) -> bool:
+    rest = cell - offset
+    for size, stride in sorted(zip(shape, strides), key=lambda pair: -pair[1]):
+        if size == 0:
+            return False
+        if stride <= 0:
+            continue
+        steps = min(rest // stride, size - 1)
+        if steps < 0:
+            return False
+        rest -= steps * stride
+    return rest == 0
+
+
+# -- axes -------------------------------------------------------------------------------------------
+
+
+def followed(operation: Operation, result: Mark, axis: int) -> tuple[Mark, int] | None:
+    """The operand and axis from which a result has its size at `axis`; None where the size first appears here."""
+    if not 0 <= axis < len(result.shape):
+        return None
+    size, name, operands = result.shape[axis], operation.name, operation.operands
+    if not operands:
+        return None
+    rank = len(result.shape)
+    for operand in operands:
+        if operand.storage and operand.storage == result.storage and operand.strides:
+            return _through_view(operand, result, axis)
+    if name in _MATMULS and len(operands) == 2:
+        return _through_product(operands, rank, axis, size)
+    if name == "linear":
+        if axis == rank - 1:
+            return (operands[1], 0) if len(operands) > 1 else None
+        return operands[0], axis
+    if name == "embedding" and len(operands) > 1:
+        index, table = (operands[0], operands[1]) if not operands[0].dtype.is_floating_point else (operands[1], operands[0])
+        return (table, 1) if axis == rank - 1 else (index, axis)
+    if name.startswith("conv") and len(operands) > 1 and name[4:5] in "123_":
+        spatial = len(operands[1].shape) - 2
+        channel = rank - spatial - 1
+        if axis == channel:
+            transposed = "transpose" in name
+            weight_axis = 1 if transposed else 0
+            return (operands[1], weight_axis) if operands[1].shape[weight_axis] == size else None
+        return (operands[0], axis) if axis < channel else None
+    if name in ("cat", "concat", "concatenate", "hstack", "vstack"):
+        if all(len(operand.shape) == rank and operand.shape[axis] == size for operand in operands):
+            return operands[0], axis
+        return None
+    if name == "stack":
+        return _through_stack(operands, result, axis)
+    if name in ("pad", "one_hot", "repeat", "tile", "repeat_interleave", "interpolate", "lstm", "gru"):
+        same = operands[0]
+        if len(same.shape) == rank and same.shape[axis] == size and name in ("pad", "interpolate"):
+            return same, axis
+        if name in ("lstm", "gru") and axis < 2 and len(same.shape) == rank and same.shape[axis] == size:
+            return same, axis
+        return (same, axis) if name == "one_hot" and axis < len(same.shape) else None
+    if name in _REDUCTIONS and len(operands) == 1 and len(operands[0].shape) > rank:
+        return _through_reduction(operands[0], result, axis)
+    if name in ("__getitem__", "index") and operands:
+        return _through_index(operands, result, axis)
+    aligned = _through_broadcast(operands, result, axis)
+    if aligned is not None:
+        return aligned
+    for operand in operands:
+        if operand.shape == result.shape:
+            return operand, axis
+    return _only_candidate(operands, rank, axis, size)
+
+
+def _through_view(operand: Mark, result: Mark, axis: int) -> tuple[Mark, int] | None:
+    size, stride = result.shape[axis], result.strides[axis]
+    found = [k for k in range(len(operand.shape)) if operand.shape[k] == size and operand.strides[k] == stride]
+    if not found:
+        return None
+    if axis in found:
+        return operand, axis
+    aligned = axis - len(result.shape) + len(operand.shape)
+    return operand, (aligned if aligned in found else found[0])
+
+
+def _through_product(operands: tuple[Mark, ...], rank: int, axis: int, size: int) -> tuple[Mark, int] | None:
+    left, right = operands
+    if len(right.shape) == 1:
+        return left, axis if axis < len(left.shape) - 1 else len(left.shape) - 1
+    if len(left.shape) == 1:
+        return (right, len(right.shape) - 1) if axis == rank - 1 else (right, axis)
+    if axis == rank - 1:
+        return right, len(right.shape) - 1
+    if axis == rank - 2:
+        return left, len(left.shape) - 2
+    for operand in operands:
+        own = axis - rank + len(operand.shape)
+        if own >= 0 and operand.shape[own] == size:
+            return operand, own
+    return None
+
+
+def _through_stack(operands: tuple[Mark, ...], result: Mark, axis: int) -> tuple[Mark, int] | None:
+    inner = operands[0].shape
+    for new in range(len(result.shape)):
+        if result.shape[new] == len(operands) and result.shape[:new] + result.shape[new + 1 :] == inner:
+            return None if axis == new else (operands[0], axis if axis < new else axis - 1)
+    return None
+
+
+def _through_reduction(operand: Mark, result: Mark, axis: int) -> tuple[Mark, int] | None:
+    """Which axes went: try every way to drop one; the answer counts only where all of them agree."""
+    dropped = len(operand.shape) - len(result.shape)
+    answers = set()
+    for gone in range(len(operand.shape)):
+        if dropped == 1 and operand.shape[:gone] + operand.shape[gone + 1 :] == result.shape:
+            answers.add(axis if axis < gone else axis + 1)
+    if len(answers) == 1:
+        return operand, answers.pop()
+    return _only_candidate((operand,), len(result.shape), axis, result.shape[axis])
+
+
+def _through_index(operands: tuple[Mark, ...], result: Mark, axis: int) -> tuple[Mark, int] | None:
+    """`x[idx]` copies: trailing axes are those of `x`, leading ones those of the index."""
+    source_, rest = operands[0], operands[1:]
+    from_end = len(result.shape) - axis
+    if len(rest) == 1 and rest[0].dtype not in (torch.bool, torch.uint8) and axis < len(rest[0].shape):
+        if rest[0].shape[axis] == result.shape[axis]:
+            return rest[0], axis
+    if rest and rest[0].dtype in (torch.bool, torch.uint8):
+        kept = len(source_.shape) - len(rest[0].shape)
+        return (source_, len(source_.shape) - from_end) if from_end <= kept else None
+    own = len(source_.shape) - from_end
+    return (source_, own) if own >= 0 and source_.shape[own] == result.shape[axis] else None
+
+
+def _through_broadcast(operands: tuple[Mark, ...], result: Mark, axis: int) -> tuple[Mark, int] | None:
+    try:
+        broadcast = torch.broadcast_shapes(*(operand.shape for operand in operands))
+    except RuntimeError:
+        return None
+    if tuple(broadcast) != result.shape:
+        return None
+    found = []
+    for operand in operands:
+        own = axis - len(result.shape) + len(operand.shape)
+        if own >= 0 and operand.shape[own] == result.shape[axis]:
+            found.append((operand, own))
+    if not found:
+        return None
+    return next(((operand, own) for operand, own in found if not (operand.is_leaf and operand.requires_grad)), found[0])
+
+
+def _only_candidate(operands: tuple[Mark, ...], rank: int, axis: int, size: int) -> tuple[Mark, int] | None:
+    found = [(operand, k) for operand in operands for k, own in enumerate(operand.shape) if own == size]
+    same_axis = [(operand, k) for operand, k in found if k == axis and len(operand.shape) == rank]
+    if same_axis:
+        return same_axis[0]
+    return found[0] if len(found) == 1 and size != 1 else None

@@ -1,0 +1,83 @@
+"""Which sample of the dataset was at hand when `__getitem__` or `collate_fn` failed, read from the DataLoader's frames."""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from torchsleuth.capture.failure import Failure
+from torchsleuth.origin import Origin
+from torchsleuth.probe.names import locals_of
+
+
+def sample_words(failure: Failure) -> str:
+    """In words, "" where no DataLoader is involved or its frames do not tell."""
+    for entry in failure.entries:
+        if entry.code.co_name == "fetch" and entry.origin is Origin.TORCH and "fetch" in entry.code.co_filename:
+            scope = locals_of(entry.frame)
+            indices = scope.get("possibly_batched_index")
+            fetched = scope.get("data")
+            below = failure.entries[entry.position + 1 :]
+            return _words(indices, fetched, scope, below)
+    return ""
+
+
+def _words(indices: typing.Any, fetched: typing.Any, scope: dict, below: list) -> str:
+    if isinstance(indices, (list, tuple)):
+        if isinstance(fetched, (list, tuple)) and len(fetched) == len(indices):
+            odd = _odd_ones(fetched)
+            text = f"The batch was made of samples {_listed(indices)}"
+            if odd:
+                text += f"; sample {indices[odd[0]]} (position {odd[0]} in the batch) is the first that differs from the others"
+            return text + "."
+        at = _current(scope, below)
+        if at is not None:
+            return f"It failed on sample {at} of the dataset (batch of samples {_listed(indices)})."
+        return f"It failed while fetching samples {_listed(indices)}."
+    if type(indices) is int:
+        return f"It failed on sample {indices} of the dataset."
+    return ""
+
+
+def _current(scope: dict, below: list) -> int | None:
+    """The index being fetched: the comprehension's variable, or the argument of the dataset's `__getitem__`."""
+    if type(scope.get("idx")) is int:
+        return scope["idx"]
+    for entry in below[:4]:
+        inner = locals_of(entry.frame)
+        if entry.code.co_name == "<listcomp>" and type(inner.get("idx")) is int:
+            return inner["idx"]
+        if entry.code.co_name == "__getitem__" and entry.code.co_argcount >= 2:
+            value = inner.get(entry.code.co_varnames[1])
+            if type(value) is int:
+                return value
+    return None
+
+
+def _listed(indices: typing.Sequence) -> str:
+    shown = ", ".join(str(index) for index in indices[:8])
+    return f"[{shown}{', ...' if len(indices) > 8 else ''}]"
+
+
+def _odd_ones(samples: typing.Sequence) -> list[int]:
+    """Positions of the samples whose tensors differ in shape from those of most."""
+    signatures = [_signature(sample) for sample in samples]
+    counts: dict = {}
+    for signature in signatures:
+        counts[signature] = counts.get(signature, 0) + 1
+    if len(counts) < 2:
+        return []
+    most = max(counts.values())
+    usual = next(signature for signature in signatures if counts[signature] == most)
+    return [position for position, signature in enumerate(signatures) if signature != usual] if most > 1 else []
+
+
+def _signature(sample: typing.Any, depth: int = 3) -> typing.Any:
+    if isinstance(sample, torch.Tensor):
+        return tuple(sample.shape)
+    if isinstance(sample, dict) and depth:
+        return tuple((str(key), _signature(value, depth - 1)) for key, value in sample.items())
+    if isinstance(sample, (list, tuple)) and depth:
+        return tuple(_signature(value, depth - 1) for value in sample)
+    return type(sample).__name__

@@ -1,0 +1,44 @@
+"""The values of a live index or label tensor against a legal range: extremes, how many are bad, where the first ones stand."""
+
+from __future__ import annotations
+
+import torch
+
+from torchsleuth.evidence_forward import BadValue, ValueRange
+
+_MOST_SHOWN = 4
+_MOST_ELEMENTS = 200_000_000
+
+
+def value_range(
+    tensor: torch.Tensor, low: float | int, high: float | int, limit: str, ignored: int | None = None
+) -> ValueRange | None:
+    """None where the values cannot be read (meta, wrapped by vmap, a dead device)."""
+    try:
+        with torch.no_grad():
+            return _value_range(tensor.detach(), low, high, limit, ignored)
+    except Exception:
+        return None
+
+
+def _value_range(
+    tensor: torch.Tensor, low: float | int, high: float | int, limit: str, ignored: int | None
+) -> ValueRange | None:
+    if tensor.is_meta or tensor.numel() == 0 or tensor.numel() > _MOST_ELEMENTS or type(tensor) is not torch.Tensor:
+        return None
+    if tensor.dtype in (torch.bool, torch.complex64, torch.complex128):
+        return None
+    bad = (tensor < low) | (tensor > high) | tensor.isnan() if tensor.is_floating_point() else (tensor < low) | (tensor > high)
+    if ignored is not None:
+        bad &= tensor != ignored
+    where = bad.nonzero()
+    chosen = tensor[bad]
+    first = tuple(
+        BadValue(tuple(int(i) for i in position), value)
+        for position, value in zip(where[:_MOST_SHOWN].tolist(), chosen[:_MOST_SHOWN].tolist(), strict=True)
+    )
+    distinct = chosen.unique().tolist() if chosen.numel() <= 1_000_000 and not tensor.is_floating_point() else []
+    return ValueRange(
+        low, high, limit, tensor.numel(), int(bad.sum()), first, tensor.min().item(), tensor.max().item(), ignored,
+        tuple(distinct[:6]),
+    )  # fmt: skip

@@ -1,0 +1,208 @@
+"""Words and culprits that the forward rules share: how an operand is described, which line leads, where a size came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from torchsleuth.evidence import Evidence, Place
+from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, ValueRange, shortened
+from torchsleuth.model import Applicability, Culprit, Fact, Fix, Known, Role
+
+
+def failed(evidence: Evidence) -> FailedOperation | None:
+    return evidence.operation
+
+
+def users(place: Place | None) -> Place | None:
+    """The place in the user's own code: the expression itself, or their call that led to it."""
+    if place is None:
+        return None
+    if not place.in_library:
+        return place
+    return place.via if place.via is not None and not place.via.in_library else None
+
+
+def shape(sizes: Iterable[int]) -> str:
+    return f"[{', '.join(str(size) for size in sizes)}]"
+
+
+def plural(count: int, word: str, words: str = "") -> str:
+    return f"{count} {word if count == 1 else words or word + 's'}"
+
+
+def code(text: str) -> str:
+    return f"`{shortened(text)}`"
+
+
+def described(operand: Operand) -> str:
+    """`x` has shape [4, 5], float32, on cpu."""
+    tensor = operand.tensor
+    name = operand.called
+    extra = f" ({tensor.kind} `{tensor.name}`)" if tensor.kind in ("parameter", "buffer") and name != f"`{tensor.name}`" else ""
+    word = f" as `{operand.argument}`" if name == operand.argument or not operand.argument else ""
+    return f"{name}{extra}{word} has shape {shape(operand.shape)}, dtype {tensor.dtype}, on {tensor.device}"
+
+
+def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:
+    facts = []
+    for operand in operation.operands[:most]:
+        role = f"{operand.argument}: " if operand.argument and f"`{operand.argument}`" != operand.called else ""
+        facts.append(Fact(f"{role}{described(operand)}.", operand.known))
+    rest = len(operation.operands) - most
+    if rest > 0:
+        facts.append(Fact(f"… and {plural(rest, 'more tensor')}.", Known.OBSERVED))
+    return facts
+
+
+def argument_fact(argument: Argument) -> str:
+    text = f"`{argument.name}` = {argument.value}" if argument.value else f"`{argument.name}`"
+    if argument.source and argument.source != argument.value:
+        text += f" (your {code(argument.source)})"
+    return text
+
+
+def setting_facts(operation: FailedOperation) -> list[Fact]:
+    """Where it happened: the module, the wrapper, the sample."""
+    facts = []
+    if operation.module:
+        facts.append(Fact(f"It happened in `{operation.module}` ({operation.module_type}).", Known.OBSERVED))
+    elif operation.module_type:
+        facts.append(Fact(f"It happened in a {operation.module_type} module.", Known.OBSERVED))
+    place = operation.place
+    if place.in_library and users(place) is not None:
+        facts.append(Fact(f"Inside the library: {library_file(place)}:{place.span.line}, {code(place.source)}.", Known.OBSERVED))
+    if operation.wrapper:
+        what = {"vmap": "The function ran under `vmap`: shapes are without the mapped dimension."}
+        facts.append(Fact(what.get(operation.wrapper, f"{operation.wrapper} reported it as text: operands are not live any more."), Known.OBSERVED))
+    if operation.sample:
+        facts.append(Fact(operation.sample, Known.OBSERVED))
+    return facts
+
+
+def library_file(place: Place) -> str:
+    """Below site-packages: `transformers/models/bert/modeling_bert.py`."""
+    return re.split(r"(?:site|dist)-packages[/\\\\]", place.span.file)[-1]
+
+
+# -- culprits -------------------------------------------------------------------------------------------
+
+
+class Culprits:
+    """Collects culprits, each line once, the leading one first."""
+
+    def __init__(self) -> None:
+        self.found: list[Culprit] = []
+
+    def add(self, place: Place | None, role: Role, label: str) -> bool:
+        place = users(place)
+        if place is None or any(_same_lines(culprit, place) for culprit in self.found):
+            return False
+        self.found.append(place.culprit(role, label))
+        return True
+
+    def lead(self, operation: FailedOperation, role: Role, label: str, operand: Operand | None = None) -> None:
+        """The failing expression: the operand's own expression where it stands in user code, else the user's call."""
+        place = operation.place
+        if place.in_library:
+            self.add(place, Role.CALL, label)
+            return
+        if operand is not None and operand.place is not None and not operand.place.in_library:
+            if operand.place.span.file == place.span.file and place.span.line <= operand.place.span.line <= place.span.end_line:
+                self.add(operand.place, role, label)
+                return
+        self.add(place, role, label)
+
+    def create(self, made: Made | None, label: str) -> bool:
+        if made is None:
+            return False
+        return self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as the log shows)")
+
+    def done(self) -> tuple[Culprit, ...]:
+        return tuple(self.found)
+
+
+def _same_lines(culprit: Culprit, place: Place) -> bool:
+    one, other = culprit.span, place.span
+    return one.file == other.file and one.line <= other.line <= one.end_line
+
+
+def made_words(made: Made | None) -> str:
+    """`torch.ones(4, 6)` (line 3)."""
+    place = users(made.place) if made is not None else None
+    return f"{code(place.source)} (line {place.span.line})" if place is not None else ""
+
+
+# -- ranges ---------------------------------------------------------------------------------------------
+
+
+def bad_values(operand: Operand, values: ValueRange, name: str = "") -> str:
+    """`ids[2, 5] = 30524`; 3 of 96 values are out of range; legal: 0…30521."""
+    name = name or operand.source or operand.tensor.name or operand.argument
+    first = values.first[0]
+    simple = re.fullmatch(r"[\w.\[\]']+", name) is not None
+    position = shape(first.position) if first.position else ""
+    where = f"`{name}{position}`" if simple else f"`({shortened(name)}){position}`"
+    text = f"{where} = {_number(first.value)}"
+    more = [f"{shape(item.position)} = {_number(item.value)}" for item in values.first[1:]]
+    if more:
+        text += f", also at {', '.join(more)}"
+    verb = "is" if values.bad == 1 else "are"
+    text += f"; {values.bad} of {plural(values.total, 'value')} {verb} out of range; legal: {legal(values)}"
+    return text + f" (smallest {_number(values.minimum)}, largest {_number(values.maximum)})."
+
+
+def legal(values: ValueRange) -> str:
+    if values.high >= 2**61:
+        return f"{_number(values.low)} and up"
+    text = f"{_number(values.low)}…{_number(values.high)}"
+    return text if values.ignored is None else f"{text}, and the ignore_index {values.ignored}"
+
+
+def _number(value: float | int) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# -- broadcasting ----------------------------------------------------------------------------------------
+
+
+def aligned(operands: list[Operand]) -> str:
+    """Shapes one under the other, aligned at the right as broadcasting does, with the clashing dimension marked."""
+    rank = max(len(operand.shape) for operand in operands)
+    columns = []
+    for axis in range(-rank, 0):
+        sizes = [str(operand.shape[axis]) if -axis <= len(operand.shape) else "" for operand in operands]
+        columns.append((max(len(size) for size in sizes), sizes))
+    names = [shortened(operand.source or operand.tensor.name or operand.argument, 32) for operand in operands]
+    widest = max(len(name) for name in names)
+    rows = []
+    for position, name in enumerate(names):
+        cells = "  ".join(f"{sizes[position]:>{width}}" for width, sizes in columns)
+        rows.append(f"{name:<{widest}}  {cells}")
+    marks = "  ".join(f"{'^' * width if clashes(sizes) else ' ' * width}" for width, sizes in columns)
+    return "\n".join([*rows, f"{'':<{widest}}  {marks}".rstrip()])
+
+
+def clashes(sizes: list[str]) -> bool:
+    real = {size for size in sizes if size not in ("", "1")}
+    return len(real) > 1
+
+
+def clashing_axes(operands: list[Operand]) -> list[int]:
+    """Negative axes at which the shapes cannot be broadcast."""
+    rank = max((len(operand.shape) for operand in operands), default=0)
+    found = []
+    for axis in range(-rank, 0):
+        if clashes([str(operand.shape[axis]) if -axis <= len(operand.shape) else "" for operand in operands]):
+            found.append(axis)
+    return found
+
+
+def advice(*titles: str) -> tuple[Fix, ...]:
+    return tuple(Fix(title, Applicability.DISPLAY_ONLY) for title in titles if title)
+
+
+def size_creates(culprits: Culprits, operand: Operand, axis: int) -> None:
+    """Name the expression where the size of an operand's axis first appeared."""
+    own = axis % len(operand.shape) if operand.shape else 0
+    culprits.create(operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here")

@@ -1,0 +1,287 @@
+"""An index that no element has."""
+
+from __future__ import annotations
+
+import re
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import (
+    Culprits,
+    advice,
+    argument_fact,
+    bad_values,
+    code,
+    failed,
+    legal,
+    made_words,
+    operand_facts,
+    plural,
+    setting_facts,
+    shape,
+)
+
+_EMBEDDINGS = ("embedding", "embedding_bag")
+
+
+class IndexOutOfRange(CrashRule):
+    """An index asks for an element that the dimension does not have.
+
+    What happened
+    -------------
+    A dimension of size n has the positions 0 … n-1 (from the end: -1 … -n). The index was outside. For `x[i]` and
+    `select` the message names tensor size and dimension; for an embedding it only says "index out of range in self",
+    and the offending value stands somewhere in the index tensor.
+
+    Why
+    ---
+    An embedding table with 100 rows has ids 0 … 99. Ids go beyond it when tokens were added and the model was not
+    resized, when ids count from 1, when another tokenizer made them, or when -100, the label that losses ignore, is
+    used as an index. Positions go beyond their table when a sequence is longer than the model's maximum.
+
+    Example
+    -------
+    This raises "index out of range in self":
+
+        import torch
+
+        table = torch.nn.Embedding(10, 4)
+        ids = torch.tensor([[1, 2], [3, 10]])     # 10 is one too many: rows are 0 … 9
+        table(ids)
+
+    Fix
+    ---
+    Make the table large enough (`num_embeddings`, `model.resize_token_embeddings(len(tokenizer))`), or correct the
+    ids: subtract what they start at, truncate the sequence, replace -100 before it is used as an index.
+
+    Common false explanations
+    -------------------------
+    "It comes from backward, from a reduced dimension." The error is raised in whichever code indexes. Summing over a
+    dimension and calling backward does not raise. This runs and prints the shape of the gradient:
+
+        import torch
+
+        x = torch.ones(1, 32, 100, requires_grad=True)
+        x.sum(dim=0).sum().backward()
+        print(x.grad.shape)
+
+    "Padding is missing." Padding changes the length of a sequence, not the range of its ids: an id that is too large
+    stays too large.
+
+    "The mask has the wrong shape." A wrong mask shape raises a RuntimeError about sizes, or an IndexError that says "mask".
+    """
+
+    name = "index-out-of-range"
+    messages = (
+        r"index out of range in self",
+        r"index -?\d+ (is )?out of (bounds|range)",
+        r"out of range: tried to access index",
+        r"takes value -?\d+ which is not in the valid range",
+        r"index \S+ is out of bounds for dimension",
+        r"start \(-?\d+\) \+ length",
+        r"IndexError: index \d+ is out of range",
+    )
+    needs = ("operation",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        bad = next((operand for operand in operation.operands if operand.values is not None and operand.values.bad), None)
+        if bad is not None:
+            return self._values(operation, bad)
+        item = next((item for item in operation.index if _is_outside(item)), None)
+        if item is not None:
+            return self._item(operation, item)
+        return self._message(operation)
+
+    # -- an index tensor whose values can be read -------------------------------------------------
+
+    def _values(self, operation: FailedOperation, bad: Operand) -> Diagnosis:
+        values = bad.values
+        assert values is not None
+        culprits = Culprits()
+        first = values.first[0]
+        culprits.lead(operation, Role.INDEX, f"holds {first.value}; legal: {legal(values)}", bad)
+        culprits.create(bad.value_made, f"the value {first.value} comes from here")
+        table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
+        facts = [Fact(bad_values(bad, values), bad.known if bad.known is not Known.OBSERVED else Known.OBSERVED)]
+        story, fixes, inferred = _story(operation, bad, table)
+        if table is not None and table is not bad:
+            rows = f"has {plural(table.shape[0], 'row')}" if values.limit == "rows" else f"has shape {shape(table.shape)}"
+            facts.append(Fact(f"{table.called} {rows}{_made(table)}.", Known.OBSERVED))
+        facts.append(Fact(f"{bad.called} has shape {shape(bad.shape)}, dtype {bad.tensor.dtype}, on {bad.tensor.device}.", bad.known))
+        if story and inferred:
+            facts.append(Fact(story, Known.INFERRED))
+            story = ""
+        facts += _misleading(operation, values.limit)
+        facts += setting_facts(operation)
+        where = f"`{operation.module}`" if operation.module else f"`{operation.name.strip('_')}`"
+        what = {"rows": f"the {plural(int(values.high) + 1, 'row')} of {where}"}.get(
+            values.limit, f"{values.limit} of {table.called if table is not None else 'the tensor'}, which has size {int(values.high) + 1}"
+        )
+        title = f"{bad.called} holds {first.value}, beyond {what}" if first.value >= 0 else f"{bad.called} holds {first.value}, a negative index, for {what}"
+        why = (
+            f"{bad.called} is used as an index, so every value in it must lie in {legal(values)}; "
+            f"{plural(values.bad, 'value')} {'does' if values.bad == 1 else 'do'} not. {story}"
+        ).strip()
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
+
+    # -- a plain number ---------------------------------------------------------------------------
+
+    def _item(self, operation: FailedOperation, item: IndexItem) -> Diagnosis:
+        assert item.size is not None and item.value is not None
+        culprits = Culprits()
+        base = operation.operands[0] if operation.operands else None
+        called = base.called if base is not None else "the tensor"
+        span = f"0…{item.size - 1}" if item.size else "none: the dimension is empty"
+        culprits.lead(operation, Role.INDEX, f"{item.source} = {item.value}; dimension {item.axis} has size {item.size}: legal {span}")
+        loop = item.made is not None and item.made.operation == "loop"
+        culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else f"{item.source} = {item.value} comes from here")
+        if base is not None and item.axis is not None:
+            origin = base.origin_of(item.axis)
+            culprits.create(origin, f"{called} has its {item.size} at dimension {item.axis} from here")
+        facts = [
+            Fact(f"`{item.source}` is {item.value}; dimension {item.axis} of {called} has size {item.size}; legal: {span}"
+                 f"{f' (or -{item.size}…-1)' if item.size else ''}.", Known.OBSERVED)
+        ]  # fmt: skip
+        facts += operand_facts(operation, 3) + setting_facts(operation)
+        off_by_one = item.value == item.size
+        why = f"{called} has shape {shape(base.shape) if base else '?'}: at dimension {item.axis} there are {item.size} positions, counted from 0. "
+        if off_by_one:
+            why += f"{item.value} is one past the last."
+        fixes = []
+        if off_by_one and loop:
+            fixes.append(f"Count to `{called.strip('`')}.shape[{item.axis}]`: the loop runs once too often.")
+        elif off_by_one:
+            fixes.append(f"The last position is {item.size - 1}, or -1.")
+        else:
+            fixes.append(f"Index the dimension you mean: {called} is {shape(base.shape) if base else '?'}, or make that dimension larger.")
+        title = f"{code(operation.place.source)} asks for position {item.value} of a dimension of size {item.size}"
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
+
+    # -- what the message says ---------------------------------------------------------------------
+
+    def _message(self, operation: FailedOperation) -> Diagnosis | None:
+        message = operation.message
+        numbers = re.search(r"index (-?\d+) (?:is )?out of (?:bounds|range)(?: for)?.*?dimension (\d+)?(?: with size (\d+))?", message)
+        select = re.search(r"index (-?\d+) out of range for tensor of size \[([^\]]*)\] at dimension (\d+)", message)
+        bag = re.search(r"Index (\d+) of input takes value (-?\d+) which is not in the valid range \[0, (\d+)\)", message)
+        plain = re.search(r"index (-?\d+) is out of range", message)
+        facts: list[Fact] = []
+        culprits = Culprits()
+        value = None
+        table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
+        if select:
+            sizes = [int(size) for size in select[2].split(",") if size.strip()]
+            value, axis = int(select[1]), int(select[3])
+            facts.append(Fact(f"Index {value} of dimension {axis}, which has size {sizes[axis]}; the tensor has shape {shape(sizes)}; "
+                              f"legal: {_span(sizes[axis])}.", Known.OBSERVED))  # fmt: skip
+        elif bag:
+            value = int(bag[2])
+            facts.append(Fact(f"Value {value} at flat position {bag[1]}; legal: 0…{int(bag[3]) - 1}.", Known.OBSERVED))
+        elif numbers:
+            value = int(numbers[1])
+            if numbers[3]:
+                facts.append(Fact(f"Index {value}; the dimension has size {numbers[3]}; legal: {_span(int(numbers[3]))}.", Known.OBSERVED))
+        elif plain:
+            value = int(plain[1])
+        index = operation.operand("index", "indices", "input", "index[0]") if operation.name != "select" else None
+        argument = operation.argument("index", "idx")
+        label = f"asks for index {value}" if value is not None else "holds an index that is out of range"
+        culprits.lead(operation, Role.INDEX, label, index)
+        if argument is not None and argument.value:
+            facts.append(Fact(f"{argument_fact(argument)}.", Known.OBSERVED))
+            culprits.create(argument.made, f"{argument.source} = {argument.value} comes from here")
+        for name in ("start", "length", "dim"):
+            own = operation.argument(name)
+            if own is not None and own.value and operation.name == "narrow":
+                facts.append(Fact(f"{argument_fact(own)}.", Known.OBSERVED))
+                culprits.create(own.made, f"{own.source} = {own.value} comes from here")
+        if index is not None and index is not table:
+            culprits.create(index.value_made or index.made, f"{index.called} comes from here")
+        if table is not None and select and table.shape == tuple(sizes):
+            culprits.create(table.origin_of(axis), f"{table.called} has its {sizes[axis]} at dimension {axis} from here")
+        facts += operand_facts(operation, 4) + setting_facts(operation)
+        title = f"{code(operation.place.source)} asks for index {value}, which is out of range" if value is not None else (
+            f"{code(operation.place.source)} uses an index that is out of range")  # fmt: skip
+        why = "A dimension of size n has the positions 0 … n-1, and -1 … -n from the end."
+        return Diagnosis(self.name, title, Confidence.LIKELY, culprits.done(), tuple(facts), why)
+
+
+def _span(size: int) -> str:
+    return f"0…{size - 1} (or -{size}…-1)" if size else "none, it is empty"
+
+
+def _is_outside(item: IndexItem) -> bool:
+    return item.kind == "int" and item.value is not None and item.size is not None and not -item.size <= item.value < item.size
+
+
+def _made(table: Operand) -> str:
+    words = made_words(table.made)
+    return f", made by {words}" if words else ""
+
+
+def _misleading(operation: FailedOperation, limit: str) -> list[Fact]:
+    said = re.search(r"out of bounds for dimension (\d+)", operation.message)
+    if said and limit.startswith("dimension ") and limit != f"dimension {said[1]}" and operation.index:
+        return [Fact(f"The message says dimension {said[1]}; in your tensor it is {limit}: torch counts only the indexed ones.", Known.OBSERVED)]
+    return []
+
+
+def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> tuple[str, list[str], bool]:
+    """What the value tells: (story, advice, whether it is inferred)."""
+    values = bad.values
+    assert values is not None
+    path = operation.module.lower()
+    rows = int(values.high) + 1
+    if -100 in values.distinct:
+        return (
+            "-100 is the label that losses ignore (`ignore_index`); here it is used as an index.",
+            [f"Replace it before indexing, e.g. `{_name(bad)}.masked_fill({_name(bad)} == -100, pad_id)`; keep -100 for the loss only."],
+            False,
+        )
+    if operation.name not in _EMBEDDINGS:
+        if values.bad and values.minimum == 1 and values.maximum == rows:
+            return ("The values run from 1: they seem to count from 1.", [f"Subtract 1: `{_name(bad)} - 1`."], True)
+        if values.minimum < 0 and values.low == 0:
+            return ("This operation does not count negative indices from the end.", ["Use non-negative indices."], False)
+        return ("", [f"Keep the values of {bad.called} within {legal(values)}, or make that dimension larger."], False)
+    if "position" in path:
+        story = f"These are positions: the sequence is longer than the {rows} positions that the model has."
+        if "roberta" in " ".join((path, operation.place.span.file)).lower():
+            story += " RoBERTa-style models count positions from padding_idx + 1, so they take two tokens fewer than the table has rows."
+        return story, ["Truncate: `tokenizer(..., truncation=True, max_length=...)`, or build the model with a larger `max_position_embeddings`."], False
+    if "token_type" in path or "segment" in path:
+        return (
+            f"These are token types (segments); the model knows {rows} of them.",
+            ["Pass token_type_ids below that number, or none, or set `type_vocab_size` in the config."],
+            False,
+        )
+    if values.minimum < 0:
+        return "An embedding does not count negative ids from the end.", ["Use ids from 0 on, e.g. a row of its own for padding."], False
+    if values.minimum == 1 and values.maximum == rows:
+        return (
+            f"{rows} is just past the last row, and no id is 0: the ids may count from 1, or the table lacks one row.",
+            [f"Give the table one row more (`num_embeddings={rows + 1}`), or subtract 1 from the ids."],
+            True,
+        )
+    over = int(values.maximum) - rows + 1
+    if "word_embeddings" in path or "wte" in path or "embed_tokens" in path or "shared" in path:
+        return (
+            f"The largest id, {values.maximum}, is {over} past the last row: as when tokens were added to the tokenizer and the model was not resized.",
+            ["After adding tokens: `model.resize_token_embeddings(len(tokenizer))`; make sure that tokenizer and model belong together."],
+            True,
+        )
+    return (
+        "",
+        [f"Make the table large enough (`num_embeddings` at least {int(values.maximum) + 1}), or correct the ids where they are made."],
+        False,
+    )
+
+
+def _name(operand: Operand) -> str:
+    return operand.source or operand.tensor.name or "ids"

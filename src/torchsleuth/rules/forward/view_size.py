@@ -1,0 +1,204 @@
+"""A view or reshape to a size that the tensor does not have."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Argument, FailedOperation, Operand
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import (
+    Culprits,
+    advice,
+    argument_fact,
+    code,
+    failed,
+    made_words,
+    operand_facts,
+    setting_facts,
+    shape,
+    size_creates,
+)
+
+
+class ViewSize(CrashRule):
+    """A tensor is given a shape that does not hold its number of elements, or that its memory layout does not allow.
+
+    What happened
+    -------------
+    `view` and `reshape` only rearrange: the new sizes must multiply to the number of elements there are. One -1 stands
+    for whatever is left. `view` in addition needs a memory layout that the new shape can describe without copying.
+
+    Why
+    ---
+    Typical: a hard-coded batch size meets the last, smaller batch of an epoch; a flattened size computed for another
+    image size; `view` after `transpose` or `permute`.
+
+    Example
+    -------
+    This raises "shape '[32, -1]' is invalid for input of size 70":
+
+        import torch
+
+        batch = torch.randn(7, 10)       # the last batch of an epoch
+        batch.view(32, -1)
+
+    Fix
+    ---
+    Take the size from the tensor (`x.view(x.size(0), -1)`), or drop the last batch (`DataLoader(..., drop_last=True)`).
+    After `transpose` or `permute` use `reshape`, which copies where it must.
+
+    Common false explanations
+    -------------------------
+    "`contiguous()` fixes it." Only the error about size and stride; the number of elements stays what it is. This
+    prints 70 twice:
+
+        import torch
+
+        x = torch.randn(7, 10)
+        print(x.numel(), x.t().contiguous().numel())
+    """
+
+    name = "view-size"
+    messages = (
+        r"is invalid for input of size",
+        r"view size is not compatible with input tensor",
+        r"only one dimension can be inferred",
+        r"invalid shape dimension",
+        r"unflatten: Provided sizes",
+        r"split_with_sizes expects split_sizes to sum exactly",
+        r"number of dimensions in the tensor input does not match the length of the desired ordering",
+        r"duplicate dims are not allowed",
+        r"cannot reshape tensor of 0 elements",
+    )
+    needs = ("operation",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        message = operation.message
+        tensor = operation.operand("self", "input") or (operation.operands[0] if operation.operands else None)
+        if "view size is not compatible" in message:
+            return self._layout(operation, tensor)
+        asked = re.search(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)", message)
+        if asked:
+            sizes = [int(size) for size in asked[1].split(",") if size.strip()]
+            return self._count(operation, tensor, sizes, int(asked[2]))
+        return self._other(operation, tensor)
+
+    def _count(self, operation: FailedOperation, tensor: Operand | None, sizes: list[int], count: int) -> Diagnosis:
+        culprits = Culprits()
+        called = tensor.called if tensor is not None else "the tensor"
+        elements = [operation.argument(f"{name}[{k}]") for k in range(len(sizes)) for name in ("size", "shape") if operation.argument(f"{name}[{k}]")]
+        odd = _odd_size(sizes, tensor.shape if tensor is not None else ())
+        argument = elements[odd] if odd is not None and len(elements) == len(sizes) else None
+        product = math.prod(size for size in sizes if size >= 0)
+        rest = " (times whatever -1 stands for)" if -1 in sizes else ""
+        label = f"asks for {shape(sizes)}: {product}{rest} elements; there are {count}"
+        culprits.lead(operation, Role.OPERAND, label)
+        facts = [Fact(f"{called} has shape {shape(tensor.shape)}: {count} elements." if tensor is not None else f"The tensor has {count} elements.", Known.OBSERVED)]
+        facts.append(Fact(f"The asked-for shape {shape(sizes)} has {product}{rest}.", Known.OBSERVED))
+        story, fixes = "", []
+        if odd is not None and tensor is not None and tensor.shape:
+            size, have = sizes[odd], tensor.shape[0]
+            if odd == 0 and _explains(sizes, odd, have, count):
+                story = f"This batch has {have} rows; the shape asks for {size}"
+                story += f", hard-coded in {_where(operation, argument)}" if argument is not None else ""
+                facts.append(Fact(story + ". With the batch's own size it fits.", Known.INFERRED))
+                name = tensor.source or tensor.tensor.name or "x"
+                fixes.append(f"Take the size from the tensor: `{name}.{operation.name}({', '.join([f'{name}.size(0)', *map(str, sizes[1:])])})`.")
+                if have < size:
+                    fixes.append("Or drop the last, smaller batch: `DataLoader(..., drop_last=True)`.")
+            if argument is not None:
+                culprits.create(argument.made, f"{argument.source} = {argument.value} comes from here")
+                if argument.source != argument.value:
+                    facts.append(Fact(f"{argument_fact(argument)}.", Known.OBSERVED))
+        if tensor is not None and odd is not None and odd == 0 and story and tensor.shape:
+            size_creates(culprits, tensor, 0)
+        elif tensor is not None:
+            for axis in _unexplained(sizes, tensor.shape):
+                size_creates(culprits, tensor, axis)
+        for name in {element.name.split("[")[0] for element in elements if element}:
+            for element in elements:
+                if element is not None and element is not argument and element.made is not None and not story and element.name.startswith(name):
+                    culprits.create(element.made, f"{element.source} = {element.value} comes from here")
+        if not fixes:
+            fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
+                f"The fixed sizes must divide {count}; take them from `x.shape`."]  # fmt: skip
+        facts += setting_facts(operation)
+        title = f"{called} has {count} elements; the shape {shape(sizes)} does not hold them"
+        why = f"`{operation.name}` only rearranges: the sizes must multiply to {count}. {count} is not " + (
+            f"divisible by {product}." if -1 in sizes else f"{product}.")  # fmt: skip
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
+
+    def _layout(self, operation: FailedOperation, tensor: Operand | None) -> Diagnosis:
+        culprits = Culprits()
+        called = tensor.called if tensor is not None else "the tensor"
+        culprits.lead(operation, Role.OPERAND, f"`view` cannot describe this layout; {called.strip('`')} is not contiguous")
+        turned = next((made for made in (tensor.chain if tensor else ()) if made.operation in
+                       ("transpose", "permute", "t", "T", "mT", "expand", "swapaxes", "movedim", "index", "narrow", "select", "unfold", "chunk", "split")), None)  # fmt: skip
+        if turned is None and tensor is not None:
+            turned = tensor.made
+        culprits.create(turned, "this changed the order in memory")
+        facts = operand_facts(operation) + setting_facts(operation)
+        if tensor is not None:
+            facts.insert(0, Fact(f"{called} is {'' if tensor.contiguous else 'not '}contiguous.", Known.OBSERVED))
+        sizes = operation.argument("size", "shape")
+        if sizes is not None and sizes.value:
+            facts.append(Fact(f"{argument_fact(sizes)}.", Known.OBSERVED))
+        words = made_words(turned)
+        why = (
+            "`view` never copies, so the new shape must be readable from the memory as it lies. "
+            + (f"{words} only changed the order in which the same memory is read; " if words else "")
+            + "`reshape` copies where it must."
+        )
+        title = f"`view` cannot be taken of {called}: its memory is not in order"
+        name = tensor.source if tensor is not None and tensor.source else "x"
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(f"`{name}.reshape(...)`, or `{name}.contiguous().view(...)`."))
+
+    def _other(self, operation: FailedOperation, tensor: Operand | None) -> Diagnosis:
+        culprits = Culprits()
+        culprits.lead(operation, Role.OPERAND, "these sizes do not fit")
+        split = re.search(r"sum exactly to (\d+) \(input tensor's size at dimension (-?\d+)\), but got split_sizes=\[([^\]]*)\]", operation.message)
+        facts = operand_facts(operation)
+        for argument in operation.arguments:
+            if argument.value and "[" not in argument.name and argument.value not in ("None", "False", "True"):
+                facts.append(Fact(f"{argument_fact(argument)}.", Known.OBSERVED))
+                culprits.create(argument.made, f"{argument.source} = {argument.value} comes from here")
+        if split and tensor is not None and tensor.shape:
+            size_creates(culprits, tensor, int(split[2]))
+            total = sum(int(size) for size in split[3].split(","))
+            facts.insert(0, Fact(f"The parts sum to {total}; dimension {split[2]} has size {split[1]}.", Known.OBSERVED))
+        elif tensor is not None and tensor.made is not None:
+            culprits.create(tensor.made, f"{tensor.called} {shape(tensor.shape)} comes from here")
+        facts += setting_facts(operation)
+        title = f"{code(operation.place.source)} asks for sizes that {tensor.called if tensor else 'the tensor'} does not have"
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), operation.message.splitlines()[0])
+
+
+def _odd_size(sizes: list[int], have: tuple[int, ...]) -> int | None:
+    """Which asked-for size is the one that does not fit: the first that the tensor does not have at its place."""
+    for position, size in enumerate(sizes):
+        if size >= 0 and (position >= len(have) or have[position] != size):
+            return position
+    return None
+
+
+def _explains(sizes: list[int], odd: int, have: int, count: int) -> bool:
+    """With the tensor's own first size in its place, the shape would fit."""
+    corrected = [have if position == odd else size for position, size in enumerate(sizes)]
+    product = math.prod(size for size in corrected if size >= 0)
+    return (product == count) if -1 not in sizes else product > 0 and count % product == 0
+
+
+def _unexplained(sizes: list[int], have: tuple[int, ...]) -> list[int]:
+    return [axis for axis, size in enumerate(have) if axis >= len(sizes) or sizes[axis] != size][:2]
+
+
+def _where(operation: FailedOperation, argument: Argument) -> str:
+    place = argument.made.place if argument.made is not None else argument.place
+    return f"line {place.span.line}" if place is not None else code(operation.place.source)
