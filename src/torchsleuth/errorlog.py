@@ -1,0 +1,115 @@
+"""Reads what people paste: a message, a question, a traceback or a whole log, without running anything.
+
+Finds the exceptions in it with their messages, the frames of the last traceback, and the machinery that merely passed an error
+on (a DataLoader worker, torch.compile, TorchScript, a distributed launcher).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# What launchers and loggers put before each line of a traceback.
+_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[\d+\]:? ?|[EWIC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] (?:\[[\d/]+\] ?)?)")
+_EXCEPTION = re.compile(r"^\s*(?:[\w.]+\.)?(?P<type>[A-Z_]\w*(?:Error|Exception|Interrupt|Failed|Failure|Exit)): ?(?P<message>.*)$")
+_INLINE = re.compile(r"\b(?P<type>[A-Z]\w*(?:Error|Exception)): ?(?P<message>.*)", re.DOTALL)
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_END = re.compile(r"^\s*$|^Traceback|^During handling|^The above exception|^Original Traceback|^\s*File \"")
+_LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|^<frozen|^<__array|[/\\]torch[/\\]")
+
+_WRAPPERS = (
+    (re.compile(r"Caught (\w+) in DataLoader worker process (\d+)"),
+     "A DataLoader worker (process {1}) raised it and the main process repeats it as text: the cause is in the dataset's `__getitem__` or the `collate_fn`. "
+     "`num_workers=0` raises it in place."),
+    (re.compile(r"Caught (\w+) in replica (\d+) on device (\d+)"), "DataParallel passes it on from replica {1} on device {2}; it is an ordinary error of the model."),
+    (re.compile(r"TorchScript interpreter"), "TorchScript passes it on; the lines marked `<--- HERE` are your code."),
+    (re.compile(r"torch\._dynamo|TorchRuntimeError|Dynamo failed|BackendCompilerFailed|InternalTorchDynamoError"),
+     "torch.compile passes it on, found on fake tensors while compiling: the same call without torch.compile raises it at your own line."),
+    (re.compile(r"ChildFailedError|torch\.multiprocessing\.spawn\.ProcessRaisedException|ProcessRaisedException"),
+     "A launcher passes it on from a worker process; the first error of any rank is the cause, the others often only follow."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception as text."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+    @property
+    def in_library(self) -> bool:
+        return bool(_LIBRARY.search(self.file))
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorLog:
+    text: str  # all of it, without colours and line prefixes
+    raised: tuple[Raised, ...]  # in the order they stand
+    frames: tuple[Frame, ...]  # of the last traceback, outermost first
+    notes: tuple[str, ...]  # about what passed the error on
+
+    @property
+    def user_frame(self) -> Frame | None:
+        """The innermost frame outside libraries."""
+        return next((frame for frame in reversed(self.frames) if not frame.in_library), None)
+
+    @property
+    def during_backward(self) -> bool:
+        if self.frames:
+            return any(frame.in_library and frame.function in ("backward", "_engine_run_backward") for frame in self.frames)
+        return bool(re.search(r"backward|autograd|gradient", self.text, re.IGNORECASE))
+
+    @property
+    def in_custom_backward(self) -> bool:
+        """The innermost frame of the program stands below the engine: its own `backward` or a hook."""
+        engine = [i for i, frame in enumerate(self.frames) if frame.in_library and frame.function == "_engine_run_backward"]
+        return bool(engine) and any(not frame.in_library for frame in self.frames[engine[-1] :])
+
+
+def read(text: str) -> ErrorLog:
+    lines = [_PREFIX.sub("", _ANSI.sub("", line.rstrip())) for line in text.splitlines()]
+    clean = "\n".join(lines)
+    notes = []
+    for pattern, said in _WRAPPERS:
+        if match := pattern.search(clean):
+            notes.append(said.format(*match.groups()))
+    return ErrorLog(clean, tuple(_raised(lines, clean)), tuple(_frames(lines)), tuple(notes))
+
+
+def _raised(lines: list[str], clean: str) -> list[Raised]:
+    found = []
+    for number, line in enumerate(lines):
+        if not (match := _EXCEPTION.match(line)):
+            continue
+        message = [match["message"]]
+        for after in lines[number + 1 :]:
+            if _END.match(after) or _EXCEPTION.match(after):
+                break
+            message.append(after)
+        found.append(Raised(match["type"], "\n".join(message).strip()))
+    if not found and (match := _INLINE.search(clean)):
+        found.append(Raised(match["type"], match["message"].strip()))
+    return found
+
+
+def _frames(lines: list[str]) -> list[Frame]:
+    """The frames of the last traceback that has any."""
+    frames: list[Frame] = []
+    for number, line in enumerate(lines):
+        if re.match(r"^\s*(?:Original )?Traceback(?: of TorchScript)? ?\(", line):
+            if any(_FRAME.match(after) for after in lines[number + 1 : number + 3]):
+                frames = []
+        elif match := _FRAME.match(line):
+            source = lines[number + 1].strip() if number + 1 < len(lines) and not _FRAME.match(lines[number + 1]) else ""
+            frames.append(Frame(match["file"], int(match["line"]), match["function"], source))
+    return frames

@@ -1,0 +1,354 @@
+"""Answers a torch message, a question or a rule's name, from the rules' pages and the readers of messages. No torch here.
+
+Order: a rule's name; a message whose numbers can be read; a rule that claims the message; a known question; a fragment of a
+message; and where nothing fits, it says so and names the rules that sound nearest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from torchsleuth import errorlog
+from torchsleuth.errorlog import ErrorLog
+from torchsleuth.messages import Falsehood, Found, Message, Program, Question, Reading, all_messages, all_questions
+from torchsleuth.rule import CrashRule, Page, Rule, all_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph; with `number`, an item of a numbered list; with `claim`, something said and not true."""
+
+    text: str
+    number: int = 0
+    claim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    source: str
+
+
+Block = Text | Code
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    heading: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` answers. `str()` of it is plain text for a terminal."""
+
+    answered: bool
+    title: str
+    rule: str = ""  # the rule whose page this is, or to which the message belongs
+    sections: tuple[Section, ...] = ()
+    entries: tuple[tuple[str, tuple[Entry, ...]], ...] = ()  # lists of rules, each under a heading
+    notes: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return tuple(block.source for section in self.sections for block in section.blocks if isinstance(block, Code))
+
+    def __str__(self) -> str:
+        from torchsleuth.render.explanation import plain
+
+        return plain(self)
+
+
+def explain(text: str = "") -> Explanation:
+    """The answer to a message, a question, a log or a rule's name; without text, the list of rules."""
+    text = text.strip()
+    if not text:
+        return _listing()
+    rule = next((rule for rule in all_rules() if rule.name == _as_name(text)), None)
+    if rule is not None:
+        return _rule_page(rule)
+    log = errorlog.read(text)
+    if (hit := _message(log)) is not None:
+        return _answer(*hit, log)
+    message = next((m for m in all_messages() if m.name == _as_name(text)), None)
+    if message is not None:
+        return _answer(message, _example(message, text), True, log)
+    return _unknown(text, log)
+
+
+def _as_name(text: str) -> str:
+    return re.sub(r"[\s_]+", "-", text.strip().lower())
+
+
+# ---------------------------------------------------------------------------------------------
+# Which message is it?
+
+
+def _message(log: ErrorLog) -> tuple[Message | Question | Rule, Found | None, bool] | None:
+    """The reader (or rule) to ask, what it found, and whether an example stands in for numbers the text does not give."""
+    texts = [raised.message for raised in reversed(log.raised)]
+    for text in dict.fromkeys((*texts, log.text)):
+        hits = [(message, found) for message in all_messages() if (found := _found(message, text, log))]
+        if hits:
+            message, found = max(hits, key=lambda hit: hit[1].match.end() - hit[1].match.start())
+            return message, found, False
+    for question in all_questions():
+        if not log.raised and question.asked_in(log.text):
+            return question, None, False
+    hinted = max(((message.hinted_in(log.text), n, message) for n, message in enumerate(all_messages())), key=lambda hit: hit[:2])
+    if hinted[0]:
+        return hinted[2], _example(hinted[2], log.text), True
+    for raised in reversed(log.raised):
+        rules = _claiming(f"{raised.type}: {raised.message}")
+        if rules:
+            return rules[0], None, False
+    return None
+
+
+def _found(message: Message, text: str, log: ErrorLog) -> Found | None:
+    found = message.found_in(text, log.text, log.during_backward)
+    # Messages are wrapped where they are pasted; where the text as it stands does not match, try it on one line.
+    return found or message.found_in(" ".join(text.split()), log.text, log.during_backward)
+
+
+def _example(message: Message, text: str) -> Found:
+    found = message.found_in(message.example.split(": ", 1)[1], text)
+    assert found is not None, message.name
+    return found
+
+
+def _claiming(text: str) -> list[CrashRule]:
+    """Rules whose own patterns claim this "Type: message", the leading one first."""
+    rules = [rule for rule in all_rules() if isinstance(rule, CrashRule) and rule.messages]
+    claiming = [rule for rule in rules if any(re.search(pattern, text) for pattern in rule.messages)]
+    return sorted(claiming, key=lambda rule: -rule.priority)
+
+
+def _rule_of(source: Message | Question, found: Found | None) -> Rule | None:
+    if isinstance(source, Message) and found is not None:
+        claiming = _claiming(f"{source.raises}: {found.match[0]}") or _claiming(f"{source.raises}: {found.match.string}") or _claiming(source.example)
+        if claiming:
+            return claiming[0]
+    return next((rule for rule in all_rules() if source.rule and rule.name == source.rule), None)
+
+
+# ---------------------------------------------------------------------------------------------
+# Putting an answer together
+
+
+def _answer(source: Message | Question | Rule, found: Found | None, by_example: bool, log: ErrorLog) -> Explanation:
+    if isinstance(source, Rule):
+        page = _rule_page(source)
+        return Explanation(True, page.title, page.rule, page.sections, notes=tuple(_notes(log)))
+    reading = source.read(found) if isinstance(source, Message) else source.read(log.text)
+    rule = _rule_of(source, found)
+    notes = list(_notes(log))
+    if by_example and isinstance(source, Message):
+        notes.insert(0, f"The text gives no numbers of its own; those below are of an example: {_first_line(source.example)}")
+    sections = [
+        Section("What it says", (Text(reading.meaning),)),
+        Section("True causes, the most likely first", tuple(Text(cause, number) for number, cause in enumerate(reading.causes, 1))),
+        Section("A program that shows it", tuple(_program(reading.program))),
+        Section("What to change", (*(Text(fix) for fix in reading.fixes), *_program(reading.remedy))),
+        Section("Often said, and not true", tuple(_falsehoods(reading, rule))),
+    ]
+    if rule is not None:
+        page = rule.page()
+        sections.append(Section(f"About {rule.name} in general", tuple(_blocks(page.section("Why")))))
+        if reading.program is None:
+            sections = [Section(s.heading, tuple(_blocks(page.section("Example")))) if s.heading.startswith("A program") else s for s in sections]
+        notes.append(f"`torchsleuth explain {rule.name}` prints the whole page of this rule.")
+    return Explanation(True, reading.title, rule.name if rule else "", tuple(s for s in sections if s.blocks), notes=tuple(notes))
+
+
+def _notes(log: ErrorLog) -> Iterator[str]:
+    frame = log.user_frame
+    if frame is not None:
+        source = f": `{frame.source}`" if frame.source else ""
+        place = f"{frame.file}, line {frame.line}, in {frame.function}{source}"
+        if log.in_custom_backward:
+            yield f"Your traceback: raised while backward ran, in your own code below it (a `backward` or a hook): {place}"
+        elif log.during_backward:
+            yield f"Your traceback: raised while backward ran, called from {place}"
+        else:
+            yield f"Your traceback: the innermost line that is not a library's is {place}"
+    yield from log.notes
+
+
+def _program(program: Program | None) -> Iterator[Block]:
+    if program is not None:
+        yield Text(program.says or ("This raises it:" if program.raises else "This runs" + (f" and prints {program.prints}:" if program.prints else ":")))
+        yield Code(program.source)
+
+
+def _falsehoods(reading: Reading, rule: Rule | None) -> Iterator[Block]:
+    for false in reading.falsehoods:
+        yield from _falsehood(false)
+    # A rule of the forward pass covers many messages, and what is wrongly said about one need not concern another.
+    if rule is None or (reading.falsehoods and _family(rule) != _FAMILIES["backward"]):
+        return
+    told = [_words(false.claim) for false in reading.falsehoods]
+    for claim, blocks in _claims(rule.page()):
+        if not any(_overlap(_words(claim), other) > 0.5 for other in told):
+            yield from blocks
+
+
+def _falsehood(false: Falsehood) -> Iterator[Block]:
+    yield Text(f"“{false.claim}”", claim=True)
+    yield Text(false.truth)
+    if false.program is not None:
+        does = "raises" if false.program.raises else "runs"
+        message = f" {_first_line(false.program.raises)}" if false.program.raises else f" and prints {false.program.prints}"
+        yield Text(false.program.says or f"This {does}{message}:")
+        yield Code(false.program.source)
+
+
+def _claims(page: Page) -> Iterator[tuple[str, list[Block]]]:
+    """The falsehoods of a rule's page: each claim with all that is said about it."""
+    blocks: list[Block] = []
+    claim = ""
+    for block in _blocks(page.section("Common false explanations")):
+        if isinstance(block, Text) and (quoted := re.match(r'["“](.+?)["”]\s*', block.text)):
+            if claim:
+                yield claim, blocks
+            claim = quoted[1]
+            rest = block.text[quoted.end() :]
+            blocks = [Text(f"“{claim}”", claim=True)] + ([Text(rest)] if rest else [])
+        else:
+            blocks.append(block)
+            claim = claim or getattr(block, "text", "")
+    if blocks:
+        yield claim, blocks
+
+
+def _rule_page(rule: Rule) -> Explanation:
+    page = rule.page()
+    sections = []
+    for heading, text in page.sections:
+        blocks = tuple(_blocks(text))
+        if heading == "Common false explanations":
+            blocks = tuple(block for _, said in _claims(page) for block in said)
+        sections.append(Section(heading, blocks))
+    return Explanation(True, page.summary, rule.name, tuple(sections))
+
+
+def _blocks(text: str) -> Iterator[Block]:
+    """Paragraphs and indented programs of a page, in order."""
+    paragraph: list[str] = []
+    code: list[str] = []
+    for line in [*text.splitlines(), "end"]:
+        if code and (line.startswith("    ") or not line.strip()):
+            code.append(line[4:])
+            continue
+        if code:
+            yield Code("\n".join(code).rstrip() + "\n")
+            code = []
+        if line.startswith("    ") and not paragraph:
+            code.append(line[4:])
+        elif line.strip() and line != "end":
+            paragraph.append(line)
+        elif paragraph:
+            yield from _paragraphs(paragraph)
+            paragraph = []
+    if paragraph:
+        yield from _paragraphs(paragraph)
+
+
+def _paragraphs(lines: list[str]) -> Iterator[Text]:
+    """One paragraph, or the items of a list."""
+    items: list[list[str]] = []
+    for line in lines:
+        if re.match(r"\s*(?:[-*]|\d+\.)\s", line) or not items:
+            items.append([])
+        items[-1].append(line.strip())
+    yield from (Text(" ".join(item)) for item in items)
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists, and what to say when nothing fits
+
+_FAMILIES = {
+    "backward": "failures in backward",
+    "forward": "failures in the forward pass or the loss",
+    "source": "found in source by `torchsleuth lint`",
+    "function": "custom Functions, found by `torchsleuth check`",
+    "training": "training, found by `torchsleuth audit`",
+}
+
+
+def _listing() -> Explanation:
+    groups: dict[str, list[Entry]] = {}
+    for rule in all_rules():
+        groups.setdefault(_family(rule), []).append(Entry(rule.name, rule.page().summary))
+    order = [*_FAMILIES.values(), *sorted(set(groups) - set(_FAMILIES.values()))]
+    entries = [(heading, tuple(groups[heading])) for heading in order if heading in groups]
+    return Explanation(
+        True,
+        f"{len(all_rules())} rules, and {len(all_messages())} messages of torch that are read with their numbers",
+        entries=tuple(entries),
+        notes=("`torchsleuth explain RULE`, or the error message in quotes, or a log on standard input.",),
+    )
+
+
+def _family(rule: Rule) -> str:
+    parts = type(rule).__module__.split(".")
+    folder = parts[parts.index("rules") + 1] if "rules" in parts and parts.index("rules") + 1 < len(parts) else "other"
+    return _FAMILIES.get(folder, folder)
+
+
+def _unknown(text: str, log: ErrorLog) -> Explanation:
+    what = "this message" if log.raised else "this"
+    return Explanation(
+        False,
+        f"torchsleuth has no answer to {what}",
+        entries=tuple((heading, entries) for heading, entries in (("what sounds nearest", tuple(_nearest(text))),) if entries),
+        notes=(
+            *_notes(log),
+            "Nothing above is claimed to be the cause. `torchsleuth run your_script.py` watches the program and reports what it sees when it fails.",
+        ),
+    )
+
+
+_COMMON = frozenset(
+    "a an the of to in is it and or for on with not this that be by from are was as at does do how what why when which my your i torch pytorch tensor tensors error "
+    "runtimeerror valueerror typeerror get got fix cause causes causing during can no".split()
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in re.findall(r"[a-z_]{2,}", text.lower().replace("-", " ")) if word not in _COMMON)
+
+
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    return len(a & b) / min(len(a), len(b)) if a and b else 0.0
+
+
+def _nearest(text: str, most: int = 5) -> Iterable[Entry]:
+    """Rules and messages that share rare words with the text, or whose name is nearly it."""
+    candidates = {rule.name: (rule.page().summary, f"{rule.name} {rule.page().summary} {rule.page().section('What happened')}") for rule in all_rules()}
+    for message in all_messages():
+        candidates.setdefault(message.name, (_first_line(message.example), message.example))
+    bags = {name: _words(described) for name, (_, described) in candidates.items()}
+    rarity: dict[str, float] = {}
+    for bag in bags.values():
+        for word in bag:
+            rarity[word] = rarity.get(word, 0) + 1
+    asked = _words(text)
+    scores = {name: sum(1 / rarity[word] for word in asked & bag) for name, bag in bags.items()}
+    for close in difflib.get_close_matches(_as_name(text), list(candidates), n=3, cutoff=0.6):
+        scores[close] += 10
+    best = sorted((name for name, score in scores.items() if score >= 0.2), key=lambda name: -scores[name])[:most]
+    return [Entry(name, candidates[name][0]) for name in best]
+
+
+def _first_line(text: str, most: int = 100) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."

@@ -1,0 +1,213 @@
+"""Messages about custom autograd Functions, hooks, and gradients assigned by hand."""
+
+from __future__ import annotations
+
+from torchsleuth.messages import Falsehood, Found, Program, Reading, call, raising, reads, shape
+
+CLASS = (
+    "class {name}(torch.autograd.Function):",
+    "    @staticmethod",
+    "    def forward(ctx, {arguments}):",
+    "        return {result}",
+    "",
+    "    @staticmethod",
+    "    def backward(ctx, grad):",
+    "        return {returns}",
+    "",
+)
+
+
+def _function(name: str, arguments: str, result: str, returns: str, use: str, raises: str) -> Program:
+    lines = (line.format(name=name, arguments=arguments, result=result, returns=returns) for line in CLASS)
+    return raising(*lines, use, raises=raises)
+
+
+@reads(
+    r"Function (?P<name>\w+) returned an invalid gradient at index (?P<i>\d+) - got \[(?P<got>[\d, ]*)\] but expected shape compatible with "
+    r"\[(?P<want>[\d, ]*)\]",
+    example="RuntimeError: Function GBackward returned an invalid gradient at index 0 - got [3, 5] but expected shape compatible with [3, 4]",
+    fragments=(r"returned an invalid gradient at index",),
+)
+def invalid_gradient(found: Found) -> Reading:
+    got, want, i = found.ints("got"), found.ints("want"), found.int("i")
+    name = found["name"].removesuffix("Backward")
+    story = []
+    if len(got) > len(want) or (len(got) == len(want) and any(w == 1 != g for g, w in zip(got, want, strict=False))):
+        lead = len(got) - len(want)
+        dims = [*range(lead), *(lead + d for d, w in enumerate(want) if w == 1 and got[lead + d] != 1)]
+        story.append(f"The forward pass broadcast this input; its gradient must be summed over what was stretched: `grad.sum_to_size({call(want)})`"
+                     + (f" (dimensions {', '.join(map(str, dims))})." if dims else "."))  # fmt: skip
+    if len(got) < len(want):
+        story.append("The forward pass reduced a dimension (`sum`, `mean`): the gradient must be stretched back: `grad.unsqueeze(dim).expand_as(x)`.")
+    if len(got) == len(want) and got != want and sorted(got) == sorted(want):
+        story.append("The sizes are those expected in another order: a transpose is missing.")
+    return Reading(
+        f"`{name}.backward` returned {shape(got)} for input {i}, which has {shape(want)}",
+        f"The gradient of an input has the shape of that input (one that broadcasts down to it by summing is accepted). For argument {i} of `forward` "
+        f"(counted from 0, without `ctx`) `backward` returned {shape(got)}; the input is {shape(want)}.",
+        (*story, "The gradients are returned in another order than the arguments of `forward`."),
+        _function(name if name.isidentifier() else "G", "x", "x.sum()", f"torch.ones({call(got)})",
+                  f"{name}.apply(torch.ones({call(want)}, requires_grad=True)).backward()",
+                  f"returned an invalid gradient at index 0 - got {shape(got)} but expected shape compatible with {shape(want)}"),
+        ("Return one gradient per argument, each of its argument's shape; `torchsleuth check` tests a Function against its derivative.",),
+    )  # fmt: skip
+
+
+@reads(
+    r"function (?P<name>\w+) returned an incorrect number of gradients \(expected (?P<want>\d+), got (?P<got>\d+)\)",
+    example="RuntimeError: function GBackward returned an incorrect number of gradients (expected 2, got 1)",
+    fragments=(r"incorrect number of gradients",),
+)
+def gradient_count(found: Found) -> Reading:
+    want, got, name = found.int("want"), found.int("got"), found["name"].removesuffix("Backward")
+    arguments = ", ".join(f"x{i}" for i in range(want))
+    ones = ", ".join(["torch.ones(3, requires_grad=True)"] + ["torch.ones(3)"] * (want - 1))
+    return Reading(
+        f"`{name}.backward` returned {got} gradients for {want} arguments",
+        f"`forward` took {want} arguments besides `ctx`; `backward` must return {want} values, None for those that need none (numbers, flags). It returned {got}.",
+        ("An argument was added to `forward` and not to `backward`.", "`ctx` was counted, or None was left out for a flag or a number."),
+        _function(name, arguments, "x0 * 2", ", ".join(["grad * 2"] + ["None"] * (got - 1)) if got else "()",
+                  f"{name}.apply({ones}).sum().backward()", f"returned an incorrect number of gradients (expected {want}, got {got})")
+        if got >= 1 and not (got > want)
+        else None,
+        (f"Return exactly {want}: `return grad_x{', None' * (want - 1)}`.",),
+        falsehoods=(
+            Falsehood(
+                "Too many is as wrong as too few.",
+                "Extra values are accepted as long as they are None.",
+                Program(
+                    _function("G", "x", "x * 2", "grad * 2, None", "G.apply(torch.ones(3, requires_grad=True)).sum().backward()\nprint('fine')", "").source,
+                    prints="fine",
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+@reads(
+    r"expected Variable or None \(got (?P<kind>[\w.]+)\)",
+    example="RuntimeError: expected Variable or None (got float)",
+)
+def gradient_type(found: Found) -> Reading:
+    kind = found["kind"]
+    value = {"float": "1.0", "int": "1", "tuple": "((grad,),)", "list": "[grad]"}.get(kind, "1.0")
+    return Reading(
+        f"a `backward` or hook returned a {kind} instead of a tensor",
+        f"Each gradient must be a tensor or None; one is a {kind}.",
+        ("A plain number was returned, or `.item()`/numpy was used in `backward`.", "A tuple inside a tuple."),
+        _function("G", "x", "x.sum()", value, "G.apply(torch.ones(3, requires_grad=True)).backward()", f"expected Variable or None (got {kind})")
+        if kind in ("float", "int")
+        else None,
+        ("Return tensors of the inputs' shapes: `torch.full_like(x, 1.0)`.",),
+    )
+
+
+@reads(
+    r"You must implement either the backward or vjp method for your custom autograd\.Function",
+    r"Legacy autograd function with non-static forward method is deprecated",
+    r"trying to differentiate twice a function that was marked with @once_differentiable",
+    r"save_for_backward can only save variables, but argument (?P<i>\d+) is of type (?P<kind>\w+)",
+    r"Some elements marked as dirty during the forward method were not returned as output",
+    example="RuntimeError: trying to differentiate twice a function that was marked with @once_differentiable",
+)
+def function_contract(found: Found) -> Reading:
+    said = found.match[0]
+    x = "torch.ones(3, requires_grad=True)"
+    if "save_for_backward" in said:
+        return Reading(
+            f"`save_for_backward` got a {found['kind']}",
+            f"It takes tensors only; argument {found['i']} is a {found['kind']}.",
+            ("Numbers, shapes and flags were passed to it.",),
+            raising("class G(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, x):", "        ctx.save_for_backward(3)", "        return x * 2",
+                    "", f"G.apply({x})", raises="save_for_backward can only save variables"),
+            ("Keep other values on the context: `ctx.scale = 3`. Tensors belong in `save_for_backward`, not on `ctx`.",),
+        )  # fmt: skip
+    if "dirty" in said:
+        return Reading(
+            "an input marked dirty is not returned",
+            "`ctx.mark_dirty(x)` says that `x` itself is changed in place and returned; `forward` returned something else.",
+            ("`return x * 1` instead of `return x`.",),
+            raising("class G(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, x):", "        ctx.mark_dirty(x.mul_(2))", "        return x * 1",
+                    "", f"G.apply({x} * 1)", raises="Some elements marked as dirty"),
+            ("Return the very tensor that was changed, or do not change it.",),
+        )  # fmt: skip
+    if "Legacy" in said:
+        return Reading(
+            "a Function without `@staticmethod`",
+            "`forward` and `backward` are static methods, called through `G.apply(...)`; there is no instance.",
+            ("Code written before PyTorch 0.4.",),
+            raising("class G(torch.autograd.Function):", "    def forward(ctx, x):", "        return x * 2", "", f"G()({x})", raises="Legacy autograd function"),
+            ("Put `@staticmethod` before both, take `ctx` first, and call `G.apply(x)`.",),
+        )
+    if "implement" in said:
+        return Reading(
+            "a Function has no `backward`",
+            "backward reached a custom Function that defines only `forward`.",
+            ("`backward` is missing, misspelt, or indented into `forward`.",),
+            raising("class G(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, x):", "        return x * 2", "", f"G.apply({x}).sum().backward()",
+                    raises="You must implement either the backward or vjp method"),
+            ("Write `backward(ctx, grad)`; or, for plain torch operations, no Function at all: autograd differentiates them.",),
+        )  # fmt: skip
+    return Reading(
+        "a second derivative through `@once_differentiable`",
+        "The Function's `backward` is declared not to be differentiable itself, and a gradient of a gradient went through it (`create_graph=True`).",
+        ("A gradient penalty, a Hessian or meta-learning over a model that uses this Function.",),
+        raising(
+            "class G(torch.autograd.Function):",
+            "    @staticmethod",
+            "    def forward(ctx, x):",
+            "        return x * 2",
+            "",
+            "    @staticmethod",
+            "    @torch.autograd.function.once_differentiable",
+            "    def backward(ctx, grad):",
+            "        return grad * 2",
+            "",
+            f"x = {x}",
+            "(grad,) = torch.autograd.grad((G.apply(x) ** 2).sum(), x, create_graph=True)",
+            "grad.sum().backward()",
+            raises="trying to differentiate twice a function that was marked with @once_differentiable",
+        ),
+        ("Remove the decorator if `backward` uses only differentiable torch operations on `grad` and saved tensors.",),
+    )
+
+
+@reads(
+    r"hook '(?P<name>[^']+)' has changed the (?P<what>size|type) of value",
+    r"cannot register a hook on a tensor that doesn't require gradient",
+    example="RuntimeError: hook '<lambda>' has changed the size of value",
+)
+def hooks(found: Found) -> Reading:
+    if not found.has("name"):
+        return Reading(
+            "a hook on a tensor without gradient",
+            "`register_hook` is called when the gradient of the tensor is computed; this tensor will have none.",
+            ("The tensor is an input, detached, or made under `no_grad`.",),
+            raising("torch.ones(3).register_hook(print)", raises="cannot register a hook on a tensor that doesn't require gradient"),
+            ("Register it on a tensor computed from parameters, inside the forward pass with gradients on.",),
+        )
+    return Reading(
+        f"the hook `{found['name']}` returned a gradient of another {found['what']}",
+        "What a hook returns takes the gradient's place, so it must have the same shape and dtype (or be None to leave it alone).",
+        ("The hook reduces (`grad.mean()`), slices, or returns something by accident (the value of `list.append` is None and harmless).",),
+        raising("y = torch.ones(3, requires_grad=True) * 2", "y.register_hook(lambda grad: torch.ones(4))", "y.sum().backward()",
+                raises="has changed the size of value"),
+        ("Return a tensor like `grad`, or nothing.",),
+    )  # fmt: skip
+
+
+@reads(
+    r"attempting to assign a gradient of size '\[(?P<got>[\d, ]*)\]' to a tensor of size '\[(?P<want>[\d, ]*)\]'",
+    example="RuntimeError: attempting to assign a gradient of size '[4]' to a tensor of size '[3]'. Please ensure that the gradient and the tensor "
+    "are the same size",
+)
+def grad_assigned(found: Found) -> Reading:
+    got, want = found.ints("got"), found.ints("want")
+    return Reading(
+        f"`.grad` of shape {shape(got)} for a tensor of shape {shape(want)}",
+        f"A gradient has the shape of its tensor: {shape(want)}, not {shape(got)}.",
+        ("Gradients were paired with the wrong parameters, or summed over a dimension.",),
+        raising(f"x = torch.ones({call(want)}, requires_grad=True)", f"x.grad = torch.ones({call(got)})",
+                raises=f"attempting to assign a gradient of size '{shape(got)}' to a tensor of size '{shape(want)}'"),
+        ("Pair gradients and parameters in the same order, and keep their shapes.",),
+    )  # fmt: skip

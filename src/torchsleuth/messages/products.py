@@ -1,0 +1,195 @@
+"""Messages of matrix products: linear layers, matmul, bmm, einsum."""
+
+from __future__ import annotations
+
+from torchsleuth.messages import Falsehood, Found, Reading, call, raising, reads, running, shape
+
+
+@reads(
+    r"mat1 and mat2 shapes cannot be multiplied \((?P<n>\d+)x(?P<k>\d+) and (?P<l>\d+)x(?P<m>\d+)\)",
+    example="RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x64 and 128x10)",
+    fragments=(r"mat1 and mat2 shapes",),
+)
+def mat1_mat2(found: Found) -> Reading:
+    n, k, l, m = (found.int(g) for g in "nklm")
+    story = []
+    if n == l:
+        story.append(f"The input seems transposed: {n} equals the {l} that is expected as its last size. Linear layers take the features last.")
+    if k and l and k != l and n * k % l == 0 and n * k // l > 0 and n != l:
+        story.append(
+            f"The input has {n} x {k} = {n * k} numbers, which is {n * k // l} rows of {l}: a flatten that mixes the wrong "
+            "dimensions (or does not flatten enough: `flatten(1)` was forgotten after the convolutions) would look like this."
+        )
+    return Reading(
+        f"{k} features arrive where {l} are expected",
+        f"A matrix product needs as many columns on the left as rows on the right: {n}x{k} times {l}x{m}. For a linear layer this "
+        f"is `nn.Linear(in_features={l}, out_features={m})` getting inputs whose last size is {k} ({n} rows, all leading dimensions "
+        "multiplied together).",
+        (
+            *story,
+            f"The size of the features changed: another image size, embedding width or number of channels than the {l} the layer was made for.",
+            "Layers do not follow on each other: `out_features` of one is not `in_features` of the next.",
+            "The features are not in the last dimension: channels-first data, sequence and feature dimensions swapped.",
+        ),
+        raising(
+            f"layer = torch.nn.Linear({l}, {m})",
+            f"layer(torch.zeros({n}, {k}))",
+            raises=f"RuntimeError: mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})",
+        ),
+        (
+            f"Make the layer for what arrives (`nn.Linear({k}, {m})`) if {k} is right, or put right what makes {k} of it.",
+            "Print `x.shape` before the layer; after convolutions use `nn.Flatten()`/`flatten(1)` and `nn.LazyLinear` or an adaptive pooling.",
+        ),
+        running(f"layer = torch.nn.Linear({k}, {m})", f"print(tuple(layer(torch.zeros({n}, {k})).shape))", prints=f"({n}, {m})"),
+        falsehoods=(
+            Falsehood(
+                "The batch size is wrong.",
+                f"The number of rows ({n}) may be anything; only the columns must fit.",
+                running(f"layer = torch.nn.Linear({l}, {m})", f"print(tuple(layer(torch.zeros({n + 1}, {l})).shape))", prints=f"({n + 1}, {m})"),
+            ),
+        ),
+    )  # fmt: skip
+
+
+@reads(
+    r"size mismatch, got input \((?P<n>\d+)\), mat \((?P<mat>\d+x\d+)\), vec \((?P<vec>\d+)\)",
+    example="RuntimeError: size mismatch, got input (4), mat (4x5), vec (6)",
+)
+def mat_vec(found: Found) -> Reading:
+
+    rows, columns = (int(part) for part in found["mat"].split("x"))
+    vec = found.int("vec")
+    return Reading(
+        f"a {rows}x{columns} matrix cannot be applied to a vector of {vec}",
+        f"Matrix times vector needs one number per column: {columns}; the vector has {vec}.",
+        (
+            f"The matrix is meant transposed (`m.t() @ v`, {columns}x{rows})." if vec == rows else "One of the two has another width than was meant.",
+            "A batch was reduced to a single vector, or features are missing.",
+        ),
+        raising(
+            f"torch.zeros({rows}, {columns}) @ torch.zeros({vec})",
+            raises=f"RuntimeError: size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({vec})",
+        ),
+        ("Compare `m.shape[1]` with `len(v)`; transpose the matrix if its rows should meet the vector.",),
+    )  # fmt: skip
+
+
+@reads(
+    r"inconsistent tensor size, expected tensor \[(?P<a>\d+)\] and src \[(?P<b>\d+)\] to have the same number of elements",
+    example="RuntimeError: inconsistent tensor size, expected tensor [3] and src [4] to have the same number of elements, but got 3 "
+    "and 4 elements respectively",
+)
+def dot(found: Found) -> Reading:
+    a, b = found.int("a"), found.int("b")
+    return Reading(
+        f"a dot product of vectors with {a} and {b} elements",
+        f"`a @ b` of two vectors, or `torch.dot`, multiplies element by element and sums: both need the same length, not {a} and {b}.",
+        ("The vectors come from different layers, tables or feature sets.", "An outer product was meant: `torch.outer(a, b)`."),
+        raising(
+            f"torch.dot(torch.zeros({a}), torch.zeros({b}))",
+            raises=f"RuntimeError: inconsistent tensor size, expected tensor [{a}] and src [{b}] to have the same number of elements",
+        ),
+        ("Make the lengths equal, or use `torch.outer`.",),
+        running(f"print(tuple(torch.outer(torch.zeros({a}), torch.zeros({b})).shape))", prints=f"({a}, {b})"),
+    )
+
+
+@reads(
+    r"Expected size for first two dimensions of batch2 tensor to be: \[(?P<want>\d+, \d+)\] but got: \[(?P<got>\d+, \d+)\]",
+    example="RuntimeError: Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 5].",
+    fragments=(r"first two dimensions of batch2",),
+)
+def bmm(found: Found) -> Reading:
+    (batch, k), (got_batch, got_k) = found.ints("want"), found.ints("got")
+    wrong = []
+    if batch != got_batch:
+        wrong.append(f"the batches differ ({batch} and {got_batch} matrices)")
+    if k != got_k:
+        wrong.append(f"the inner sizes differ (the left matrices have {k} columns, the right ones {got_k} rows)")
+    return Reading(
+        f"batched product: expected [{batch}, {k}, ...] on the right, got [{got_batch}, {got_k}, ...]",
+        f"Each of {batch} matrices on the left is multiplied by its partner on the right; {' and '.join(wrong) or 'the sizes do not fit'}.",
+        (
+            "The right operand is not transposed: attention scores are `q @ k.transpose(-2, -1)`, and `.transpose(1, 2)` is wrong once "
+            "there is a dimension of heads.",
+            "Batch and sequence are swapped in one of the operands, or heads were folded into the batch in only one.",
+        ),
+        raising(
+            f"torch.bmm(torch.zeros({batch}, 3, {k}), torch.zeros({got_batch}, {got_k}, 3))",
+            raises=f"RuntimeError: Expected size for first two dimensions of batch2 tensor to be: [{batch}, {k}] but got: "
+            f"[{got_batch}, {got_k}].",
+        ),
+        ("Print both shapes; transpose the last two dimensions of the right operand with `.transpose(-2, -1)`, or `.mT`.",),
+        running("q, k = torch.zeros(2, 3, 4), torch.zeros(2, 5, 4)", "print(tuple((q @ k.mT).shape))", prints="(2, 3, 5)"),
+    )
+
+
+@reads(
+    r"einsum\(\): subscript (?P<letter>\w) has size (?P<size>\d+) for operand (?P<operand>\d+) which does not broadcast with previously "
+    r"seen size (?P<seen>\d+)",
+    example="RuntimeError: einsum(): subscript j has size 5 for operand 1 which does not broadcast with previously seen size 4",
+    fragments=(r"einsum\(\): subscript",),
+)
+def einsum_size(found: Found) -> Reading:
+    letter, size, operand, seen = found["letter"], found.int("size"), found.int("operand"), found.int("seen")
+    other = "a" if letter != "a" else "b"
+    end = "c" if letter != "c" else "d"
+    program = None
+    if operand == 1:
+        program = raising(
+            f"torch.einsum('{other}{letter},{letter}{end}->{other}{end}', torch.zeros(2, {seen}), torch.zeros({size}, 2))",
+            raises=f"RuntimeError: einsum(): subscript {letter} has size {size} for operand 1 which does not broadcast with previously "
+            f"seen size {seen}",
+        )
+    return Reading(
+        f"in einsum, `{letter}` stands for {seen} in one operand and for {size} in operand {operand}",
+        f"A letter stands for one size throughout the equation. `{letter}` was {seen} in an earlier operand (they count from 0) and is "
+        f"{size} in operand {operand}.",
+        (
+            "Two letters are swapped in the equation, or the operands are in another order than its terms.",
+            f"A tensor's dimensions are in another order than the letters say ({size} where {seen} belongs).",
+        ),
+        program,
+        ("Write the sizes beside the letters of each operand; rename the letter where two different dimensions were meant.",),
+    )
+
+
+@reads(
+    r"einsum\(\): the number of subscripts in the equation \((?P<letters>\d+)\) does not match the number of dimensions \((?P<dims>\d+)\) "
+    r"for operand (?P<operand>\d+)",
+    example="RuntimeError: einsum(): the number of subscripts in the equation (2) does not match the number of dimensions (3) for "
+    "operand 0 and no ellipsis was given",
+)
+def einsum_letters(found: Found) -> Reading:
+    letters, dims, operand = found.int("letters"), found.int("dims"), found.int("operand")
+    return Reading(
+        f"einsum: operand {operand} has {dims} dimensions and {letters} letters",
+        f"Each dimension needs a letter (or `...` for any number of leading ones): {dims} dimensions, {letters} letters.",
+        ("The batch or head dimension has no letter.", "The tensor was squeezed or has an extra dimension of size 1."),
+        raising(
+            f"torch.einsum('{'abcdefgh'[:letters]}->{'abcdefgh'[:letters]}', torch.zeros({call((2,) * dims)}))",
+            raises=f"RuntimeError: einsum(): the number of subscripts in the equation ({letters}) does not match the number of "
+            f"dimensions ({dims}) for operand 0",
+        )
+        if letters <= 8
+        else None,
+        ("Add the missing letter, or `...`: `torch.einsum('...ij,...jk->...ik', a, b)`.",),
+    )
+
+
+@reads(
+    r"(?P<which>self|mat1|mat2|batch1|batch2) must be a (?P<kind>matrix|3D tensor|2D tensor)",
+    r"1D tensors expected, but got (?P<a>\d+)D and (?P<b>\d+)D tensors",
+    r"both arguments to matmul need to be at least 1D, but they are (?P<c>\d+)D and (?P<d>\d+)D",
+    example="RuntimeError: self must be a matrix",
+)
+def product_dims(found: Found) -> Reading:
+    return Reading(
+        "a product got an operand with the wrong number of dimensions",
+        f"{found.match[0]}. `mm` takes two matrices, `bmm` two batches of matrices (3 dimensions), `dot` two vectors, `linear` and "
+        "`matmul` (`@`) anything from one dimension up; only `matmul` broadcasts leading dimensions.",
+        ("A batch dimension is there that `mm` does not expect, or missing where `bmm` does.", "A squeeze removed a dimension of size 1."),
+        raising("torch.mm(torch.zeros(2, 3, 4), torch.zeros(4, 5))", raises="RuntimeError: self must be a matrix"),
+        ("Use `a @ b` (`torch.matmul`), or add the missing dimension with `unsqueeze`.",),
+        running("print(tuple((torch.zeros(2, 3, 4) @ torch.zeros(4, 5)).shape))", prints="(2, 3, 5)"),
+    )
