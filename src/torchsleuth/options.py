@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torchsleuth.record.ring import DEFAULT_HISTORY
 
+DEFAULT_EXACT_SECONDS = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -14,4 +16,5 @@ class Options:
     verbose: bool = False  # say which recorder and why
     caught: bool = False  # also report torch errors that the program caught itself
     deep: bool = False  # log every operation throughout
+    exact_seconds: float = DEFAULT_EXACT_SECONDS  # otherwise, how much time the exact log of the start may add
     history: int = DEFAULT_HISTORY

@@ -37,7 +37,11 @@ class Watch:
         from torchsleuth.record.recorder import Recorder
 
         options = self.options
-        self._recorder = Recorder(options.history, options.deep, self._on_handled if options.caught else None)
+        self._recorder = Recorder(
+            options.history,
+            None if options.deep else options.exact_seconds,
+            self._on_handled if options.caught else None,
+        )
         recording = self._recorder.start()
         if options.verbose:
             _say(f"recording with {recording.choice}")

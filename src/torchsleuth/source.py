@@ -192,17 +192,44 @@ def place(
         return None
     filename = code.co_filename
     line, column, end_line, end_column = where
-    lines = lines_of(filename)
+    believed = _is_text_of(code)
+    lines = lines_of(filename) if believed else ()
     excerpt = Excerpt(line, lines[line - 1 : min(end_line, line + 7)]) if 0 < line <= len(lines) else None
     return Place(
         Span(display_name(filename), line, column + 1, end_line, end_column + 1),
-        text_of(filename, where),
+        text_of(filename, where) if believed else "",
         getattr(code, "co_qualname", code.co_name).replace("<locals>.", ""),
         excerpt,
         origin_of(code) is not Origin.USER,
         known,
         via,
     )
+
+
+@functools.lru_cache(maxsize=2048)
+def _is_text_of(code: types.CodeType) -> bool:
+    """Whether the text found under the code's file name is its own.
+
+    Code compiled from a string under an invented name shares its globals with a module, and `linecache` may answer with
+    that module's text (`traceback` asks its loader). Where there is no such file, the text must compile to this code.
+    """
+    filename = code.co_filename
+    if filename in _remembered or os.path.exists(filename):
+        return True
+    text = "\n".join(lines_of(filename))
+    try:
+        pending: list[object] = [compile(text, filename, "exec", dont_inherit=True)] if text else []
+    except (SyntaxError, ValueError):
+        # A notebook cell may hold `await` or magics; its label and its place in the cache vouch for it.
+        return bool(_cell_label(filename)) or filename.startswith("<")
+    while pending:
+        candidate = pending.pop()
+        if isinstance(candidate, types.CodeType):
+            if (candidate.co_name, candidate.co_firstlineno) == (code.co_name, code.co_firstlineno):
+                if candidate.co_code == code.co_code:
+                    return True
+            pending.extend(candidate.co_consts)
+    return bool(_cell_label(filename))
 
 
 def place_of_instruction(code: types.CodeType, lasti: int, known: Known = Known.OBSERVED, via: Place | None = None) -> Place | None:

@@ -117,4 +117,12 @@ def called_name(call: ast.Call) -> str:
 
 def _is_opaque(call: ast.Call) -> bool:
     """A call of something that is no single torch operation as far as the syntax tells: a module, a helper."""
-    return called_name(call) not in ("range", "len", "print", "zip", "enumerate", "int", "list", "tuple")
+    return called_name(call) not in _MAKES_NO_NODE
+
+
+_MAKES_NO_NODE = {
+    "range", "len", "print", "zip", "enumerate", "int", "float", "list", "tuple", "dict", "str", "isinstance", "getattr",
+    "randn", "rand", "zeros", "ones", "empty", "full", "arange", "linspace", "eye", "randint", "randperm", "tensor",
+    "zeros_like", "ones_like", "randn_like", "rand_like", "empty_like", "full_like", "manual_seed", "size", "dim", "item",
+    "parameters", "append", "zero_grad", "step", "no_grad",
+}  # fmt: skip

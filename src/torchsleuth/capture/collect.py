@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from torchsleuth.capture.crash import Crash
 from torchsleuth.evidence import Evidence
+from torchsleuth.record.recorder import STOPPED_WITH_PROGRAM
 
 if typing.TYPE_CHECKING:
     from torchsleuth.record.recorder import Recording
@@ -25,6 +26,6 @@ def collect(crash: Crash, needs: Iterable[str]) -> Evidence:
 def _quality(recording: Recording | None) -> str:
     if recording is None:
         return "none"
-    if recording.log is not None and not recording.log.finished:
-        return "observed"
-    return "lines"
+    log = recording.log
+    # `reason` is set when the log had to end before the program did.
+    return "observed" if log is not None and log.reason in ("", STOPPED_WITH_PROGRAM) else "lines"

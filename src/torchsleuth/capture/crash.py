@@ -93,7 +93,9 @@ class Crash:
         """What backward was asked for: `_engine_run_backward` has it in `t_outputs`."""
         found = self.local("_engine_run_backward", "t_outputs")
         if found is None:
-            found = self.local("backward", "tensors", "__init__.py") or self.local("grad", "outputs", "__init__.py")
+            found = self.local("backward", "tensors", "__init__.py")
+        if found is None:
+            found = self.local("grad", "outputs", "__init__.py")
         if isinstance(found, torch.Tensor):
             found = (found,)
         return tuple(item for item in found or () if isinstance(item, torch.Tensor))

@@ -12,13 +12,12 @@ from torchsleuth.evidence import Place
 
 def node_at(code: types.CodeType, lasti: int) -> ast.AST | None:
     where = source.instruction_range(code, lasti)
-    return source.expression_at(code.co_filename, where) if where else None
+    node = source.expression_at(code.co_filename, where) if where else None
+    return node.value if isinstance(node, ast.Expr) else node
 
 
 def operand_expressions(node: ast.AST | None) -> list[ast.expr]:
     """The operands of an operation in the order torch gets them: receiver first, then arguments."""
-    if isinstance(node, ast.Expr):
-        node = node.value
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     if isinstance(node, ast.AugAssign):

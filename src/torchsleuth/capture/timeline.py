@@ -146,8 +146,11 @@ class Timeline:
         if line is None:
             return None
         statement = source.statement_at(event.code.co_filename, line)
+        unsure = event.index in self.recording.ring.gaps
         if statement is not None:
             expression = expression_of_node(node_name, statement, self._equal_before(node_name, number, position))
+            if expression is None and unsure:
+                return None
             if expression is None and where is not None:
                 return source.place(event.code, where, Known.OBSERVED, via)
             return source.place_of_node(event.code, expression or statement, Known.OBSERVED, via)

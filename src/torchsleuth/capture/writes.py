@@ -18,6 +18,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.evidence import Place, WriteSite
 from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.graph import LEAF_SEQUENCE, operation_of, sequence_of
 from torchsleuth.probe.names import locals_of
 from torchsleuth.probe.tensors import may_overlap, shares_memory, storage_of
@@ -48,7 +49,8 @@ def writes_since(crash: Crash, tensor: torch.Tensor, sequence: int, version_save
         return from_graph
     best = logged if len(logged.sites) >= len(from_graph.sites) else from_graph
     found = {site.place.span for site in best.sites}
-    candidates = [site for site in _from_syntax(crash, tensor, sequence) if site.place.span not in found]
+    reached, unknown = _from_syntax(crash, tensor, sequence)
+    candidates = [site for site in reached or unknown if site.place.span not in found]
     if not best.sites and len(candidates) == 1:
         return Writes((candidates[0],), False)
     return Writes(best.sites, False, tuple(candidates))
@@ -162,10 +164,11 @@ def _from_graph(crash: Crash, tensor: torch.Tensor, sequence: int, steps: int) -
 # -- lines, syntax and live objects -----------------------------------------------------------------
 
 
-def _from_syntax(crash: Crash, tensor: torch.Tensor, sequence: int) -> list[WriteSite]:
-    """Lines that ran since the save, whose syntax is a write, and whose target shares the tensor's memory."""
+def _from_syntax(crash: Crash, tensor: torch.Tensor, sequence: int) -> tuple[list[WriteSite], list[WriteSite]]:
+    """Lines that ran since the save and whose syntax is a write: with a target that shares the memory, and with one
+    that can no longer be read (its function has returned)."""
     if crash.recording is None:
-        return []
+        return [], []
     times: dict[tuple[int, int], int] = {}
     codes: dict[int, types.CodeType] = {}
     for count, event in enumerate(crash.timeline.events_since(sequence)):
@@ -174,18 +177,20 @@ def _from_syntax(crash: Crash, tensor: torch.Tensor, sequence: int) -> list[Writ
             codes[id(event.code)] = event.code
         if count > _MOST_EVENTS:
             break
-    sites = []
+    reached, unknown = [], []
     for (code_id, line), count in times.items():
         code = codes[code_id]
         statement = source.statement_at(code.co_filename, line)
         if statement is None or statement.lineno != line:
             continue
         for target, node, how in written_targets(statement):
-            if _reaches(crash, code, target, how, tensor):
-                place = source.place_of_node(code, node, Known.INFERRED)
-                if place is not None:
-                    sites.append(WriteSite(how, place, count, None, None, None, target=ast.unparse(target)))
-    return sites
+            answer = _reaches(crash, code, target, how, tensor)
+            place = source.place_of_node(code, node, Known.INFERRED)
+            if answer is False or place is None:
+                continue
+            site = WriteSite(how, place, count, None, None, None, target=ast.unparse(target))
+            (reached if answer else unknown).append(site)
+    return reached, unknown
 
 
 def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.AST, str]]:
@@ -217,8 +222,12 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
                         yield argument, node, "inplace=True"
 
 
-def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, tensor: torch.Tensor) -> bool:
-    for value in values_of(crash, code, target):
+def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, tensor: torch.Tensor) -> bool | None:
+    """None where the target cannot be read any more."""
+    values = values_of(crash, code, target)
+    if not values:
+        return False if how == "call" or origin_of(code) is not Origin.USER else None
+    for value in values:
         if how == "step":
             if isinstance(value, torch.optim.Optimizer) and any(
                 shares_memory(parameter, tensor) for group in value.param_groups for parameter in group["params"]
@@ -241,6 +250,7 @@ def values_of(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[
             value = _resolved(expression, scope)
             if value is not None:
                 found.append(value)
+    found.extend(_looped_over(crash, code, expression))
     if not found and isinstance(expression, (ast.Attribute, ast.Subscript, ast.Name)):
         for _, root in crash.names.modules:
             for module in root.modules():
@@ -248,6 +258,25 @@ def values_of(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[
                     value = _resolved(expression, {"self": module})
                     if value is not None:
                         found.append(value)
+    return found
+
+
+def _looped_over(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[object]:
+    """For the variable of `for p in net.parameters():`, every parameter: the variable itself holds only the last one."""
+    tree = source.tree_of(code.co_filename)
+    if not isinstance(expression, ast.Name) or tree is None:
+        return []
+    found: list[object] = []
+    for loop in ast.walk(tree):
+        if not isinstance(loop, ast.For) or not loop.lineno <= expression.lineno <= (loop.end_lineno or loop.lineno):
+            continue
+        names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+        call = loop.iter
+        if expression.id in names and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            if call.func.attr in ("parameters", "named_parameters", "buffers", "named_buffers"):
+                for owner in values_of(crash, code, call.func.value):
+                    if isinstance(owner, torch.nn.Module):
+                        found += [*owner.parameters(), *owner.buffers()]
     return found
 
 

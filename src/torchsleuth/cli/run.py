@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from torchsleuth.options import DEFAULT_EXACT_SECONDS
+
 SUMMARY = "run a program and explain its failure"
 
 
@@ -12,6 +14,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
     parser.add_argument("--caught", action="store_true", help="also report torch errors that the program caught itself")
     parser.add_argument("--deep", action="store_true", help="log every operation throughout: slower, and exact at any step")
+    parser.add_argument(
+        "--exact",
+        type=float,
+        metavar="SECONDS",
+        default=DEFAULT_EXACT_SECONDS,
+        help="how much time the exact log of a program's start may add; 0 switches it off (default: %(default)s)",
+    )
     parser.add_argument("--history", type=_positive, metavar="N", help="how many events to remember (default: about a million)")
     parser.add_argument("--quiet", action="store_true", help="no report on the terminal")
     parser.add_argument("--verbose", action="store_true", help="say which recorder is used, and why")
@@ -42,6 +51,7 @@ def main(options: argparse.Namespace) -> int:
             verbose=options.verbose,
             caught=options.caught,
             deep=options.deep,
+            exact_seconds=max(0.0, options.exact),
             history=options.history or DEFAULT_HISTORY,
         )
     )

@@ -26,8 +26,8 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
 
-BUDGET_SECONDS = 2.0
 MOST_ENTRIES = 40_000  # at some 1.5 kB each: 60 MB at the very most
+MOST_ENTRIES_DEEP = 10 * MOST_ENTRIES  # `--deep` has asked for it
 
 _HANDLE = handle_torch_function.__code__
 
@@ -99,9 +99,9 @@ class Operation(typing.NamedTuple):
 class OperationLog(TorchFunctionMode):
     """Entered once in the thread to observe; `finished` says that it has had its time."""
 
-    def __init__(self, sequence_number: typing.Callable[[], int], budget_seconds: float | None = BUDGET_SECONDS) -> None:
+    def __init__(self, sequence_number: typing.Callable[[], int], budget_seconds: float | None) -> None:
         super().__init__()
-        self.operations: deque[Operation] = deque(maxlen=MOST_ENTRIES)
+        self.operations: deque[Operation] = deque(maxlen=MOST_ENTRIES if budget_seconds is not None else MOST_ENTRIES_DEEP)
         self.finished = False
         self.reason = ""
         self.on_finished: typing.Callable[[], None] | None = None

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 import torch
 
 from torchsleuth import env
-from torchsleuth.record.oplog import BUDGET_SECONDS, OperationLog
+from torchsleuth.record.oplog import OperationLog
 from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
 
+
+STOPPED_WITH_PROGRAM = "the program ended"
 
 # Told of an exception that the program is about to handle, and of the frame that does.
 OnHandled = typing.Callable[[BaseException, types.FrameType], None]
@@ -47,13 +49,12 @@ class Recorder:
     def __init__(
         self,
         history: int = DEFAULT_HISTORY,
-        deep: bool = False,
+        exact_seconds: float | None = 2.0,  # None: without limit; 0: no operation log at all
         on_handled: OnHandled | None = None,
-        log: bool = True,
     ) -> None:
         sequence_number = torch._C._autograd._get_sequence_nr
         ring = Ring(history)
-        oplog = OperationLog(sequence_number, None if deep else BUDGET_SECONDS) if log else None
+        oplog = None if exact_seconds == 0 else OperationLog(sequence_number, exact_seconds)
         self.recording = Recording(ring, oplog, threading.get_ident())
         self._lines = self._chosen(ring, sequence_number)
         self._on_handled = on_handled
@@ -107,7 +108,7 @@ class Recorder:
         _live.discard(self)
         log = self.recording.log
         if log is not None:
-            log.stop_observing("the recording ended")
+            log.stop_observing(STOPPED_WITH_PROGRAM)
             log.take_off()
         if self._lines:
             self._lines.stop()

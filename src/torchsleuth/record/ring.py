@@ -42,6 +42,7 @@ class Ring:
         self.threads = array("Q", bytes(8 * capacity))
         self.code_table: dict[int, types.CodeType] = {}
         self._kept: list[types.CodeType] = []
+        self.gaps: set[int] = set()  # events after which lines of plain Python went unrecorded
 
     def keep(self, code: types.CodeType) -> None:
         """Hold on to a code object that was told apart by its `id`, so that the `id` stays its own."""

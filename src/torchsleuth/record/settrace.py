@@ -87,14 +87,15 @@ class SettraceRecorder:
         table, others = ring.code_table, set()
         sequence_number, thread = self._sequence_number, threading.get_ident
         last_sequence, idle, muted = -1, 0, False
+        busiest, lead = 0, 0
 
         def on_event(_, frame, what, argument):
-            nonlocal last_sequence, idle, muted
+            nonlocal last_sequence, idle, muted, busiest, lead
             try:
                 code = frame.f_code
                 key = id(code)
                 if muted and sequence_number() != last_sequence:
-                    muted, idle = False, 0
+                    muted, idle, lead = False, 0, 0
                     _unmute(frame)
                 if key not in table:
                     if key not in others:
@@ -127,11 +128,19 @@ class SettraceRecorder:
                 if what == _LINE:
                     wheres[slot] = frame.f_lineno << 2
                     if sequence != last_sequence:
-                        last_sequence, idle = sequence, 0
+                        last_sequence, idle, lead = sequence, 0, 0
                     else:
                         idle += 1
-                        if idle > IDLE_EVENTS:
-                            frame.f_trace_lines, muted = False, True
+                        # A majority vote finds the one code object that is busy; only its frames are muted.
+                        if key == busiest:
+                            lead += 1
+                            if idle > IDLE_EVENTS and lead > IDLE_EVENTS // 2:
+                                frame.f_trace_lines, muted = False, True
+                                ring.gaps.add(ring.written - 1)
+                        elif lead:
+                            lead -= 1
+                        else:
+                            busiest = key
                 elif what == _CALL:
                     wheres[slot] = code.co_firstlineno << 2 | Kind.START.value
                 elif what == _RETURN:

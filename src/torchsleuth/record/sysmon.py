@@ -118,7 +118,7 @@ class SysmonRecorder:
         ring = self._ring
         next_slot, mask = ring.slots.__next__, ring.mask
         sequences, codes, wheres, threads = ring.sequences, ring.codes, ring.wheres, ring.threads
-        table, ours = ring.code_table, self._codes
+        table, ours, gaps = ring.code_table, self._codes, ring.gaps
         sequence_number, thread, disable = self._sequence_number, threading.get_ident, monitoring.DISABLE
         local_events = 0
         for event in self._local_events():
@@ -127,7 +127,8 @@ class SysmonRecorder:
 
         def on_line(code, line):
             nonlocal last_sequence, idle
-            slot = next_slot() & mask
+            index = next_slot()
+            slot = index & mask
             sequence = sequence_number()
             sequences[slot] = sequence
             codes[slot] = id(code)
@@ -140,6 +141,7 @@ class SysmonRecorder:
             else:
                 idle += 1
                 if idle > IDLE_EVENTS:
+                    gaps.add(index)
                     return disable
 
         def on_call(code, offset, function, argument):

@@ -38,7 +38,12 @@ def _stripped(traceback: types.TracebackType | None) -> types.TracebackType | No
         code = entry.tb_frame.f_code
         if code.co_name == "__torch_function__" and origin_of_file(code.co_filename) is Origin.OURS:
             changed = True
-            if entries and entries[-1].tb_frame.f_code.co_name == "handle_torch_function":
+            in_python = bool(entries) and entries[-1].tb_frame.f_code.co_name == "handle_torch_function"
+            if len(entries) < (3 if in_python else 1):
+                # torch's own `with` blocks see the exception on its way out, before the caller's entry is there:
+                # what belongs together is not complete yet.
+                return traceback
+            if in_python:
                 del entries[-2:]
         elif code.co_name == TRAMPOLINE_NAME:
             changed = True

@@ -51,7 +51,9 @@ def made_at(crash: Crash, tensor: torch.Tensor) -> tuple[Place | None, str]:
 
 
 def _gradient(crash: Crash) -> TensorFact | None:
-    given = crash.local("backward", "grad_tensors", "__init__.py") or crash.local("grad", "grad_outputs", "__init__.py")
+    given = crash.local("backward", "grad_tensors", "__init__.py")
+    if given is None:
+        given = crash.local("grad", "grad_outputs", "__init__.py")
     if isinstance(given, torch.Tensor):
         given = (given,)
     for item in given or ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import types
 import typing
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
+from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import CarriedTensor, FreedGraph, Place, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.probe import graph
@@ -35,13 +37,13 @@ def investigate(crash: Crash) -> FreedGraph | None:
     if before and old_nodes:
         oldest = min(sequence_of(node) for node in old_nodes)
         # The graph was consumed by the first backward after its oldest freed node was made.
-        first_place, boundary, ident = next((item for item in before if item[1] > oldest), before[-1])
-        same_root = any(item[2] == id(root) for item in before) if ident else False
+        first_place, boundary, _ = next((item for item in before if item[1] > oldest), before[-1])
+        same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
     carried = _carried(crash, boundary) if boundary is not None else ()
     shared = None
     if not carried and not same_root:
         shared = _shared(crash, before, root)
-    failing = shared or (max(old_nodes, key=sequence_of) if old_nodes and not carried else None)
+    failing = shared or (max(old_nodes, key=sequence_of) if old_nodes and not carried and not same_root else None)
     return FreedGraph(
         second,
         first_place,
@@ -74,9 +76,17 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int]]:
         if call is not None:
             place = source.place_of_node(event.code, call, Known.INFERRED)
             if place is not None:
-                found.append((place, event.sequence, 0))
+                found.append((place, event.sequence, _receiver(crash, event.code, call)))
     # The failing call's own line is the last such event.
     return found[:-1] if found and entry is not None else found
+
+
+def _receiver(crash: Crash, code: types.CodeType, call: ast.Call) -> int:
+    """The id of what `x.backward()` stands for now, 0 where `x` cannot be read."""
+    if not isinstance(call.func, ast.Attribute):
+        return 0
+    values = [value for value in values_of(crash, code, call.func.value) if isinstance(value, torch.Tensor)]
+    return id(values[0]) if len(values) == 1 else 0
 
 
 def _backward_call(statement: ast.stmt) -> ast.Call | None:

@@ -8,11 +8,13 @@ source lead on, within one function.
 from __future__ import annotations
 
 import ast
+import types
 import typing
 
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.investigations.backward_root import made_at, offending_root, root_fact
 from torchsleuth.capture.syntax import (
     covers,
@@ -21,6 +23,7 @@ from torchsleuth.capture.syntax import (
     node_at,
     operand_expressions,
     simple_text,
+    switches_grad_off,
 )
 from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
 from torchsleuth.model import Known
@@ -43,6 +46,8 @@ def investigate(crash: Crash) -> LostGradient | None:
         return None
     made, _ = made_at(crash, root)
     cuts = _Search(crash).from_root(root)
+    if not cuts and made is None:
+        cuts = _by_syntax(crash)
     parameters = [(named.name, named.tensor) for named in crash.names.all() if named.kind == "parameter"]
     return LostGradient(
         root_fact(crash, root),
@@ -81,11 +86,14 @@ class _Search:
                 if cut is not None and all(cut.place.span != other.place.span for other in cuts):
                     cuts.append(cut)
                 continue
+            unknown = operation.name in _COPIES
             for mark in operation.operands:
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
                     pending.append(producer)
-            if operation.name in _COPIES:
+                elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
+                    unknown = True  # made where the log does not see: `torch.from_numpy`, for example
+            if unknown:
                 pending.extend(self._through_python(operation))
         return cuts
 
@@ -150,3 +158,64 @@ class _Search:
         if len(expressions) >= len(operation.operands) and position < len(expressions):
             name = simple_text(expressions[position])
         return TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf)
+
+
+# -- without the log ------------------------------------------------------------------------------
+
+_CUTTING_CALLS = {
+    "detach": "detach", "item": "python", "tolist": "python", "numpy": "python", "tensor": "copy", "argmax": "integer",
+    "argmin": "integer", "argsort": "integer", "long": "integer", "int": "integer", "bool": "integer",
+}  # fmt: skip
+
+
+def _by_syntax(crash: Crash) -> list[GradientCut]:
+    """The log was no longer watching: what the statements that feed the loss, in the same function, say by themselves."""
+    entry = crash.user_entry()
+    if entry is None:
+        return []
+    frame, lasti = entry
+    code = frame.f_code
+    call = node_at(code, lasti)
+    if not isinstance(call, ast.Call):
+        return []
+    own = source.statement_at(code.co_filename, call.lineno)
+    cuts = []
+    for statement in [*feeding_statements(code, call, call.lineno), own]:
+        if statement is None:
+            continue
+        wrapper = source_of_wrapper(code, statement)
+        for node in ast.walk(statement):
+            reason = _cutting(node)
+            if reason is not None:
+                place = source.place_of_node(code, node, Known.INFERRED)
+                if place is not None:
+                    name = called_name(node) if isinstance(node, ast.Call) else "data"
+                    cuts.append(GradientCut(name, reason, place, None))
+        if wrapper is not None and not cuts:
+            place = source.place_of_node(code, statement, Known.INFERRED)
+            if place is not None:
+                cuts.append(GradientCut("", "no_grad", place, None, source.place_of_node(code, wrapper, Known.INFERRED)))
+    # A constructor that is fed bare numbers is no second cut.
+    handed = [cut for cut in cuts if cut.reason == "python"]
+    return [cut for cut in cuts if cut.reason != "copy"] if handed else cuts
+
+
+def _cutting(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Call):
+        reason = _CUTTING_CALLS.get(called_name(node))
+        made_of_literals = not any(isinstance(inner, ast.Name) for argument in node.args for inner in ast.walk(argument))
+        return None if reason == "copy" and made_of_literals else reason
+    if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+        return "detach"
+    return None
+
+
+def source_of_wrapper(code: types.CodeType, statement: ast.stmt) -> ast.AST | None:
+    """The `no_grad` block around a statement of this code."""
+    tree = source.tree_of(code.co_filename)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.With, ast.AsyncWith)) and node.body[0].lineno <= statement.lineno <= (node.end_lineno or 0):
+            found = next((item.context_expr for item in node.items if switches_grad_off(item.context_expr)), None)
+            if found is not None:
+                return found
+    return None

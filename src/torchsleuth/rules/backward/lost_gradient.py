@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchsleuth.evidence import Evidence, GradientCut, LostGradient
-from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role, Span
 from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short
 
@@ -65,23 +65,32 @@ class LostGradientRule(CrashRule):
             return None
         cuts = lost.cuts[:_MOST_CUTS]
         if cuts:
-            title, confidence = f"The gradient of {lost.root.called} is lost at `{short(cuts[0].place.source)}`", Confidence.CERTAIN
+            title, confidence = f"The gradient of {lost.root.called} is lost at `{short(cuts[0].place.source)}`", _confidence(cuts)
             if cuts[0].reason == "no_grad" and cuts[0].wrapper is not None:
                 title = f"{lost.root.called} was computed under `{short(cuts[0].wrapper.source)}`, so it has no gradient"
         elif lost.frozen and not lost.trainable:
             title, confidence = f"Nothing that {lost.root.called} was computed from requires grad: all parameters are frozen", Confidence.LIKELY
-        else:
+        elif evidence.recording == "observed":
             title, confidence = f"Nothing that {lost.root.called} was computed from requires grad", Confidence.LIKELY
+        else:
+            title, confidence = f"{lost.root.called} has no history; where it was lost was not observed", Confidence.POSSIBLE
         return Diagnosis(
             self.name,
             title,
             confidence,
             tuple(_culprits(lost, cuts)),
-            tuple(_facts(lost, cuts)),
-            _explanation(lost, cuts),
+            tuple(_facts(lost, cuts, evidence.recording)),
+            _explanation(lost, cuts, evidence.recording),
             tuple(_fixes(lost, cuts)),
         )
 
+
+
+def _confidence(cuts: tuple[GradientCut, ...]) -> Confidence:
+    """Seen as it happened, or read off the source: then likely if it is the only cut there."""
+    if all(cut.place.known is Known.OBSERVED for cut in cuts):
+        return Confidence.CERTAIN
+    return Confidence.LIKELY if len(cuts) == 1 else Confidence.POSSIBLE
 
 
 _LABELS = {
@@ -111,7 +120,7 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
             continue
         if cut.place.via is not None:
             found.append(cut.place.via.culprit(Role.CALL, "your call, in which the history ends"))
-        if cut.place.span not in seen:
+        if cut.place.span not in seen and not any(_inside(cut.place.span, span) for span in seen):
             seen.add(cut.place.span)
             found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {_LABELS[cut.reason]}"))
     if not found and lost.made is not None and lost.made.span != lost.call.span:
@@ -120,11 +129,16 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
     return found
 
 
+def _inside(span: Span, other: Span) -> bool:
+    """One link of a chain such as `x.detach().numpy()` is enough."""
+    return span.file == other.file and span.line == other.line and other.column <= span.column and span.end_column <= other.end_column
+
+
 def _plain(operation: str) -> str:
     return {"__float__": "float()", "__int__": "int()", "__array__": "numpy", "data": ".data", "item": ".item()"}.get(operation, operation)
 
 
-def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fact]:
+def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) -> list[Fact]:
     facts = [
         Fact(
             f"{lost.root.called} has shape {lost.root.size}, dtype {lost.root.dtype}, requires_grad={lost.root.requires_grad} "
@@ -146,12 +160,16 @@ def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fact]:
         more = f" and {len(lost.frozen) - 3} more" if len(lost.frozen) > 3 else ""
         of = "All" if not lost.trainable else f"{len(lost.frozen)} of {len(lost.frozen) + lost.trainable}"
         facts.append(Fact(f"{of} parameters in sight have requires_grad=False: {shown}{more}.", Known.OBSERVED))
+    if recording != "observed" and (not cuts or cuts[0].place.known is Known.INFERRED):
+        facts.append(
+            Fact("The exact log had ended before this was computed; `torchsleuth run --deep` watches throughout.", Known.OBSERVED)
+        )
     if not lost.grad_enabled:
         facts.append(Fact("Gradient recording was switched off when backward was called.", Known.OBSERVED))
     return facts
 
 
-def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> str:
+def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) -> str:
     if not cuts:
         if lost.frozen and not lost.trainable:
             return (
@@ -159,8 +177,8 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> str:
                 "requires_grad=False, so nothing was recorded and there is nothing to differentiate."
             )
         return (
-            "Autograd records an operation only if one of its inputs requires grad. None of the tensors this one was "
-            "computed from does, as far as the recording shows."
+            "Autograd records an operation only if one of its inputs requires grad, and only while recording is on. "
+            + ("None of the tensors this one was computed from does." if recording == "observed" else "Here it did not.")
         )
     reasons = {cut.reason for cut in cuts}
     text = "Backward follows the recorded operations from the loss to the parameters. "
