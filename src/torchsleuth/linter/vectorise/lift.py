@@ -39,7 +39,8 @@ class Gathered:
 @dataclass
 class Lifter:
     context: Context
-    axes: list[Axis] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)  # the loops we stand in
+    seen: list[str] = field(default_factory=list)  # every loop there was, in order
     env: dict[str, Lifted | Gathered] = field(default_factory=dict)
     carried: dict[str, str] = field(default_factory=dict)  # names assigned in the loop -> why they cannot be read yet
     equal: Equal = field(default_factory=Equal)
@@ -52,7 +53,7 @@ class Lifter:
 
     @property
     def order(self) -> list[str]:
-        return [axis.name for axis in self.axes]
+        return self.seen
 
     def axis(self, label: str) -> Axis | None:
         return next((a for a in self.axes if a.name == label), None)
@@ -158,7 +159,8 @@ class Lifter:
         if isinstance(node.op, ast.MatMult):
             return ops.matmul(self, self.lift(node.left), self.lift(node.right))
         left, right = self.lift(node.left), self.lift(node.right)
-        return self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
+        out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
+        return replace(out, factors=(left, right)) if isinstance(node.op, ast.Mult) else out
 
     def _compare(self, node: ast.Compare) -> Lifted:
         if len(node.ops) != 1:

@@ -44,6 +44,7 @@ class Lifted:
     root: str = ""  # the tensor whose .ndim counts the unknown dimensions
     is_constant: bool = False
     running: bool = False  # a cumulative quantity
+    factors: tuple[Lifted, Lifted] | None = None  # of a product
     whole: ast.expr | None = None  # for a sum over all of a value: the sum over all turns as well
 
     @property

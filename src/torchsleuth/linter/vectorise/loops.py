@@ -62,6 +62,8 @@ class Reader:
     stored: dict[tuple[str, str], Lifted] = field(default_factory=dict)
     fresh: int = 0
     all_axes: list[Axis] = field(default_factory=list)
+    assumed_ranks: set[str] = field(default_factory=set)
+    before: list[ast.stmt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lifter = Lifter(self.context)
@@ -72,6 +74,7 @@ class Reader:
         for node in ast.walk(loop):
             if isinstance(node, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Try, ast.With)):
                 raise GiveUp(f"it contains `{type(node).__name__.lower()}`")
+        self.before = before
         self._prepare(loop)
         self._loop(loop, before)
 
@@ -111,6 +114,7 @@ class Reader:
         axis = Axis(label, start, stop, stop_code)
         self.lifter.axes.append(axis)
         self.all_axes.append(axis)
+        self.lifter.seen.append(label)
         self.lifter.carried.pop(label, None)
         return axis
 
@@ -417,7 +421,23 @@ class Reader:
             running = cumulative(value, axes[-1], "cumsum" if how == "sum" else "cumprod")
             if initial is not None:
                 running = self.lifter.elementwise([initial, running], lambda a, b: ast.BinOp(a, ast.Add() if how == "sum" else ast.Mult(), b)) if not _is_neutral(initial, how) else running
+            elif not self._starts_neutral(variable, how):
+                start = Lifted(name(variable), kind="free")
+                running = self.lifter.elementwise([start, running], lambda a, b: ast.BinOp(a, ast.Add() if how == "sum" else ast.Mult(), b))
             self.lifter.env[variable] = replace(running, running=True)
+
+    def _starts_neutral(self, variable: str, how: str) -> bool:
+        """A running total that starts from zero (a running product: from one) just before the loop."""
+        for statement in reversed(self.before):
+            if isinstance(statement, ast.Assign) and any(isinstance(t, ast.Name) and t.id == variable for t in statement.targets):
+                value = statement.value
+                if isinstance(value, ast.Constant):
+                    return value.value == (0 if how == "sum" else 1)
+                last = value.func.attr if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else ""
+                return last in (("zeros", "zeros_like", "new_zeros") if how == "sum" else ("ones", "ones_like", "new_ones"))
+            if _reads(statement, variable):
+                return False
+        return False
 
     def _if(self, node: ast.If) -> None:
         extreme = self._extreme(node)
@@ -588,6 +608,9 @@ class Reader:
 
 
 def reduced(value: Lifted, axis: str, how: str) -> Lifted:
+    product = _matrix_product(value, axis) if how == "sum" else None
+    if product is not None:
+        return product
     place = value.dims.index(axis)
     dims = tuple(d for p, d in enumerate(value.dims) if p != place)
     sizes = tuple(s for p, s in enumerate(value.sizes) if p != place)
@@ -598,6 +621,26 @@ def reduced(value: Lifted, axis: str, how: str) -> Lifted:
     else:
         code = method(value.code, how, dim=number(place))
     return Lifted(code, dims, value.more, sizes, "tensor", root=value.root)
+
+
+def _matrix_product(value: Lifted, axis: str) -> Lifted | None:
+    """The sum over `l` of `a[i, l] * b[l, j]` is `a @ b`."""
+    if value.factors is None or value.more or value.rank:
+        return None
+    a, b = value.factors
+    if a.rank or b.rank or a.more or b.more or axis not in a.axes or axis not in b.axes:
+        return None
+    if len(a.axes) == 1 and len(b.axes) == 2:
+        a, b = b, a
+    if len(a.axes) != 2 or len(b.axes) > 2 or len(b.axes) == 2 and set(a.axes) == set(b.axes):
+        return None
+    first = next(x for x in a.axes if x != axis)
+    second = next((x for x in b.axes if x != axis), None)
+    sizes = {label: size for v in (a, b) for label, size in zip(v.dims, v.sizes, strict=False)}
+    left = converted(replace(a, kept=None), (first, axis), False)
+    right = converted(replace(b, kept=None), (axis, second) if second else (axis,), False)
+    dims = (first, second) if second else (first,)
+    return Lifted(ast.BinOp(left, ast.MatMult(), right), dims, False, tuple(sizes.get(d) for d in dims))
 
 
 def cumulative(value: Lifted, axis: str, how: str) -> Lifted:

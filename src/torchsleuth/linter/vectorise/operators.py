@@ -38,6 +38,9 @@ MATH = frozenset("sqrt exp log sin cos tan tanh fabs floor ceil log2 log10 log1p
 
 
 def call(lifter: Lifter, node: ast.Call) -> Lifted:
+    prefix = _prefix(lifter, node)
+    if prefix is not None:
+        return prefix
     func = node.func
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         raise GiveUp("a call with unpacked arguments")
@@ -61,6 +64,43 @@ def call(lifter: Lifter, node: ast.Call) -> Lifted:
             return _module(lifter, node, func, module)
         return _method(lifter, node, func, keywords)
     raise GiveUp(f"the call `{ast.unparse(node)[:40]}` is not understood")
+
+
+def _prefix(lifter: Lifter, node: ast.Call) -> Lifted | None:
+    """`x[: i + 1].sum()` over all turns: a cumulative sum (mean, product, maximum, minimum)."""
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    last, args = node.func.attr, list(node.args)
+    if last not in ("sum", "mean", "prod", "max", "min", "amax", "amin"):
+        return None
+    subject = args.pop(0) if lifter.context.dotted(node.func).startswith("torch.") and args else node.func.value
+    if not (isinstance(subject, ast.Subscript) and isinstance(subject.slice, ast.Slice) and is_dotted(subject.value)):
+        return None
+    cut = subject.slice
+    upper = lifter.loop_offset(cut.upper) if cut.upper is not None else None
+    if cut.lower is not None or cut.step is not None or upper is None or upper[1] != 1 or upper[0].start != 0:
+        return None
+    dims = [k.value for k in node.keywords if k.arg == "dim"] or args
+    text = ast.unparse(subject.value)
+    if text in lifter.env or text in lifter.carried or text in lifter.written or len(node.keywords) > 1 or (dims and integer(dims[0]) != 0):
+        return None
+    if not dims and lifter.context.rank(text) is None and lifter.wanted_rank == 0:
+        lifter.context.exact_ranks[text] = 1
+        lifter.assume(f"`{text}` has 1 dimension")
+    value = lifter.base(subject.value)
+    if (not dims and (value.more or value.rank != 1)) or (dims and last in ("max", "min")):
+        return None
+    value = lifter.index(value, [name(upper[0].name)])
+    how = {"sum": "cumsum", "mean": "cumsum", "prod": "cumprod", "max": "cummax", "amax": "cummax", "min": "cummin", "amin": "cummin"}[last]
+    code = method(value.code, how, dim=number(0))
+    if how in ("cummax", "cummin"):
+        code = ast.Attribute(code, "values", ast.Load())
+    out = replace(value, code=code, kept=None)
+    if last == "mean":
+        count = ast.BinOp(lifter.positions(upper[0]).code, ast.Add(), ast.Constant(1))
+        counts = Lifted(count, (upper[0].name,), sizes=value.sizes[:1])
+        return lifter.elementwise([out, counts], lambda a, b: ast.BinOp(a, ast.Div(), b))
+    return out
 
 
 def _module_class(lifter: Lifter, func: ast.Attribute) -> str | None:
@@ -360,6 +400,12 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         if facts is not None:
             facts["extra"] = max(facts["extra"], 1)
         lead = len(value.dims)
+        if last in SEVERAL_DIMS and len(value.axes) == 1 and value.dims[0] == INNER and isinstance(value.code, (ast.Name, ast.Attribute)):
+            # x[:, c].min(): over every dimension but the loop's, however many there are
+            place = value.dims.index(value.axes[0])
+            over = expression(f"tuple(d for d in range({ast.unparse(value.code)}.ndim) if d != {place})")
+            kept = (method(value.code, last, dim=over, **extra, keepdim=True), tuple(ONE if d == INNER else d for d in value.dims))
+            return Lifted(method(value.code, last, dim=over, **extra), value.axes, False, (value.sizes[place],), kind, kept=kept, kept_more=True, root=value.root)
         if any(d in (INNER, ONE) for d in value.dims):
             value = loops_first(lifter, value)
         start = len(value.axes)

@@ -56,8 +56,7 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         if not open_bases or len(open_bases) > 4:
             raise
         problem = unknown
-    for choice in itertools.product((0, 1), repeat=len(open_bases)):
-        ranks = {base: entries + more for (base, entries), more in zip(open_bases.items(), choice, strict=True)}
+    for ranks in _rank_choices(open_bases):
         context = context_of(frame, loop, dotted)
         context.exact_ranks.update(ranks)
         reader = Reader(context)
@@ -67,9 +66,18 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
             continue
         for base, rank in ranks.items():
             if base in reader.lifter.bases:
+                reader.assumed_ranks.add(base)
                 reader.lifter.assume(f"`{base}` has {rank} dimension{'s' * (rank != 1)}")
         return plan
     raise problem
+
+
+def _rank_choices(open_bases: dict[str, int]):
+    """As few assumptions as possible first: one tensor's rank, then two, then more."""
+    for count in range(1, len(open_bases) + 1):
+        for chosen in itertools.combinations(open_bases, count):
+            for more in itertools.product((0, 1), repeat=count):
+                yield {base: open_bases[base] + extra for base, extra in zip(chosen, more, strict=True)}
 
 
 def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, frame: Frame, reader: Reader, keep_stores: bool) -> Plan:
@@ -222,7 +230,7 @@ def _maybe_detached(code: ast.expr, kind: str, value: Lifted) -> ast.expr:
 
 
 def _concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lifted:
-    if value.more or value.rank == 0 or (kind == "vstack" and value.rank != 2):
+    if value.rank == 0 or (kind == "vstack" and (value.more or value.rank != 2)) or (value.more and dim != 0):
         raise GiveUp("the pieces are concatenated, and their shape is unknown")
     value = ops.loops_first(lifter, value)
     if dim < 0:
@@ -232,8 +240,8 @@ def _concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lift
         # pieces of one row each: y[:, None].flatten(0, 1) is y
         if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute) and code.func.attr == "unsqueeze":
             if ast.unparse(code.args[0]) in ("1", "-1") and (value.rank == 1 or ast.unparse(code.args[0]) == "1"):
-                return Lifted(code.func.value, (INNER, *value.dims[2:]))
-        return Lifted(method(code, "flatten", number(0), number(1)), (INNER, *value.dims[2:]))
+                return Lifted(code.func.value, (INNER, *value.dims[2:]), value.more)
+        return Lifted(method(code, "flatten", number(0), number(1)), (INNER, *value.dims[2:]), value.more)
     order = [*range(1, dim + 1), 0, *range(dim + 1, len(value.dims))]
     from torchsleuth.linter.vectorise.lifted import permuted
 

@@ -40,6 +40,10 @@ def job_for(plan: Plan, before: list[ast.stmt], frame: Frame, imports: dict[str,
     original, rewritten = _programs(plan, setup)
     names = _parameters([*original, *rewritten], imports)
     parameters = [_parameter(name, plan, original) for name in sorted(names)]
+    # Tensors of unknown rank are taken to have the same one (the plan says so): the same own dimensions each.
+    open_ranks = [p for p in parameters if p.get("rank", 0) is None]
+    for parameter in open_ranks:
+        parameter["extra"] = max(p["extra"] for p in open_ranks)
     lifter = plan.reader.lifter
     axes = [_class(lifter, lifter.axis_size(axis)) for axis in plan.reader.all_axes]
     spans = {f"span:{axis.name}": _class(lifter, axis.stop[0]) for axis in plan.reader.all_axes}
@@ -207,7 +211,11 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
         plan.reader.lifter.base(ast.Name(name, ast.Load()))
         return {"name": name, **_tensor(name, plan)}
     if name in plan.context.evidence:
-        return {"name": name, "kind": "float", "rank": None, "entries": 1, "extra": 1, "dims": [f"size:{name}:0"]}
+        alike = [t for t, source in plan.context.like.items() if source == name]
+        rank = next((r for t in [name, *alike] if (r := plan.context.rank(t)) is not None), None)
+        known = rank or max([k[2] + 1 for k in _all_keys(plan) if k[0] == "size" and k[1] == name] or [1])
+        dims = [_class(lifter, plan.context.canonical(("size", name, d))) for d in range(known)]
+        return {"name": name, "kind": "float", "rank": rank, "entries": known, "extra": 0 if rank else 1, "dims": dims}
     return {"name": name, "kind": "number"}
 
 
@@ -230,6 +238,7 @@ def _tensor(text: str, plan: Plan) -> dict:
         if axis.stop[0] == ("const",):
             least["const"] = max(least.get("const", 0), axis.stop[1])
     spec["least"] = least.get("const", 0)
+    spec["assumed_rank"] = text in plan.reader.assumed_ranks
     if facts["kind"] == "index":
         bound = facts.get("bound")
         spec["bound"] = 7 if bound == ("const", 7) else _class(lifter, bound) if bound is not None else None
