@@ -124,8 +124,11 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     may = May(~padding.valid)
     scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
     change = [(padding.leaf, ~padding.valid)]
-    result, _ = lab.run(change)
-    difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
+    difference = None
+    if padding.mask is not None or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
+        # Where only the pad id says what is padding, another id there would be a word.
+        result, _ = lab.run(change)
+        difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
     longer = _longer(lab, padding, scalars)
     if difference is None:
         return [longer[0]] if longer is not None and longer[0] is not None else []
@@ -438,7 +441,7 @@ def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     values = ids.unique()
     if values.numel() < 2:
         return ids
-    rank = torch.searchsorted(values, ids)
+    rank = torch.searchsorted(values, ids.contiguous())
     return torch.where(where.reshape(where.shape), values[(rank + 1) % values.numel()], ids)
 
 

@@ -69,8 +69,11 @@ def used_modules(trace: Trace, keys: dict[str, int]) -> set[str]:
 class Flow:
     """The way from parameters without gradient through one traced step."""
 
-    def __init__(self, trace: Trace, keys: dict[str, int], loss: torch.Tensor | None, outputs: Iterable[torch.Tensor]) -> None:
+    def __init__(
+        self, model: nn.Module, trace: Trace, keys: dict[str, int], loss: torch.Tensor | None, outputs: Iterable[torch.Tensor]
+    ) -> None:
         self.trace, self.keys = trace, keys
+        self.groups = [path for path, m in model.named_modules() if isinstance(m, (nn.ModuleList, nn.ModuleDict))]
         self.loss_key = trace.known_key(loss) if loss is not None else None
         self.before_loss = trace.producer.get(self.loss_key, len(trace.ops)) if self.loss_key is not None else len(trace.ops)
         self.on_the_way = trace.ancestors({self.loss_key}) if self.loss_key is not None else set()
@@ -182,9 +185,8 @@ class Flow:
         for (path, how), names in groups.items():
             kind = owners[names[0]][1]
             if how == "never-called":
-                parent = path.rpartition(".")[0]
-                if path.rpartition(".")[2].isdigit() and any(c.startswith(parent + ".") for c in called):
-                    continue  # one of several experts or layers, not chosen this time
+                if any(_below(path, group) and any(_below(c, group) for c in called) for group in self.groups):
+                    continue  # one of several experts, tasks or layers, not chosen this time
                 found.append(Unused(tuple(names), how, path, kind))
                 continue
             keys = {self.keys[name] for name in names}
@@ -195,6 +197,10 @@ class Flow:
                 continue  # it is in what the model returns; the loss does not look at it
             found.append(Unused(tuple(names), how, path, kind, self.trace.site(first)))
         return found
+
+
+def _below(path: str, group: str) -> bool:
+    return path.startswith(group + ".")
 
 
 def origin_of_place(op: Op) -> Origin:

@@ -36,6 +36,8 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     if "mask-polarity" in kinds:
         found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
         caused |= {"padding-leak", "zero-gradient"}
+    if rules - {"loss-at-start", "loop-in-step", "cannot-overfit"}:
+        caused.add("loss-at-start")  # a guess at the cause, where a cause is known
     if "gradient-cut" in rules:
         caused |= {"no-update"}
     return tuple(diagnosis for diagnosis in found if diagnosis.rule not in caused)

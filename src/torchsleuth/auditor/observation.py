@@ -170,6 +170,7 @@ class LossCall:
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
     rows_sum_to_one: bool = False
+    normalised: bool = False  # its rows are log-probabilities: their exponentials sum to one
     lowest: float = 0.0
     highest: float = 0.0
     spread: float = 0.0

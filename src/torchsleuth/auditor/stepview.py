@@ -71,7 +71,7 @@ class StepView:
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
         if not missing:
             return {}
-        flow = Flow(self.trace, keys, loss, [t for _, t in output_leaves(output)])
+        flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)])
         cuts, explained = flow.cuts(missing, whole)
         optimized = {w.name for w in weights if w.in_optimizer}
         cuts = [

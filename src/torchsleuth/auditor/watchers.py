@@ -122,10 +122,11 @@ class Watch:
         chain = list(self.trace.made_through(op.ins[0], _KEEPING))
         source = chain[-1] if chain and chain[-1].name in _ACTIVATIONS else None
         classes = None
-        sums = False
+        sums = normalised = False
         if op.name in ("cross_entropy", "nll_loss"):
             classes = given.shape[1] if given.dim() > 1 else given.shape[0]
             total = given.float().sum(1 if given.dim() > 1 else 0)
+            normalised = bool(given.float().logsumexp(1 if given.dim() > 1 else 0).abs().max() < 1e-2)
             sums = bool(classes > 1 and (given >= 0).all() and (total - 1).abs().max() < 1e-3)
         ignore = _plain_number(op.argument(4, "ignore_index", -100)) if classes is not None and not target.is_floating_point() else None
         ignored = int((target == ignore).sum()) if ignore is not None else 0
@@ -144,7 +145,7 @@ class Watch:
                 op.name, site, value, _shape(given), _shape(target), classes, reduction,
                 activation=source.name.rstrip("_") if source else "",
                 activation_site=self.trace.site(source) if source else None,
-                rows_sum_to_one=sums, lowest=float(finite.min()), highest=float(finite.max()),
+                rows_sum_to_one=sums, normalised=normalised, lowest=float(finite.min()), highest=float(finite.max()),
                 spread=float(finite.std()) if finite.numel() > 1 else 0.0,
                 weighted=kwargs.get("weight") is not None or (len(args) > 2 and args[2] is not None),
                 ignore_index=ignore, ignored=ignored, counted=target.numel() - ignored,

@@ -71,9 +71,9 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
         title = f"`nll_loss` is given the result of `{loss.activation}`; it wants log-probabilities"
         why = "`nll_loss` only picks an element and changes its sign. On probabilities there is no logarithm in the loss."
         fix = "Use `log_softmax` before `nll_loss`, or `cross_entropy` on the scores."
-    elif loss.function == "nll_loss" and not loss.activation and loss.highest > 1e-4:
+    elif loss.function == "nll_loss" and not loss.activation and not loss.normalised:
         title = "`nll_loss` is given scores; it wants log-probabilities"
-        why = "Log-probabilities are never above 0. On raw scores the loss has no lower bound: it falls for ever."
+        why = "The exponentials of log-probabilities sum to 1 in each row; these do not. On raw scores the loss has no lower bound: it falls for ever."
         fix = "Use `cross_entropy`, or apply `log_softmax` first."
         certain = Confidence.LIKELY
     elif loss.function == "kl_div" and loss.activation in ("softmax", "sigmoid"):
