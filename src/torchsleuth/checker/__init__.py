@@ -10,26 +10,49 @@ import typing
 import warnings
 
 from torchsleuth.checker.report import CheckReport, report_of
+from torchsleuth.checker.trial import Trial
 
 __all__ = ["CheckReport", "check", "check_trial"]
 
 
-def check(function: type, *inputs: typing.Any, accept_surrogate: bool = False, seed: int | None = None, directions: int = 2) -> CheckReport:
+def check(
+    function: type,
+    *inputs: typing.Any,
+    accept_surrogate: bool = False,
+    only_given: bool = False,
+    directions: int = 1,
+    seed: int | None = None,
+) -> CheckReport:
     """Checks the backward of `function` (a torch.autograd.Function) against its forward.
 
     `inputs` are what `function.apply` takes: tensors and plain values, or, where no tensor is among
     them, shapes as tuples of integers. Nothing passed in is changed, and neither is the random state.
     `accept_surrogate` accepts a backward that is not the derivative of forward on purpose
-    (straight-through estimators, gradient reversal).
+    (straight-through estimators, gradient reversal). `only_given` compares the gradient for these
+    inputs and leaves out everything else: other sizes, layouts, types, double backward, mechanics.
     """
-    return report_of((check_trial(function, *inputs, seed=seed, directions=directions),), accept_surrogate)
+    trial = check_trial(function, *inputs, seed=seed, directions=directions, only_given=only_given)
+    return report_of((trial,), accept_surrogate)
 
 
-def check_trial(function: type, *inputs: typing.Any, seed: int | None = None, directions: int = 2, mend: bool = True, made: bool = False):
+def check_trial(
+    function: type,
+    *inputs: typing.Any,
+    seed: int | None = None,
+    directions: int = 1,
+    mend: bool = True,
+    made: bool = False,
+    only_given: bool = False,
+) -> Trial:
     """The evidence alone: everything that was tried on one Function, before it is judged. `made`: the inputs are random, not the user's."""
     from torchsleuth.checker.experiment import SEED, Experiment
     from torchsleuth.checker.guard import untouched
+    from torchsleuth.checker.randomness import reached_by
+    from torchsleuth.checker.subject import function_class
 
-    with untouched(inputs) as state, warnings.catch_warnings():
+    function = function_class(function)
+
+    with untouched(inputs, reached_by(function, inputs)) as state, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unusual sizes make torch warn about things the user never did
-        return Experiment(function, inputs, seed=SEED if seed is None else seed, directions=directions, mend=mend, made=made).run(state)
+        seed = SEED if seed is None else seed
+        return Experiment(function, inputs, seed=seed, directions=directions, mend=mend, made=made, only_given=only_given).run(state)

@@ -6,6 +6,7 @@ user passed is written to: all experiments work on detached copies.
 
 from __future__ import annotations
 
+import functools
 import typing
 
 import torch
@@ -25,12 +26,10 @@ class Arguments(typing.NamedTuple):
     dtypes: tuple[torch.dtype | None, ...]  # as given, per position
     required: bool  # the user said which inputs require grad
     remarks: tuple[str, ...]
+    needs: tuple[bool, ...]  # `checked`, as ctx.needs_input_grad has it
 
-    def needs(self) -> tuple[bool, ...]:
-        return tuple(k in self.checked for k in range(len(self.values)))
-
-    def with_values(self, values: typing.Sequence) -> Arguments:
-        return self._replace(values=tuple(values))
+    def with_values(self, values: typing.Iterable) -> Arguments:
+        return Arguments(tuple(values), *self[1:])
 
     def shapes(self) -> str:
         """`x [4, 5], w [5]`: the shapes of the tensors."""
@@ -71,7 +70,8 @@ def arguments_for(subject: Subject, given: tuple, generator: torch.Generator, ma
         remarks.append(f"{_listed(names, left_out)} requires no grad: the gradient for it was not checked")
     facts = tuple(_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values))
     dtypes = tuple(v.dtype if isinstance(v, torch.Tensor) else None for v in values)
-    return Arguments(tuple(_own(v) for v in values), tuple(checked), names, facts, dtypes, bool(required), tuple(remarks))
+    needs = tuple(k in checked for k in range(len(values)))
+    return Arguments(tuple(_own(v) for v in values), tuple(checked), names, facts, dtypes, bool(required), tuple(remarks), needs)
 
 
 def in_dtypes(arguments: Arguments, dtypes: typing.Sequence[torch.dtype | None]) -> Arguments:
@@ -113,6 +113,7 @@ def _kind(value: object) -> str:
     return f"{value!r}" if isinstance(value, (int, float, str, bool, type(None), tuple)) else f"a {type(value).__name__}"
 
 
+@functools.cache
 def dtype_name(dtype: torch.dtype | None) -> str:
     return str(dtype).removeprefix("torch.")
 

@@ -6,14 +6,15 @@ say what the gradient's product with that direction has to be, whatever the size
 
 from __future__ import annotations
 
-import random
+import math
 import typing
 
 import torch
 
 from torchsleuth.checker.arguments import Arguments, dtype_name
+from torchsleuth.checker.randomness import restore_random
 from torchsleuth.checker.subject import Run, Subject
-from torchsleuth.checker.variants import randn
+from torchsleuth.checker.variants import Noise
 
 STEP = 1e-6
 
@@ -42,7 +43,7 @@ class Evaluation(typing.NamedTuple):
 class Bench:
     """Calls the subject under the same conditions every time: same random numbers, inputs protected."""
 
-    def __init__(self, subject: Subject, generator: torch.Generator):
+    def __init__(self, subject: Subject, generator: Noise):
         self.subject = subject
         self.generator = generator
         self.random = False  # forward draws random numbers: rewind them before every call
@@ -57,11 +58,13 @@ class Bench:
         if self.writes:
             values = tuple(v.clone() if isinstance(v, torch.Tensor) else v for v in values)
         self.passed = values
+        if not torch.is_grad_enabled():
+            return self.subject.forward(values, needs or arguments.needs)
         with torch.no_grad():
-            return self.subject.forward(values, needs or arguments.needs())
+            return self.subject.forward(values, needs or arguments.needs)
 
     def random_grads(self, run: Run) -> tuple:
-        return tuple(randn(out, self.generator) if is_float(out) else None for out in run.outputs)
+        return tuple(self.generator.like(out) if is_float(out) else None for out in run.outputs)
 
     def evaluate(
         self, arguments: Arguments, grads: tuple | None = None, needs: tuple[bool, ...] = (), run: Run | None = None
@@ -75,35 +78,68 @@ class Bench:
             for g, out in zip(grads, run.outputs, strict=True)
         )
         try:
-            with torch.no_grad():
+            if not torch.is_grad_enabled():
                 raw = self.subject.backward(run.context, passed)
+            else:
+                with torch.no_grad():
+                    raw = self.subject.backward(run.context, passed)
         except Exception as error:
             return Evaluation(arguments, run, grads, (), {}, (Problem("raises", exception=error),))
-        settled, problems = settle(arguments, raw, needs or arguments.needs())
+        settled, problems = settle(arguments, raw, needs or arguments.needs)
         return Evaluation(arguments, run, grads, raw, settled, problems)
 
     def slope(self, arguments: Arguments, grads: tuple, directions: dict[int, torch.Tensor], step: float = STEP) -> float:
         """d/dt <grads, forward(x + t * direction)> at t = 0, by a central difference."""
-        changes = self.changes(arguments, directions, step)
-        return sum(
-            float((g * change).sum()) for g, change in zip(grads, changes, strict=True) if g is not None and change is not None
-        )
+        total = 0.0
+        for grad, ahead, behind in zip(grads, *self.sides(arguments, directions, step), strict=True):
+            if grad is not None and is_float(ahead) and ahead.shape == behind.shape:
+                total += product(grad, ahead - behind)
+        return total / (2 * step)
+
+    def rise(self, evaluation: Evaluation, directions: dict[int, torch.Tensor], step: float) -> float:
+        """The slope by a one-sided difference: one call of forward, and less exact."""
+        values = list(evaluation.arguments.values)
+        for k, direction in directions.items():
+            values[k] = torch.add(values[k], direction, alpha=step)
+        total = 0.0
+        there = self.forward(evaluation.arguments.with_values(values)).outputs
+        for grad, ahead, here in zip(evaluation.grads, there, evaluation.run.outputs, strict=True):
+            if grad is not None and is_float(ahead) and ahead.shape == here.shape:
+                total += product(grad, ahead - here)
+        return total / step
 
     def changes(self, arguments: Arguments, directions: dict[int, torch.Tensor], step: float = STEP) -> tuple:
         """(forward(x + step * d) - forward(x - step * d)) / (2 * step), per output."""
-        ahead, behind = (
-            self.forward(
-                arguments.with_values(
-                    torch.add(v, directions[k], alpha=sign * step) if k in directions else v
-                    for k, v in enumerate(arguments.values)
-                )
-            ).outputs
-            for sign in (1, -1)
-        )
         return tuple(
             (a.to(torch.float64) - b.to(torch.float64)) / (2 * step) if is_float(a) and a.shape == b.shape else None
-            for a, b in zip(ahead, behind, strict=True)
+            for a, b in zip(*self.sides(arguments, directions, step), strict=True)
         )
+
+    def sides(self, arguments: Arguments, directions: dict[int, torch.Tensor], step: float) -> tuple[tuple, tuple]:
+        """The outputs a step ahead and a step behind."""
+        out = []
+        for signed in (step, -step):
+            values = list(arguments.values)
+            for k, direction in directions.items():
+                values[k] = torch.add(values[k], direction, alpha=signed)
+            out.append(self.forward(arguments.with_values(values)).outputs)
+        return out[0], out[1]
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The inner product of two tensors of one shape."""
+    if a.dtype is b.dtype:
+        return torch.dot(a.reshape(-1), b.reshape(-1)).item()
+    return torch.dot(a.reshape(-1).double(), b.reshape(-1).double()).item()
+
+
+def length(a: torch.Tensor) -> float:
+    return torch.linalg.vector_norm(a).item()
+
+
+def finite(run: Run) -> bool:
+    """Whether no floating-point output has NaN or infinity: neither survives a sum."""
+    return all(math.isfinite(out.detach().sum().item()) or bool(torch.isfinite(out).all()) for out in run.outputs if is_float(out))
 
 
 def is_float(value: object) -> bool:
@@ -169,34 +205,3 @@ def describe(value: object) -> str:
     if isinstance(value, (list, dict, set)):
         return f"a {type(value).__name__}"
     return f"{value!r} ({type(value).__name__})" if isinstance(value, (int, float, bool, str)) else f"a {type(value).__name__}"
-
-
-# -- random numbers: every source a Function may draw from --------------------------------------
-
-
-def random_state() -> tuple:
-    import sys
-
-    numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None, cuda
-
-
-def restore_random(state: tuple) -> None:
-    import sys
-
-    torch.set_rng_state(state[0])
-    random.setstate(state[1])
-    if state[2] is not None:
-        sys.modules["numpy"].random.set_state(state[2])
-    if state[3] is not None:
-        torch.cuda.set_rng_state_all(state[3])
-
-
-def same_random(a: tuple, b: tuple) -> bool:
-    return (
-        torch.equal(a[0], b[0])
-        and a[1] == b[1]
-        and (a[2] is None or (a[2][2] == b[2][2] and (a[2][1] == b[2][1]).all()))
-        and (a[3] is None or all(torch.equal(x, y) for x, y in zip(a[3], b[3], strict=True)))
-    )

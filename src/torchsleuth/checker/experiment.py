@@ -11,9 +11,10 @@ import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, second, source, transforms, variants
+from torchsleuth.checker import mechanics, quick, second, source, transforms, variants
 from torchsleuth.checker.arguments import Arguments, arguments_for, dtype_name, in_dtypes
-from torchsleuth.checker.bench import Bench, Evaluation, Problem, is_float, random_state, same_random
+from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float, length
+from torchsleuth.checker.randomness import unchanged
 from torchsleuth.checker.relation import relation_of_shape, relation_of_values
 from torchsleuth.checker.subject import Run, Subject
 from torchsleuth.checker.trial import Finding, Mend, Sample, TensorFact, Trial
@@ -26,13 +27,14 @@ SEED = 20240229
 class Experiment:
     """One Function on trial."""
 
-    def __init__(self, function: type, given: tuple, *, seed: int = SEED, directions: int = 2, mend: bool = True, made: bool = False):
+    def __init__(self, function: type, given: tuple, *, seed: int = SEED, directions: int = 1, mend: bool = True, made: bool = False, only_given: bool = False):
         self.subject = Subject(function)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = variants.Noise(seed)
         self.bench = Bench(self.subject, self.generator)
         self.given = given
         self.directions = max(directions, 1)
         self.mending = mend
+        self.only_given = only_given
         self.made = made or not any(isinstance(value, torch.Tensor) for value in given)
         self.findings: list[Finding] = []
         self.cases: list[tuple[str, str]] = []
@@ -40,18 +42,20 @@ class Experiment:
         self.remarks: list[str] = []
         self.bad: set[int] = set()
         self.double = "not-tried"
+        self.study_run: Run | None = None
         self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
 
     # -- the order ------------------------------------------------------------------------------
 
     def run(self, state: tuple) -> Trial:
         self.bench.state = state
-        self.arguments = arguments_for(self.subject, self.given, self.generator, self.made)
+        self.arguments = arguments_for(self.subject, self.given, self.generator.generator, self.made)
         self.remarks += self.arguments.remarks
         run = self.first_run()
         token = tolerance_now.set(self.tolerance_for(run))
         try:
-            self.on_trial(run)
+            with torch.no_grad():
+                self.on_trial(run)
         finally:
             tolerance_now.reset(token)
         return self.trial(run)
@@ -60,40 +64,74 @@ class Experiment:
         if not self.subject.has_backward:
             self.findings.append(Finding("no-backward"))
             return
+        # Beyond the inputs as given, everything is tried on small copies of them, where forward takes those.
         self.study = self.arguments
         base = self.bench.evaluate(self.arguments, run=None if self.bench.writes else run)
-        self.judge(base, "", individually=True)
-        if variants.elements(self.arguments) > 16 * variants.SMALL:
+        if variants.elements(self.arguments) > variants.SMALL:
             self.study = self.small_copy() or self.arguments
-            base = base if self.study is self.arguments else self.bench.evaluate(self.study)
+        self.judge(base, "", individually=True)
+        if self.only_given:
+            return
+        self.findings += mechanics.outputs(self.bench, self.arguments, run if not self.bench.writes else self.bench.forward(self.arguments))
         if not self.broken:
-            self.findings += mechanics.backward_writes(self.bench, self.study, base)
-            self.other_inputs(base)
-            self.layouts(base)
-            self.types()
+            written, base = mechanics.backward_writes(self.bench, self.study, self.study_run)
+            self.findings += written
+            if self.bad or written or not quick.all_at_once(self):
+                self.other_inputs()
+                self.layouts(base)
+            autocast = not self.findings and not self.bad
+            if not (autocast and self.types_and_autocast(base)):
+                self.types(base)
+                autocast = not self.findings and not self.bad
+                if autocast:
+                    self.autocast()
             self.partial_needs(base)
             self.partial_outputs(base)
-        self.findings += mechanics.outputs(self.bench, self.arguments, run if not self.bench.writes else self.bench.forward(self.arguments))
-        last = self.bench.forward(self.study)
-        self.findings += mechanics.kept_on_ctx(self.bench, self.study, last)
+        if mechanics.has_attributes(run.context):
+            self.findings += mechanics.kept_on_ctx(self.bench, self.study, self.bench.forward(self.study))
         if not self.broken and not self.bad:
-            result = second.double_backward(self.bench, self.bench.evaluate(self.study))
+            result = second.double_backward(self.bench, base)
             self.double = result.state
             self.findings += result.findings
             if transforms.has_jvp(self.bench):
                 self.add("forward-mode (jvp)", transforms.jvp(self.bench, base))
             if transforms.has_vmap(self.bench):
                 self.add("vmap", transforms.vmap(self.bench, self.study))
-            if not self.findings:
-                found, remark = transforms.autocast(self.bench, self.study)
-                self.findings += found
-                if remark:
-                    self.remarks.append(
-                        f"under autocast (bfloat16) backward raises {remark}; decorate forward and backward with "
-                        "torch.amp.custom_fwd and torch.amp.custom_bwd to use the Function there"
-                    )
-                elif not found:
-                    self.cases.append(("autocast", "bfloat16"))
+
+    def autocast(self) -> None:
+        found, remark = transforms.autocast(self.bench, self.study)
+        self.findings += found
+        if remark:
+            self.remarks.append(
+                f"under autocast (bfloat16) backward raises {remark}; decorate forward and backward with "
+                "torch.amp.custom_fwd and torch.amp.custom_bwd to use the Function there"
+            )
+        elif not found:
+            self.cases.append(("autocast", "bfloat16"))
+
+    def types_and_autocast(self, exact: Evaluation) -> bool:
+        """One float32 pass under autocast; where autocast changes no type, it is the plain float32 pass as well."""
+        dtypes = self.given_types()
+        if any(d not in (None, torch.float32) and d.is_floating_point for d in dtypes):
+            return False
+        if self.bench.random or self.bench.writes or any(is_float(v) and v.dtype is not torch.float64 for v in self.study.values):
+            return False
+        short, other = transforms.under_autocast(self.bench, self.study, exact.grads)
+        if other is None or other.problems or any(is_float(o) and o.dtype is not torch.float32 for o in other.run.outputs):
+            return False
+        for k in self.study.checked:
+            want, got = exact.settled.get(k), other.settled.get(k)
+            if want is None or got is None or not length(got.double() - want) <= 0.02 * length(want) + 1e-30:
+                return False
+        self.cases += [("float32", ""), ("autocast", "bfloat16")]
+        return True
+
+    def given_types(self) -> list:
+        """The types the user has; float32 where those are float64."""
+        given = [d for k, d in enumerate(self.arguments.dtypes) if k in self.arguments.checked and d is not None]
+        if all(d is torch.float64 for d in given):
+            return [torch.float32 if d is not None and d.is_floating_point else d for d in self.arguments.dtypes]
+        return list(self.arguments.dtypes)
 
     def add(self, name: str, found: list[Finding]) -> None:
         self.findings += found
@@ -105,7 +143,6 @@ class Experiment:
     def first_run(self) -> Run:
         bench, arguments = self.bench, self.arguments
         watch = mechanics.Watch(arguments.values)
-        before = bench.state
         try:
             run = bench.forward(arguments)
         except Exception as error:
@@ -120,7 +157,7 @@ class Experiment:
             self.arguments = arguments = arguments.with_values(
                 next((copy for j, _, _, copy in watch.tensors if j == k), v) for k, v in enumerate(arguments.values)
             )
-        if not same_random(before, random_state()):
+        if not unchanged(bench.state):
             bench.random = True
             self.remarks.append("forward draws random numbers: every experiment was run with the same ones")
         again = bench.forward(arguments)
@@ -131,7 +168,7 @@ class Experiment:
             self.findings.append(Finding("not-deterministic"))
             self.broken = True
             return run
-        if not all(bool(torch.isfinite(o).all()) for o in run.outputs if is_float(o)):
+        if not finite(run):
             again = self.with_finite_outputs(again)
         return again
 
@@ -185,7 +222,7 @@ class Experiment:
                     again = self.bench.forward(other)
                 except Exception:
                     continue
-                if all(bool(torch.isfinite(o).all()) for o in again.outputs if is_float(o)):
+                if finite(again):
                     self.arguments = other
                     self.remarks.append("forward is not finite on normal random inputs: positive ones were used")
                     return again
@@ -200,13 +237,14 @@ class Experiment:
 
     def small_copy(self) -> Arguments | None:
         for other in variants.smaller(self.arguments, self.generator):
-            if variants.elements(other) > 16 * variants.SMALL:
+            if variants.elements(other) > 16 * variants.LARGE:
                 continue
             try:
                 run = self.bench.forward(other)
             except Exception:
                 continue
-            if all(bool(torch.isfinite(o).all()) for o in run.outputs if is_float(o)):
+            if finite(run):
+                self.study_run = run
                 return other
         return None
 
@@ -340,20 +378,23 @@ class Experiment:
 
     # -- other inputs -----------------------------------------------------------------------------
 
-    def other_inputs(self, base: Evaluation) -> None:
+    def other_inputs(self) -> None:
         study, generator = self.study, self.generator
         for size, name in ((1, "a batch of 1"), (3, "a batch of 3"), (0, "size 0")):
-            if size == 3 and _first_size(study) != 1:
+            if size == 3 and variants.first_size(study) != 1:
                 continue
             self.attempt(name, variants.with_batch(study, size, generator))
-        for other in variants.reshapings(study, generator):
-            if self.attempt("unequal dimensions", other, quiet=True):
-                break
+        self.unequal()
         self.attempt("other signs", variants.other_signs(study, generator), given=False)
         self.attempt("values five times as large", variants.wider(study), given=False)
         self.attempt("other masks", variants.other_masks(study, generator), given=False)
         for name, other in variants.other_constants(study):
             self.attempt(name, other, given=False)
+
+    def unequal(self) -> None:
+        for other in variants.reshapings(self.study, self.generator):
+            if self.attempt("unequal dimensions", other, quiet=True):
+                break
 
     def attempt(self, name: str, arguments: Arguments | None, *, given: bool = True, quiet: bool = False) -> bool:
         """Tries the Function on other inputs; False where forward refuses them."""
@@ -365,7 +406,7 @@ class Experiment:
             if not quiet:
                 self.refused.append((name, second.described(error)))
             return False
-        if not all(bool(torch.isfinite(o).all()) for o in run.outputs if is_float(o)):
+        if not finite(run):
             self.refused.append((name, "forward is not finite there"))
             return False
         self.judge(self.bench.evaluate(arguments, run=None if self.bench.writes else run), name, given=given)
@@ -439,23 +480,17 @@ class Experiment:
                 return
         self.cases.append((name, arguments.shapes()))
 
-    def types(self) -> None:
+    def types(self, exact: Evaluation) -> None:
         """The types the user has, where they are not float64."""
-        given = [d for k, d in enumerate(self.arguments.dtypes) if k in self.arguments.checked and d is not None]
-        if all(d is torch.float64 for d in given) or self.study.values[self.study.checked[0]].dtype is not torch.float64:
-            dtypes = [torch.float32 if d is not None and d.is_floating_point else d for d in self.arguments.dtypes]
-        else:
-            dtypes = list(self.arguments.dtypes)
+        dtypes = self.given_types()
         if any(is_float(v) and v.dtype is not torch.float64 for v in self.study.values):
             return
         name = " and ".join(sorted({dtype_name(d) for d in dtypes if d is not None and d.is_floating_point}))
         arguments = in_dtypes(self.study, dtypes)
         try:
-            exact = self.bench.evaluate(self.study)
-            grads = tuple(None if g is None else g for g in exact.grads)
             run = self.bench.forward(arguments)
-            short = tuple(None if g is None else g.to(o.dtype) for g, o in zip(grads, run.outputs, strict=True))
-            other = self.bench.evaluate(arguments, short)
+            short = tuple(None if g is None else g.to(o.dtype) for g, o in zip(exact.grads, run.outputs, strict=True))
+            other = self.bench.evaluate(arguments, short, run=None if self.bench.writes or self.bench.random else run)
         except Exception as error:
             self.refused.append((name, second.described(error)))
             return
@@ -554,10 +589,6 @@ class Experiment:
             self.subject.evaluations, tuple(dict.fromkeys(self.cases)), tuple(dict.fromkeys(self.refused)), self.double,
             tuple(sorted(self.findings, key=lambda f: order[id(f)])), (), tuple(dict.fromkeys(self.remarks)),
         )  # fmt: skip
-
-
-def _first_size(arguments: Arguments) -> int | None:
-    return next((arguments.values[k].shape[0] for k in arguments.checked if arguments.values[k].ndim), None)
 
 
 def _sample(returned: torch.Tensor, true: torch.Tensor, wrong: torch.Tensor) -> Sample | None:

@@ -9,13 +9,13 @@ import typing
 
 import torch
 
-from torchsleuth.checker.bench import random_state, restore_random
+from torchsleuth.checker.randomness import random_state, restore_random
 
 
 @contextlib.contextmanager
-def untouched(values: typing.Iterable = ()) -> typing.Iterator[tuple]:
+def untouched(values: typing.Iterable, reached: frozenset[str]) -> typing.Iterator[tuple]:
     """Runs the body and puts back the random state, and what modules among `values` own. Yields that state."""
-    state = random_state()
+    state = random_state(reached)
     modules = list(_modules(values))
     kept = [_kept(module) for module in modules]
     dtype, threads = torch.get_default_dtype(), torch.is_grad_enabled()

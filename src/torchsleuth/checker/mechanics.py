@@ -57,37 +57,43 @@ def unmarked_writes(bench: Bench, arguments: Arguments, written: list[int], run:
     return out
 
 
-def backward_writes(bench: Bench, arguments: Arguments, evaluation: Evaluation) -> list[Finding]:
-    """Runs backward once more and sees what it wrote into: grad_output, or tensors that belong to the caller."""
-    grads = tuple(None if g is None else g.clone() for g in evaluation.grads)
-    run = bench.forward(arguments)
-    grad_watch, input_watch = Watch(grads), Watch(arguments.values)
-    passed = tuple(
-        torch.zeros_like(o) if g is None and isinstance(o, torch.Tensor) and run.context.materialize_grads else g
-        for g, o in zip(grads, run.outputs, strict=True)
-    )
-    outputs_watch = Watch(run.outputs)
-    with torch.no_grad():
-        bench.subject.backward(run.context, passed)
+def backward_writes(bench: Bench, arguments: Arguments, run: typing.Any = None) -> tuple[list[Finding], Evaluation]:
+    """A pass during which it is seen what backward writes into: grad_output, or tensors that belong to the caller."""
+    if run is None or bench.writes or bench.random:
+        run, passed = bench.forward(arguments), bench.passed
+    else:
+        passed = arguments.values
+    grads = bench.random_grads(run)
+    grad_watch, input_watch, outputs_watch = Watch(grads), Watch(passed), Watch(run.outputs)
+    evaluation = bench.evaluate(arguments, grads, run=run)
+    written = grad_watch.written(), input_watch.written(), outputs_watch.written()
+    if not any(written):
+        return [], evaluation
     backward = methods(bench)[1]
-    out = []
+    out: list[Finding] = []
     from torchsleuth.checker.terms import backward_names
 
     names = backward_names(bench)
-    for k in grad_watch.written():
+    for k in written[0]:
         name = names[k] if k < len(names) else "grad_output"
         node = source.in_place_write(backward, names or ["grad_output"]) if backward else None
         culprit = source.culprit_of(backward, node, f"writes into {name}", Role.MUTATE) if node else None
         out.append(Finding("grad-output-write", culprit=culprit, names=(name,)))
-    for k in input_watch.written():
+    for k in written[1]:
         node = source.in_place_write(backward, _saved_names(backward)) if backward else None
         culprit = source.culprit_of(backward, node, f"writes into {arguments.names[k]}", Role.MUTATE) if node else None
         out.append(Finding("saved-write", k, culprit=culprit, names=(arguments.names[k],)))
-    if not out and outputs_watch.written():
+    if not out and written[2]:
         node = source.in_place_write(backward, _saved_names(backward)) if backward else None
         culprit = source.culprit_of(backward, node, "writes into the output", Role.MUTATE) if node else None
         out.append(Finding("saved-write", culprit=culprit, names=("the output",)))
-    return out
+    clean = arguments.with_values(
+        next((copy for j, _, _, copy in input_watch.tensors if j == k), v) for k, v in enumerate(arguments.values)
+    )
+    for k, copy in ((k, copy) for k, _, _, copy in input_watch.tensors):
+        if isinstance(arguments.values[k], torch.Tensor) and k in written[1] and not bench.writes:
+            arguments.values[k].copy_(copy)  # our own copy of the input; the user's is not in reach
+    return out, bench.evaluate(clean)
 
 
 def _saved_names(method: source.Method) -> list[str]:
@@ -104,8 +110,7 @@ def _saved_names(method: source.Method) -> list[str]:
 
 def outputs(bench: Bench, arguments: Arguments, run: typing.Any) -> list[Finding]:
     """Views returned, and integer outputs that are not marked."""
-    out = []
-    forward, _, setup = methods(bench)
+    out: list[Finding] = []
     dirty = [id(t) for t in (run.context.dirty_tensors or ())]
     marked = [id(t) for t in (run.context.non_differentiable or ())]
     for position, value in enumerate(run.outputs):
@@ -113,14 +118,14 @@ def outputs(bench: Bench, arguments: Arguments, run: typing.Any) -> list[Finding
             continue
         if not value.is_floating_point() and not value.is_complex() and id(value) not in marked:
             out.append(Finding("unmarked-integer", input=position, returned_dtype=str(value.dtype).removeprefix("torch."),
-                               culprit=_return_culprit(forward, position, "an integer output")))  # fmt: skip
+                               culprit=_return_culprit(methods(bench)[0], position, "an integer output")))  # fmt: skip
         if not value.numel() or not value.is_floating_point() or id(value) in dirty:
             continue
         for k, given in enumerate(bench.passed):
-            if isinstance(given, torch.Tensor) and given.numel() and _shares(given, value):
+            if isinstance(given, torch.Tensor) and given.numel() and (value is given or value._is_view()) and _shares(given, value):
                 label = f"{'is' if value is given else 'is a view of'} {arguments.names[k]}"
                 out.append(Finding("view", k, names=(arguments.names[k],), detail="same" if value is given else "view",
-                                   culprit=_return_culprit(forward, position, label), returned_count=position))  # fmt: skip
+                                   culprit=_return_culprit(methods(bench)[0], position, label), returned_count=position))  # fmt: skip
                 break
     return out
 
@@ -163,6 +168,10 @@ def kept_on_ctx(bench: Bench, arguments: Arguments, run: typing.Any) -> list[Fin
     return out
 
 
+def has_attributes(context: typing.Any) -> bool:
+    return any(_tensors_in(value) for name, value in vars(context).items() if name not in OWN_ATTRIBUTES)
+
+
 def _tensors_in(value: typing.Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
@@ -182,13 +191,14 @@ def _applied(bench: Bench, arguments: Arguments) -> tuple[list[torch.Tensor], li
             for k, v in enumerate(arguments.values)
         ]
         if bench.random:
-            from torchsleuth.checker.bench import restore_random
+            from torchsleuth.checker.randomness import restore_random
 
             restore_random(bench.state)
         returned = bench.subject.function.apply(*passed)
     return list(leaves.values()), passed, returned if isinstance(returned, tuple) else (returned,)
 
 
+@torch.enable_grad()
 def _overwritten_unseen(bench: Bench, arguments: Arguments, k: int) -> str:
     """Whether writing to input k after forward changes the gradient without an error."""
     try:
@@ -214,6 +224,7 @@ def _overwritten_unseen(bench: Bench, arguments: Arguments, k: int) -> str:
     return "overwritten" if changed else ""
 
 
+@torch.enable_grad()
 def _leaks(bench: Bench, arguments: Arguments, position: int) -> str:
     """Whether the output outlives its last reference."""
     enabled = gc.isenabled()

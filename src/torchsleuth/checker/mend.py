@@ -39,7 +39,7 @@ class Case(typing.NamedTuple):
 
 def mended(bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str = "") -> Mend | None:
     """The first change that puts gradient `k` (or, for -1, all of them) right in every experiment."""
-    if variants.elements(evaluation.arguments) > 16 * variants.SMALL:
+    if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
         evaluation = bench.evaluate(study)
     try:
         cases = _cases(bench, evaluation)
@@ -122,7 +122,7 @@ def _right(bench: Bench, case: Case, backward: typing.Callable, wanted: set[int]
         with torch.no_grad():
             raw = backward(case.run.context, case.grads)
         raw = raw if isinstance(raw, tuple) else (raw,)
-        settled, problems = settle(case.arguments, raw, case.arguments.needs())
+        settled, problems = settle(case.arguments, raw, case.arguments.needs)
     except Exception:
         return False
     if any(p.kind == "count" or p.kind == "unexpected" or p.input in wanted for p in problems if p.kind != "none"):
@@ -247,11 +247,11 @@ def _saved_otherwise(bench: Bench, cases: list[Case], wanted: set[int], right: s
 
 
 def _right_with(bench: Bench, case: Case, changed: typing.Callable, wanted: set[int]) -> bool:
-    from torchsleuth.checker.bench import restore_random
+    from torchsleuth.checker.randomness import restore_random
     from torchsleuth.checker.subject import Context
 
     subject = bench.subject
-    context = Context(case.arguments.needs())
+    context = Context(case.arguments.needs)
     values = tuple(v.clone() if isinstance(v, torch.Tensor) and bench.writes else v for v in case.arguments.values)
     if bench.random:
         restore_random(bench.state)

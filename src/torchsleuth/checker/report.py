@@ -48,6 +48,8 @@ def report_of(trials: typing.Sequence[Trial], accept_surrogate: bool = False, no
 
 
 def _judged(trial: Trial) -> list[tuple[FunctionRule, Diagnosis]]:
+    if not trial.findings:
+        return []
     rules = sorted(rules_of(FunctionRule), key=lambda rule: -rule.priority)
     return [(rule, diagnosis) for rule in rules for diagnosis in rule.judge(trial)]
 
@@ -65,7 +67,7 @@ def bill(trial: Trial, wrong: bool) -> list[str]:
         names = ", ".join(i.name for i in trial.inputs if i.checked)
         shapes = ", ".join(f"{i.name} {list(i.shape)}" for i in trial.inputs if i.tensor)
         verdict = "accepted: backward is not the derivative of forward, on purpose" if trial.accepted else "right"
-        digits = f"{trial.dtype} on {trial.device}, tolerance {trial.tolerance:g}, {trial.directions} random directions per input"
+        digits = f"{trial.dtype} on {trial.device}, tolerance {trial.tolerance:g}, {trial.directions} random direction{'s' * (trial.directions != 1)} per input"
         out.append(f"{verdict}. Gradient for {names} compared with differences of forward: {shapes} in {digits}")
         tried = [f"{name} ({shapes})" if shapes and name in SHAPED else name for name, shapes in trial.cases if name]
         if tried:

@@ -81,9 +81,12 @@ def _definitions(text: str) -> tuple[Definition, ...]:
 
 def shown_file(file: str) -> str:
     """A path relative to the working directory where it lies below it."""
-    if file.startswith("<"):
-        return file
-    relative = os.path.relpath(file)
+    return file if file.startswith("<") else _relative(file, os.getcwd())
+
+
+@functools.lru_cache(maxsize=64)
+def _relative(file: str, folder: str) -> str:
+    relative = os.path.relpath(file, folder)
     return file if relative.startswith("..") else relative
 
 

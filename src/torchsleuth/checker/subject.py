@@ -55,8 +55,7 @@ class Subject:
     """A Function class seen from outside."""
 
     def __init__(self, function: type):
-        if isinstance(function, str) or not isinstance(function, type) or not issubclass(function, Function):
-            raise UsageError(f"{_described(function)} is not a torch.autograd.Function: pass the class itself")
+        function = function_class(function)
         self.function = function
         self.name = function.__name__
         self.separate = function.setup_context is not Function.setup_context
@@ -82,6 +81,9 @@ class Subject:
 
     def bound(self, arguments: tuple) -> tuple:
         """The arguments with defaults filled in, as `apply` would pass them."""
+        code = getattr(self.function.forward, "__code__", None)
+        if code is not None and code.co_argcount == len(arguments) + (not self.separate) and not code.co_flags & 0x0C:
+            return arguments  # every parameter is given, and there is no *args: nothing to bind
         if self.signature is None:
             return arguments
         try:
@@ -94,6 +96,10 @@ class Subject:
 
     def names(self, count: int) -> tuple[str, ...]:
         """A name for every positional input, `args[1]` for those that `*args` takes."""
+        code = getattr(self.forward_code, "__code__", None)
+        lead = 0 if self.separate else 1
+        if code is not None and code.co_argcount >= count + lead:
+            return code.co_varnames[lead : count + lead]
         out: list[str] = []
         for parameter in self.signature.parameters.values() if self.signature else ():
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -122,6 +128,16 @@ class Subject:
         return returned if isinstance(returned, tuple) else (returned,)
 
 
+def function_class(value: typing.Any) -> type:
+    """The Function that was meant: the class, or its `apply`."""
+    bound = getattr(value, "__self__", None)
+    if getattr(value, "__name__", "") == "apply" and isinstance(bound, type) and issubclass(bound, Function):
+        return bound
+    if not isinstance(value, type) or not issubclass(value, Function):
+        raise UsageError(f"{_described(value)} is not a torch.autograd.Function: pass the class itself")
+    return value
+
+
 def _plain(function: typing.Any) -> typing.Any:
     """The user's own function below `once_differentiable`, `custom_bwd` and other well-behaved wrappers."""
     try:
@@ -135,7 +151,4 @@ def _described(value: object) -> str:
         return f"the class {value.__name__}"
     if isinstance(value, torch.nn.Module):
         return f"{type(value).__name__} (a torch.nn.Module)"
-    bound = getattr(value, "__self__", None)
-    if isinstance(bound, type) and issubclass(bound, Function):
-        return f"{bound.__name__}.{getattr(value, '__name__', 'apply')}"
     return f"{value!r}" if isinstance(value, (str, int, float)) else f"an object of type {type(value).__name__}"

@@ -243,6 +243,7 @@ def wrong_axis(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 LIMIT = 60  # nodes: a larger graph is not cut
 
 
+@torch.enable_grad()
 def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     """The operation of forward whose share of the gradient is what is missing."""
     arguments = pairs[0].evaluation.arguments

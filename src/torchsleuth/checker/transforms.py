@@ -27,6 +27,7 @@ def has_vmap(bench: Bench) -> bool:
     return function.vmap is not Function.vmap or bool(getattr(function, "generate_vmap_rule", False))
 
 
+@torch.enable_grad()
 def jvp(bench: Bench, evaluation: Evaluation) -> list[Finding]:
     """Forward-mode derivatives against differences of forward."""
     arguments = evaluation.arguments
@@ -66,6 +67,7 @@ def jvp(bench: Bench, evaluation: Evaluation) -> list[Finding]:
     return []
 
 
+@torch.enable_grad()
 def vmap(bench: Bench, arguments: Arguments) -> list[Finding]:
     """`torch.vmap` over the Function against a loop, for several choices of the mapped dimension."""
     if bench.random:
@@ -117,32 +119,33 @@ def vmap(bench: Bench, arguments: Arguments) -> list[Finding]:
     return []
 
 
-def autocast(bench: Bench, arguments: Arguments) -> tuple[list[Finding], str]:
-    """Use under autocast (bfloat16, CPU or the device): does backward get along with the types it meets?"""
-    device = next((v.device.type for v in arguments.values if isinstance(v, torch.Tensor)), "cpu")
-    leaves = {k: arguments.values[k].detach().to(torch.float32).requires_grad_() for k in arguments.checked}
-    passed = [
-        leaves[k].clone() if k in leaves else v.to(torch.float32) if is_float(v) else v.clone() if isinstance(v, torch.Tensor) else v
-        for k, v in enumerate(arguments.values)
-    ]
+def under_autocast(bench: Bench, arguments: Arguments, grads: tuple | None) -> tuple[Arguments, Evaluation | None]:
+    """A pass as a training step has it: forward inside autocast (bfloat16), backward outside."""
+    device = arguments.values[arguments.checked[0]].device.type
+    short = arguments.with_values(v.to(torch.float32) if is_float(v) else v for v in arguments.values)
     try:
         with torch.autocast(device, dtype=torch.bfloat16):
-            returned = bench.subject.function.apply(*passed)
+            run = bench.forward(short)
     except Exception:
+        return short, None
+    if grads is None:
+        grads = tuple(torch.ones_like(o) if is_float(o) else None for o in run.outputs)
+    grads = tuple(g if g is None else g.to(o.dtype) for g, o in zip(grads, run.outputs, strict=True))
+    return short, bench.evaluate(short, grads, run=run)
+
+
+def autocast(bench: Bench, arguments: Arguments) -> tuple[list[Finding], str]:
+    """Use under autocast: does backward get along with the types it meets?"""
+    evaluation = under_autocast(bench, arguments, None)[1]
+    problem = next((p for p in evaluation.problems if p.kind == "raises"), None) if evaluation is not None else None
+    if problem is None:
         return [], ""
-    results = [o for o in (returned if isinstance(returned, tuple) else (returned,)) if is_float(o) and o.requires_grad]
-    if not results:
-        return [], ""
-    try:
-        torch.autograd.grad(results, list(leaves.values()), [torch.ones_like(o) for o in results], allow_unused=True)
-    except Exception as error:
-        marks = [_marked(getattr(bench.subject.function, name)) for name in ("forward", bench.subject.backward_name)]
-        culprit = culprit_of_exception(error, bench.subject.name, "raises")
-        if any(marks):
-            lacking = "custom_bwd on backward" if marks[0] and not marks[1] else "custom_fwd on forward" if not marks[0] else ""
-            return [Finding("autocast", exception=described(error), culprit=culprit, detail=lacking)], ""
-        return [], described(error)
-    return [], ""
+    marks = [_marked(getattr(bench.subject.function, name)) for name in ("forward", bench.subject.backward_name)]
+    if not any(marks):
+        return [], described(problem.exception)
+    culprit = culprit_of_exception(problem.exception, bench.subject.name, "raises")
+    lacking = "custom_bwd on backward" if marks[0] and not marks[1] else "custom_fwd on forward" if not marks[0] else ""
+    return [Finding("autocast", exception=described(problem.exception), culprit=culprit, detail=lacking)], ""
 
 
 def _marked(function) -> bool:

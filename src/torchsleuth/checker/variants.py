@@ -7,6 +7,7 @@ is held against the Function.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing
 
@@ -14,13 +15,8 @@ import torch
 
 from torchsleuth.checker.arguments import Arguments
 
-SMALL = 4096  # elements: experiments on more than this many use smaller copies
-
-
-class Variant(typing.NamedTuple):
-    name: str
-    arguments: Arguments
-    given: bool = True  # the user's own values could be like this
+SMALL = 256  # elements: experiments on more than this many use smaller copies where they can
+LARGE = 4096
 
 
 def tensors(arguments: Arguments) -> list[int]:
@@ -31,7 +27,7 @@ def elements(arguments: Arguments) -> int:
     return max((arguments.values[k].numel() for k in tensors(arguments)), default=0)
 
 
-def _leading(arguments: Arguments) -> int | None:
+def first_size(arguments: Arguments) -> int | None:
     """The size of the first dimension of the first checked input that has dimensions."""
     for k in arguments.checked:
         if arguments.values[k].ndim:
@@ -39,9 +35,9 @@ def _leading(arguments: Arguments) -> int | None:
     return None
 
 
-def with_batch(arguments: Arguments, size: int, generator: torch.Generator) -> Arguments | None:
+def with_batch(arguments: Arguments, size: int, generator: Noise) -> Arguments | None:
     """Every leading dimension of the batch's size changed to `size`."""
-    batch = _leading(arguments)
+    batch = first_size(arguments)
     if batch is None or batch == size:
         return None
     shapes = {}
@@ -53,13 +49,13 @@ def with_batch(arguments: Arguments, size: int, generator: torch.Generator) -> A
     return resized(arguments, shapes, generator)
 
 
-def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: torch.Generator) -> Arguments:
+def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: Noise) -> Arguments:
     """Every dimension of a size in `mapping` changed to its value there."""
     shapes = {k: [mapping.get(n, n) for n in arguments.values[k].shape] for k in tensors(arguments)}
     return resized(arguments, shapes, generator)
 
 
-def reshapings(arguments: Arguments, generator: torch.Generator) -> typing.Iterator[Arguments]:
+def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments]:
     """For inputs with two equal dimensions: the same with those dimensions told apart."""
     positions: dict[int, list[tuple[int, int]]] = {}
     square = set()
@@ -78,7 +74,7 @@ def reshapings(arguments: Arguments, generator: torch.Generator) -> typing.Itera
                 yield resized(arguments, shapes, generator)
 
 
-def smaller(arguments: Arguments, generator: torch.Generator) -> typing.Iterator[Arguments]:
+def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments]:
     """Small copies of large inputs, the most reduced first."""
     sizes = sorted({n for k in tensors(arguments) for n in arguments.values[k].shape if n > 1})
     short = {n: min(n, small) for n, small in zip(sizes, itertools.count(3), strict=False)}
@@ -87,7 +83,7 @@ def smaller(arguments: Arguments, generator: torch.Generator) -> typing.Iterator
         yield with_sizes(arguments, {n: short[n]}, generator)
 
 
-def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: torch.Generator) -> Arguments:
+def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise) -> Arguments:
     values = list(arguments.values)
     for k, shape in shapes.items():
         value = values[k]
@@ -96,6 +92,8 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: torch
         for dim, (old, new) in enumerate(zip(value.shape, shape, strict=True)):
             if new < old:
                 value = value.narrow(dim, 0, new)
+            elif new > old == 1:
+                value = value.expand(*value.shape[:dim], new, *value.shape[dim + 1 :])
             elif new > old:
                 repeats = torch.arange(new, device=value.device) % max(old, 1)
                 value = value.index_select(dim, repeats) if old else value.new_zeros(*value.shape[:dim], new, *value.shape[dim + 1 :])
@@ -104,29 +102,58 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: torch
     return arguments.with_values(values)
 
 
-def jittered(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def jittered(value: torch.Tensor, generator: Noise) -> torch.Tensor:
     """The value moved a little, keeping signs, zeros, and whole numbers."""
-    if not value.is_floating_point() or not value.numel() or bool((value == value.round()).all()):
+    if not value.is_floating_point() or not value.numel() or not bool((value != value.round()).any()):
         return value.contiguous()
     return value * (1 + 0.1 * randn(value, generator))
 
 
-def randn(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Normal numbers of a tensor's shape, dtype and device, from our own generator."""
-    out = torch.randn(value.shape, generator=generator, dtype=value.dtype if value.dtype.is_floating_point else torch.float64)
-    return out if value.device.type == "cpu" else out.to(value.device)
+class Noise:
+    """Normal random numbers, independent of torch's global generator and the same for the same seed.
+
+    Small tensors are cut from one pool that is made once: a draw then costs a slice, a tenth of `torch.randn`.
+    """
+
+    def __init__(self, seed: int):
+        self.generator = torch.Generator().manual_seed(seed)
+        self.place = seed % (POOL // 2)
+
+    def like(self, value: torch.Tensor) -> torch.Tensor:
+        """Of a tensor's shape, floating-point type and device. Not to be written into."""
+        count = value.numel()
+        if count * 4 <= POOL and value.device.type == "cpu" and value.dtype is torch.float64:
+            if self.place + count > POOL:
+                self.place = (self.place + 7919) % 1009
+            start, self.place = self.place, self.place + count
+            return _pool()[start : start + count].view(value.shape)
+        # In float32 first: several times as fast as float64, and any random numbers do.
+        out = torch.randn(value.shape, generator=self.generator).to(value.dtype if value.is_floating_point() else torch.float64)
+        return out if value.device.type == "cpu" else out.to(value.device)
+
+
+POOL = 2**16
+
+
+@functools.cache
+def _pool() -> torch.Tensor:
+    return torch.randn(POOL, generator=torch.Generator().manual_seed(POOL), dtype=torch.float64)
+
+
+def randn(value: torch.Tensor, noise: Noise) -> torch.Tensor:
+    return noise.like(value)
 
 
 # -- values ------------------------------------------------------------------------------------
 
 
-def other_signs(arguments: Arguments, generator: torch.Generator) -> Arguments | None:
+def other_signs(arguments: Arguments, generator: Noise) -> Arguments | None:
     """Inputs of one sign only, with half of their elements negated."""
     values, changed = list(arguments.values), False
     for k in arguments.checked:
         value = values[k]
         if value.numel() and (bool((value >= 0).all()) or bool((value <= 0).all())):
-            signs = torch.randint(0, 2, value.shape, generator=generator).to(value) * 2 - 1
+            signs = torch.randint(0, 2, value.shape, generator=generator.generator).to(value) * 2 - 1
             values[k], changed = value * signs, True
     return arguments.with_values(values) if changed else None
 
@@ -137,11 +164,11 @@ def wider(arguments: Arguments) -> Arguments | None:
     return arguments.with_values(values)
 
 
-def other_masks(arguments: Arguments, generator: torch.Generator) -> Arguments | None:
+def other_masks(arguments: Arguments, generator: Noise) -> Arguments | None:
     values, changed = list(arguments.values), False
     for k in tensors(arguments):
         if values[k].dtype is torch.bool and values[k].numel() > 1:
-            values[k] = torch.randint(0, 2, values[k].shape, generator=generator).bool().to(values[k].device)
+            values[k] = torch.randint(0, 2, values[k].shape, generator=generator.generator).bool().to(values[k].device)
             changed = True
     return arguments.with_values(values) if changed else None
 
