@@ -72,7 +72,7 @@ def explain(text: str = "") -> Explanation:
     text = text.strip()
     if not text:
         return _listing()
-    rule = next((rule for rule in all_rules() if rule.name == _as_name(text)), None)
+    rule = _named_rule(_as_name(text))
     if rule is not None:
         return _rule_page(rule)
     log = errorlog.read(text)
@@ -137,7 +137,11 @@ def _rule_of(source: Message | Question, found: Found | None) -> Rule | None:
         claiming = _claiming(f"{source.raises}: {found.match[0]}") or _claiming(f"{source.raises}: {found.match.string}") or _claiming(source.example)
         if claiming:
             return claiming[0]
-    return next((rule for rule in all_rules() if source.rule and rule.name == source.rule), None)
+    return _named_rule(source.rule)
+
+
+def _named_rule(name: str) -> Rule | None:
+    return next((rule for rule in all_rules() if rule.name == name), None)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -149,12 +153,13 @@ def _answer(source: Message | Question | Rule, found: Found | None, by_example: 
         page = _rule_page(source)
         return Explanation(True, page.title, page.rule, page.sections, notes=tuple(_notes(log)))
     reading = source.read(found) if isinstance(source, Message) else source.read(log.text)
-    rule = _rule_of(source, found)
+    rule = _named_rule(reading.rule) if reading.rule else _rule_of(source, found)
     notes = list(_notes(log))
-    if by_example and isinstance(source, Message):
-        notes.insert(0, f"The text gives no numbers of its own; those below are of an example: {_first_line(source.example)}")
+    meaning = [Text(reading.meaning)]
+    if by_example and isinstance(source, Message) and re.search(r"\d", source.example):
+        meaning.insert(0, Text(f"The text gives no numbers, so this is read as an example: {_first_line(source.example)}"))
     sections = [
-        Section("What it says", (Text(reading.meaning),)),
+        Section("What it says", tuple(meaning)),
         Section("True causes, the most likely first", tuple(Text(cause, number) for number, cause in enumerate(reading.causes, 1))),
         Section("A program that shows it", tuple(_program(reading.program))),
         Section("What to change", (*(Text(fix) for fix in reading.fixes), *_program(reading.remedy))),
@@ -206,7 +211,7 @@ def _falsehood(false: Falsehood) -> Iterator[Block]:
     yield Text(false.truth)
     if false.program is not None:
         does = "raises" if false.program.raises else "runs"
-        message = f" {_first_line(false.program.raises)}" if false.program.raises else f" and prints {false.program.prints}"
+        message = f" {_first_line(false.program.raises).rstrip('.')}" if false.program.raises else f" and prints {false.program.prints}"
         yield Text(false.program.says or f"This {does}{message}:")
         yield Code(false.program.source)
 
@@ -284,16 +289,20 @@ _FAMILIES = {
 }
 
 
-def _listing() -> Explanation:
-    groups: dict[str, list[Entry]] = {}
+def listed_rules() -> list[tuple[str, list[Rule]]]:
+    """All rules, grouped by where they are found."""
+    groups: dict[str, list[Rule]] = {}
     for rule in all_rules():
-        groups.setdefault(_family(rule), []).append(Entry(rule.name, rule.page().summary))
+        groups.setdefault(_family(rule), []).append(rule)
     order = [*_FAMILIES.values(), *sorted(set(groups) - set(_FAMILIES.values()))]
-    entries = [(heading, tuple(groups[heading])) for heading in order if heading in groups]
+    return [(heading, groups[heading]) for heading in order if heading in groups]
+
+
+def _listing() -> Explanation:
     return Explanation(
         True,
         f"{len(all_rules())} rules, and {len(all_messages())} messages of torch that are read with their numbers",
-        entries=tuple(entries),
+        entries=tuple((heading, tuple(Entry(rule.name, rule.page().summary) for rule in rules)) for heading, rules in listed_rules()),
         notes=("`torchsleuth explain RULE`, or the error message in quotes, or a log on standard input.",),
     )
 

@@ -48,6 +48,7 @@ class Reading:
     fixes: tuple[str, ...] = ()
     remedy: Program | None = None  # the same program, put right
     falsehoods: tuple[Falsehood, ...] = ()
+    rule: str = ""  # the rule this answer belongs to, where it is not that of the message
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,9 @@ def running(*lines: str, prints: str = "", says: str = "") -> Program:
 def _source(lines: tuple[str, ...]) -> str:
     body = "\n".join(lines)
     imports = ["import torch"]
-    if re.search(r"\bnn\.", body):
+    if re.search(r"(?<![.\w])nn\.", body):
         imports.append("from torch import nn")
-    if re.search(r"\bF\.", body):
+    if re.search(r"(?<![.\w])F\.", body):
         imports.append("import torch.nn.functional as F")
     return "\n".join(imports) + "\n\n" + body + "\n"
 

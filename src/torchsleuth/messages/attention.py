@@ -145,6 +145,13 @@ def attn_mask_dtype(found: Found) -> Reading:
         "A mask is either bool (which keys may be seen) or float (added to the scores: 0 or -inf). Whole numbers 0 and 1 could mean either.",
         ("A tokenizer's `attention_mask` (int64) was passed as it is.", "The mask was built with `torch.tensor([[1, 0]])`."),
         raising(
+            "q = torch.zeros(5, 3, 8)",
+            "mask = torch.ones(5, 5, dtype=torch.long)",
+            "torch.nn.MultiheadAttention(8, 2)(q, q, q, attn_mask=mask)",
+            raises=found.match[0],
+        )
+        if not found.has("mask")
+        else raising(
             "q = torch.zeros(2, 4, 5, 8)",
             "mask = torch.ones(5, 5, dtype=torch.long)",
             "torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)",

@@ -73,7 +73,7 @@ def broadcast(found: Found) -> Reading:
     r"(?P<dim>\d+)\.\s+Target sizes: \[(?P<target>[-\d, ]*)\]\.\s+Tensor sizes: \[(?P<sizes>[\d, ]*)\]",
     example="RuntimeError: The expanded size of the tensor (5) must match the existing size (4) at non-singleton dimension 1.  Target "
     "sizes: [3, 5].  Tensor sizes: [3, 4]",
-    fragments=(r"expanded size of the tensor",),
+    fragments=(r"expanded size of the tensor(?! \(-1\) isn't)",),
 )
 def expand(found: Found) -> Reading:
     want, have, dim, target, sizes = found.int("want"), found.int("have"), found.int("dim"), found.ints("target"), found.ints("sizes")

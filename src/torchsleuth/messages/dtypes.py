@@ -47,13 +47,19 @@ NUMBERS = Falsehood(
 def product_dtypes(found: Found) -> Reading:
     first, second = _named(found, ("a", "b"), ("c", "d"), ("e", "f"))
     layer = found.has("a")
+    addmm = found.match[0].startswith("self")
     return Reading(
         f"a product of {first} and {second}",
         f"The left operand is {first}, the right one {second}."
-        + (" In a linear layer the left one is the input and the right one the weight." if layer else "")
+        + (" In a linear layer the left one is the input and the right one the weight." if layer and not addmm else "")
         + " Products do not convert.",
         _causes(first, second),
         raising(
+            f"torch.addmm(torch.zeros(2, 2, dtype={first}), torch.zeros(2, 3, dtype={first}), torch.zeros(3, 2, dtype={second}))",
+            raises=found.match[0],
+        )
+        if addmm
+        else raising(
             f"layer = torch.nn.Linear(3, 2, dtype={second})",
             f"layer(torch.zeros(4, 3, dtype={first}))",
             raises=f"RuntimeError: mat1 and mat2 must have the same dtype, but got {found['a']} and {found['b']}",
@@ -243,7 +249,10 @@ def integer_requires_grad(found: Found) -> Reading:
         "a whole-number tensor cannot require grad",
         "A derivative needs values that can change by a little; integers and booleans cannot.",
         ("`torch.tensor([1, 2], requires_grad=True)`: numbers written without a point make int64.", "Ids, labels or a mask were marked as learnable."),
-        raising("torch.tensor([1, 2], requires_grad=True)", raises="Only Tensors of floating point and complex dtype can require gradients"),
+        raising(
+            "torch.tensor([1, 2], requires_grad=True)" if "complex" in found.match[0] else "torch.tensor([1, 2]).requires_grad_()",
+            raises=found.match[0],
+        ),
         ("Write `1.0`, or `dtype=torch.float32`. A learned choice of an index needs scores and a softmax instead.",),
         running("print(torch.tensor([1.0, 2.0], requires_grad=True).requires_grad)", prints="True"),
     )
@@ -280,7 +289,11 @@ def bool_minus(found: Found) -> Reading:
         "`-` on a boolean mask",
         "Comparisons give bool, for which minus has no meaning.",
         ("`1 - mask` to invert a mask (right when masks were uint8).",),
-        raising("mask = torch.tensor([True, False])", "1 - mask", raises="Subtraction, the `-` operator, with a bool tensor is not supported"),
+        raising(
+            "mask = torch.tensor([True, False])",
+            "-mask" if "Negation" in found.match[0] else "mask - mask" if "two bool" in found.match[0] else "1 - mask",
+            raises=found.match[0],
+        ),
         ("`~mask` inverts; `1 - mask.float()` where a number is needed.",),
         running("mask = torch.tensor([True, False])", "print((~mask).tolist())", prints="[False, True]"),
     )

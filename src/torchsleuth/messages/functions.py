@@ -65,10 +65,10 @@ def gradient_count(found: Found) -> Reading:
     return Reading(
         f"`{name}.backward` returned {got} gradients for {want} arguments",
         f"`forward` took {want} arguments besides `ctx`; `backward` must return {want} values, None for those that need none (numbers, flags). It returned {got}.",
-        ("An argument was added to `forward` and not to `backward`.", "`ctx` was counted, or None was left out for a flag or a number."),
-        _function(name, arguments, "x0 * 2", ", ".join(["grad * 2"] + ["None"] * (got - 1)) if got else "()",
+        ("An argument was added to `forward` (or removed) and `backward` was not changed.", "`ctx` was counted, or None was left out for a flag or a number."),
+        _function(name, arguments, "x0 * 2", ", ".join(["grad * 2"] + ["None"] * (min(got, want) - 1) + ["grad"] * (got - want)),
                   f"{name}.apply({ones}).sum().backward()", f"returned an incorrect number of gradients (expected {want}, got {got})")
-        if got >= 1 and not (got > want)
+        if got >= 1 and want >= 1 and name.isidentifier()
         else None,
         (f"Return exactly {want}: `return grad_x{', None' * (want - 1)}`.",),
         falsehoods=(

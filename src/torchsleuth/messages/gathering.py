@@ -76,8 +76,8 @@ def gather_dims(found: Found) -> Reading:
         raising(
             "scores = torch.zeros(3, 4)",
             "labels = torch.tensor([0, 3, 1])",
-            "scores.gather(1, labels)",
-            raises="RuntimeError: Index tensor must have the same number of dimensions as input tensor",
+            "scores.gather(1, labels)" if "input" in found.match[0] else "scores.scatter_(1, labels, 1.0)",
+            raises="RuntimeError: Index tensor must have the same number of dimensions as " + ("input" if "input" in found.match[0] else "self"),
         ),
         ("`scores.gather(1, labels.unsqueeze(1)).squeeze(1)`, or `scores[torch.arange(len(labels)), labels]`.",),
         running(
@@ -170,7 +170,6 @@ def one_hot_range(found: Found) -> Reading:
             else ("Labels count from 1.", "`num_classes` is too small: it must be the highest label + 1.")
         ),
         raising(
-            "import torch.nn.functional as F",
             f"F.one_hot(torch.tensor([0, {-1 if negative else 5}]), 3)",
             raises=f"RuntimeError: Class values must be {found['what']}",
         ),

@@ -220,7 +220,7 @@ def no_derivative(found: Found) -> Reading:
     if about_indices:
         return Reading(
             "`index_put_` does not fail this way: its indices have no derivative to implement",
-            "No PyTorch program gets \"derivative not implemented\" for the indices of `index_put_`. Indices are integers and cannot require grad; float "
+            "In PyTorch today (tried with 2.13) no program gets \"derivative not implemented\" for the indices of `index_put_`. Indices are integers and cannot require grad; float "
             "indices are refused earlier (IndexError: tensors used as indices must be long, int, byte or bool tensors). Programs said to show this error "
             "fail for another reason: they write into `x` itself, which requires grad: \"a leaf Variable that requires grad is being used in an in-place "
             "operation\".",
@@ -259,6 +259,7 @@ def no_derivative(found: Found) -> Reading:
                     ),
                 ),
             ),
+            rule="inplace-on-leaf",
         )
     return Reading(
         f"torch has no derivative formula for {what}",
@@ -273,7 +274,8 @@ def no_derivative(found: Found) -> Reading:
             raises="is not differentiable with respect to argument 'weight'",
         )
         if argument
-        else raising("x = torch.ones(3, requires_grad=True)", "torch.igamma(x, x).sum().backward()", raises="the derivative for 'igamma: input' is not implemented"),
+        else raising("x = torch.ones(3, requires_grad=True)", "torch.igamma(x, x).sum().backward()", raises="the derivative for 'igamma: input' is not implemented",
+                     says="" if "igamma" in what else "An operation of that kind; this raises for `igamma`:"),
         ("Detach that argument if it is a constant (`weight.detach()`), or write the formula with differentiable operations, or a custom Function.",),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ SUM_BACKWARD = Falsehood(
 @reads(
     r"select\(\): index (?P<index>-?\d+) out of range for tensor of size ['\"\[(]*(?P<size>\d[\d, ]*)['\"\])]*"
     r"(?: at dimension (?P<dim>\d+))?",
-    fragments=(r"select\(\):? index", r"select\(\).{0,30}out of range"),
+    fragments=(r"(?<!\w)select\(\):? index", r"(?<!\w)select\(\).{0,30}out of range"),
     example="IndexError: select(): index 1 out of range for tensor of size [1, 32, 100] at dimension 0",
 )
 def select_out_of_range(found: Found) -> Reading:
@@ -287,6 +287,14 @@ def mask_shape(found: Found) -> Reading:
     fragments=(r"tensors used as indices must be",),
 )
 def index_dtype(found: Found) -> Reading:
+    said = found.match[0]
+    use = (
+        "x.index_select(0, ids)" if said.startswith("index_select") else
+        "x.gather(0, ids)" if said.startswith("gather") else
+        "x.scatter_(0, ids, 1.0)" if said.startswith("scatter") else
+        "torch.take_along_dim(x, ids, 0)" if said.startswith("dtype of") else
+        "x[ids]"
+    )  # fmt: skip
     return Reading(
         "an index tensor holds floats",
         "Positions are whole numbers: an index tensor must be int64 (`long`) or int32, or bool/uint8, which are masks. This one "
@@ -297,11 +305,7 @@ def index_dtype(found: Found) -> Reading:
             "It was read from floats: a numpy float array, a column of a data frame.",
             "A mask was multiplied or converted: comparisons give bool, `.float()` undoes that.",
         ),
-        raising(
-            "x = torch.zeros(3, 4)",
-            "x[torch.tensor([0.0, 1.0])]",
-            raises="IndexError: tensors used as indices must be long, int, byte or bool tensors",
-        ),
+        raising("x = torch.zeros(3)", "ids = torch.tensor([0.0, 1.0])", use, raises=said),
         ("Make it whole where it is made (`//` instead of `/`, `torch.arange`, `dtype=torch.long`), or convert: `ids.long()`. "
          "For a mask use `.bool()`: `.long()` would turn it into positions 0 and 1.",),
         falsehoods=(
@@ -397,7 +401,11 @@ def scalar_indexed(found: Found) -> Reading:
             "A `squeeze()` also removed the batch dimension of a batch of one.",
             "A loop over a tensor gave its elements, and the code indexes those once more.",
         ),
-        raising("loss = torch.tensor(3.0)", "loss[0]", raises="IndexError: invalid index of a 0-dim tensor"),
+        raising(
+            "loss = torch.tensor(3.0)",
+            "loss[0]" if "index" in found.match[0] else "len(loss)" if "len" in found.match[0] else "list(loss)",
+            raises=found.match[0],
+        ),
         ("`loss.item()` for the number; `squeeze(dim)` to remove only the dimension meant; `reshape(1)` to get one back.",),
         running("loss = torch.tensor(3.0)", "print(loss.item(), loss.reshape(1)[0].item())", prints="3.0 3.0"),
     )
@@ -450,7 +458,7 @@ def k_out_of_range(found: Found) -> Reading:
         "`topk` or `kthvalue` wants more elements than there are",
         "k is larger than the size of the dimension searched (the last one unless `dim` is given).",
         ("Fewer classes, candidates or elements than k: top-5 of 3 classes, a small last batch.", "The wrong `dim`."),
-        raising("torch.zeros(3).topk(5)", raises="RuntimeError: selected index k out of range"),
+        raising("torch.zeros(3).kthvalue(5)" if found.has("dim") else "torch.zeros(3).topk(5)", raises=found.match[0].split(" for ")[0]),
         ("`k = min(k, x.shape[dim])`, and check `dim`.",),
         running("x = torch.zeros(3)", "print(len(x.topk(min(5, x.shape[-1])).values))", prints="3"),
     )

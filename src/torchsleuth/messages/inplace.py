@@ -175,9 +175,10 @@ def leaf_written(found: Found) -> Reading:
 )
 def one_of_several_views(found: Found) -> Reading:
     node, output = found["node"].removesuffix("Backward0"), found.int("output")
-    how = {"Unbind": "x.unbind()", "Split": "x.split(1)", "Chunk": "x.chunk(3)", "SplitWithSizes": "x.split([1, 1, 1])"}
+    how = {"Unbind": "x.unbind()", "Split": "x.split(1)", "SplitWithSizes": "x.split([1, 1, 1])"}
     made = how.get(node, "x.unbind()")
-    exact = node in how and output < 3 and node != "Chunk"
+    exact = node in how and output < 3
+    indexed = node in ("Select", "Slice", "AsStrided")          # the piece was indexed once more: a[0] = ... of a, b = x
     return Reading(
         f"one of several views (output {output} of `{node}`) was written into",
         f"`unbind`, `split`, `chunk` and unpacking or iterating a tensor (`a, b = x`, `for row in x`) give several views of one tensor at once. Writing "
@@ -190,7 +191,7 @@ def one_of_several_views(found: Found) -> Reading:
             "x = torch.zeros(3, 2, requires_grad=True) * 1",
             f"{', '.join('ab'[i] if i != output else 'piece' for i in range(2)) if output < 2 else 'a, b'}, "
             f"{'c' if output < 2 else 'piece'} = {made}",
-            "piece += 1",
+            "piece[0] += 1" if indexed else "piece += 1",
             raises=f"RuntimeError: Output {output if exact else ''}",
         ),
         (

@@ -8,7 +8,7 @@ from torchsleuth.messages import Falsehood, Found, Reading, call, dtype, raising
 @reads(
     r"Target (?P<target>-?\d+) is out of bounds",
     example="IndexError: Target 3 is out of bounds.",
-    fragments=(r"target .{0,12}is out of bounds", r"target out of (bounds|range)"),
+    fragments=(r"target .{0,12}is out of bounds", r"target out of bounds"),
 )
 def target_out_of_bounds(found: Found) -> Reading:
     target = found.int("target")
@@ -26,7 +26,6 @@ def target_out_of_bounds(found: Found) -> Reading:
         + (f", so there are at most {target} classes." if target > 0 else ", and no class is negative."),
         tuple(causes),
         raising(
-            "import torch.nn.functional as F",
             f"scores = torch.zeros(4, {classes})                          # {classes} classes: 0 to {classes - 1}",
             f"F.cross_entropy(scores, torch.tensor([0, 1, {target}, 2]))",
             raises=f"IndexError: Target {target} is out of bounds.",
@@ -36,7 +35,6 @@ def target_out_of_bounds(found: Found) -> Reading:
             "Pass `ignore_index=` for a label that is to be left out.",
         ),
         running(
-            "import torch.nn.functional as F",
             f"scores = torch.zeros(4, {classes})",
             f"print(F.cross_entropy(scores, torch.tensor([0, 1, {target}, 2]), ignore_index={target}).isfinite().item())",
             prints="True",
@@ -46,7 +44,6 @@ def target_out_of_bounds(found: Found) -> Reading:
                 "The targets must be one-hot.",
                 "Class numbers are what it takes (int64, one per sample); floats of the scores' shape are read as probabilities.",
                 running(
-                    "import torch.nn.functional as F",
                     "scores, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 2])",
                     "print(torch.allclose(F.cross_entropy(scores, labels), F.cross_entropy(scores, F.one_hot(labels, 3).float())))",
                     prints="True",
@@ -80,7 +77,6 @@ def loss_batch_sizes(found: Found) -> Reading:
             "One of them comes from another batch (the last, partial one).",
         ),
         raising(
-            "import torch.nn.functional as F",
             f"F.cross_entropy(torch.zeros({scores}, 3), torch.zeros({target}, dtype=torch.long))",
             raises=f"ValueError: Expected input batch_size ({scores}) to match target batch_size ({target}).",
         ),
@@ -106,7 +102,6 @@ def class_axis(found: Found) -> Reading:
             "Targets and scores have different lengths.",
         ),
         raising(
-            "import torch.nn.functional as F",
             f"scores = torch.zeros({call(scores)})                       # [batch, time, classes]",
             f"F.cross_entropy(scores, torch.zeros({call(got)}, dtype=torch.long))",
             raises=f"RuntimeError: Expected target size {shape(want)}, got {shape(got)}",
@@ -115,7 +110,6 @@ def class_axis(found: Found) -> Reading:
         else None,
         ("Move the classes: `F.cross_entropy(scores.transpose(1, 2), targets)`, or flatten: `scores.flatten(0, 1)`, `targets.flatten()`.",),
         running(
-            "import torch.nn.functional as F",
             f"scores, targets = torch.zeros({call(scores)}), torch.zeros({call(got)}, dtype=torch.long)",
             "print(F.cross_entropy(scores.transpose(1, 2), targets).isfinite().item())",
             prints="True",
@@ -154,9 +148,9 @@ def target_dtype(found: Found) -> Reading:
             "Targets for another loss: `mse_loss` and `bce` take floats.",
         ),
         raising(
-            "import torch.nn.functional as F",
             f"F.cross_entropy(torch.zeros(4, 3), torch.zeros(4, dtype={dtype(got)}))",
             raises=f"RuntimeError: expected target dtype to be Long or Byte, but got {got}",
+            says="In the current words of `cross_entropy` this raises:" if old else "",
         ),
         ("`targets.long()`, or `dtype=torch.long` where they are made.",),
     )
@@ -180,14 +174,12 @@ def target_dims(found: Found) -> Reading:
             "One-hot targets: use `targets.argmax(1)`, or floats of exactly the scores' shape.",
         ),
         raising(
-            "import torch.nn.functional as F",
             "F.cross_entropy(torch.zeros(4, 3, 8, 8), torch.zeros(4, 1, 8, 8, dtype=torch.long))" if spatial else
             "F.cross_entropy(torch.zeros(4, 3), torch.zeros(4, 1, dtype=torch.long))",
             raises="RuntimeError: only batches of spatial targets" if spatial else "RuntimeError: 0D or 1D target tensor expected",
         ),
         ("`targets.squeeze(1)`; `squeeze()` without a dimension would also drop a batch of one.",),
         running(
-            "import torch.nn.functional as F",
             "print(F.cross_entropy(torch.zeros(4, 3), torch.zeros(4, 1, dtype=torch.long).squeeze(1)).isfinite().item())",
             prints="True",
         ),
@@ -205,7 +197,6 @@ def class_weights(found: Found) -> Reading:
         f"One weight per class is needed: {classes}, the size of dimension 1 of the scores.",
         ("The class axis is not dimension 1.", "Weights were computed for another set of classes."),
         raising(
-            "import torch.nn.functional as F",
             f"F.cross_entropy(torch.zeros(4, {classes}), torch.zeros(4, dtype=torch.long), weight=torch.ones({call(weight)}))",
             raises=f"weight tensor should be defined either for all {classes} classes",
         ),
@@ -234,7 +225,6 @@ def target_size(found: Found) -> Reading:
             "Class numbers were given where one value per class is needed: `F.one_hot(labels, C).float()`.",
         ),
         None if mse else raising(
-            "import torch.nn.functional as F",
             f"F.{name}(torch.zeros({call(size)}), torch.zeros({call(target)}))",
             raises=f"Size({shape(target)})",
         ),
@@ -244,7 +234,6 @@ def target_size(found: Found) -> Reading:
                 "`mse_loss` would catch it too.",
                 "`mse_loss` warns and broadcasts: the loss is then of all pairs, a wrong number.",
                 running(
-                    "import torch.nn.functional as F",
                     "p, t = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 1.0])",
                     "print(F.mse_loss(p, t).item(), F.mse_loss(p.squeeze(1), t).item())",
                     prints="0.5 0.0",
@@ -269,7 +258,6 @@ def probabilities(found: Found) -> Reading:
             else ("Labels 1 and 2, or -1 and 1, instead of 0 and 1.", "Class numbers of more than two classes; pixel values 0 to 255.")
         ),
         raising(
-            "import torch.nn.functional as F",
             "F.binary_cross_entropy(torch.tensor([1.5]), torch.tensor([1.0]))" if which == "input" else
             "F.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([2.0]))",
             raises=f"RuntimeError: all elements of {which} should be between 0 and 1",
@@ -281,7 +269,6 @@ def probabilities(found: Found) -> Reading:
                 "Clamping the predictions to 0 ... 1 is the fix.",
                 "It gives no gradient to every score that was clamped: those samples stop learning.",
                 running(
-                    "import torch.nn.functional as F",
                     "scores = torch.tensor([1.5], requires_grad=True)",
                     "F.binary_cross_entropy(scores.clamp(0, 1), torch.tensor([0.0])).backward()",
                     "print(scores.grad.item())",
@@ -322,6 +309,6 @@ def ctc_lengths(found: Found) -> Reading:
             "The scores are [batch, time, classes]; CTC wants [time, batch, classes]: `transpose(0, 1)`.",
             "Lengths were taken before truncation or padding.",
         ),
-        raising("import torch.nn.functional as F", *lines, raises="RuntimeError: " + found.match[0]),
+        raising(*lines, raises="RuntimeError: " + found.match[0]),
         ("Compute the lengths after the model (`lengths // stride`), and pass the scores as [time, batch, classes].",),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, raising, reads, running, shape
+from torchsleuth.messages import Falsehood, Found, Program, Reading, call, raising, reads, running, shape
 
 
 @reads(
@@ -177,6 +177,21 @@ def einsum_letters(found: Found) -> Reading:
     )
 
 
+def _dimensions_program(found: Found) -> Program | None:
+    which = found["which"] if found.has("which") else ""
+    program = {
+        "self": "torch.mm(torch.zeros(2, 3, 4), torch.zeros(4, 5))",
+        "mat2": "torch.mm(torch.zeros(3, 4), torch.zeros(2, 4, 5))",
+        "batch1": "torch.bmm(torch.zeros(3, 4), torch.zeros(2, 4, 5))",
+        "batch2": "torch.bmm(torch.zeros(2, 3, 4), torch.zeros(4, 5))",
+    }.get(which, "")
+    if found.has("a"):
+        program = f"torch.dot(torch.zeros({call((3,) * found.int('a'))}), torch.zeros({call((3,) * found.int('b'))}))"
+    elif found.has("c"):
+        program = f"torch.zeros({call((3,) * found.int('c'))}) @ torch.zeros({call((3,) * found.int('d'))})"
+    return raising(program, raises=found.match[0]) if program else None
+
+
 @reads(
     r"(?P<which>self|mat1|mat2|batch1|batch2) must be a (?P<kind>matrix|3D tensor|2D tensor)",
     r"1D tensors expected, but got (?P<a>\d+)D and (?P<b>\d+)D tensors",
@@ -189,7 +204,7 @@ def product_dims(found: Found) -> Reading:
         f"{found.match[0]}. `mm` takes two matrices, `bmm` two batches of matrices (3 dimensions), `dot` two vectors, `linear` and "
         "`matmul` (`@`) anything from one dimension up; only `matmul` broadcasts leading dimensions.",
         ("A batch dimension is there that `mm` does not expect, or missing where `bmm` does.", "A squeeze removed a dimension of size 1."),
-        raising("torch.mm(torch.zeros(2, 3, 4), torch.zeros(4, 5))", raises="RuntimeError: self must be a matrix"),
+        _dimensions_program(found),
         ("Use `a @ b` (`torch.matmul`), or add the missing dimension with `unsqueeze`.",),
         running("print(tuple((torch.zeros(2, 3, 4) @ torch.zeros(4, 5)).shape))", prints="(2, 3, 5)"),
     )

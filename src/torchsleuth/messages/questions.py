@@ -16,7 +16,7 @@ MASK_NOT_INDEX = Falsehood(
 )
 
 
-@answers(r"\b(\w*bert\w*|gpt-?\d?|t5|transformers?|hugging ?face|token(izer|s)?|vocab\w*)\b", r"index ?error|index out of (range|bounds)|out of range")
+@answers(r"\b(\w*bert\w*|gpt-?\d?|t5|transformers?|hugging ?face|token(izer|s)?|vocab\w*)\b", r"index ?error|index out of (range|bounds)|out of range", rule="index-out-of-range")
 def index_error_in_a_language_model(text: str) -> Reading:
     return Reading(
         "an IndexError in a BERT-like model is an embedding that got an id its table does not have",
@@ -63,17 +63,17 @@ def index_error_in_a_language_model(text: str) -> Reading:
     )  # fmt: skip
 
 
-@answers(r"reduc\w*|sum\w*|collaps\w*|mean|1-?d\b|flatten\w*", r"for[- ]?loop|\bloops?\b", r"tensor|torch|gradient|train\w*")
+@answers(r"reduc\w*|sum\w*|collaps\w*|mean|1-?d\b|flatten\w*", r"for[- ]?loop|\bloops?\b", r"tensor|torch|gradient|train\w*", rule="loop-over-tensor")
 def reduce_in_a_loop(text: str) -> Reading:
     return Reading(
         "reduce with `x.sum(dim=1)` or `x.mean(dim=1)`; a loop that writes row sums is slow, not wrong",
         "From [rows, columns] to [rows]: `x.sum(dim=1)`, `x.mean(dim=1)`, `x.amax(dim=1)`; to one long vector: `x.flatten()`. A Python loop that writes each row's "
         "sum into a tensor of zeros gives the same values and the same gradient: the write is recorded (a CopySlices node per row). It is only slow, one node per row.",
         (
-            "If a loop truly fails in training, it is one of these: it writes into a tensor that an earlier operation saved (\"modified by an inplace operation\");",
-            "it writes into a tensor that itself requires grad (\"a leaf Variable that requires grad ...\");",
-            "it takes values out with `.item()`, `float()` or `.data`, and the gradient is lost (\"does not require grad and does not have a grad_fn\");",
-            "it carries a result over iterations, and the second backward meets a freed graph.",
+            "A loop that truly fails in training writes into a tensor that an earlier operation saved: \"modified by an inplace operation\".",
+            "Or it writes into a tensor that itself requires grad: \"a leaf Variable that requires grad is being used in an in-place operation\".",
+            "Or it takes values out with `.item()`, `float()` or `.data`, and the gradient is lost: \"does not require grad and does not have a grad_fn\".",
+            "Or it carries a result over from the iteration before: \"Trying to backward through the graph a second time\".",
         ),
         running(
             "x = torch.randn(4, 3, requires_grad=True)",
@@ -102,7 +102,7 @@ def reduce_in_a_loop(text: str) -> Reading:
     )
 
 
-@answers(r"modif\w*|chang\w*|writ\w*|assign\w*|in-?place|overwrit\w*", r"unpack\w*|unbind|split|chunk|slic\w*|element\w*|channel\w*|row\w*", r"tensor|torch|gradient|grad\b")
+@answers(r"modif\w*|chang\w*|writ\w*|assign\w*|in-?place|overwrit\w*", r"unpack\w*|unbind|split|chunk|slic\w*|element\w*|channel\w*|row\w*", r"tensor|torch|gradient|grad\b", rule="inplace-saved-tensor")
 def modifying_pieces(text: str) -> Reading:
     return Reading(
         "writing into pieces of a tensor is recorded; it fails in three exact cases",
@@ -111,7 +111,7 @@ def modifying_pieces(text: str) -> Reading:
         (
             "An operation has saved the piece, or the tensor it belongs to, for backward (`channel.min()`, `x ** 2`, `exp`), and then it is overwritten: \"modified by an "
             "inplace operation\", raised by backward.",
-            "The piece is one of several views made at once (`a, b = x`, `unbind`, `split`, `chunk`, `for row in x`): \"Output 0 of UnbindBackward is a view and is being "
+            "The piece is one of several views made at once (`a, b = x`, `unbind`, `split`, `chunk`, `for row in x`): \"Output 0 of Unbind is a view and is being "
             "modified inplace\", raised at the write.",
             "The tensor is a leaf that requires grad (an input or a parameter): \"a view of a leaf Variable that requires grad ...\", raised at the write.",
         ),
@@ -154,7 +154,7 @@ def modifying_pieces(text: str) -> Reading:
     )
 
 
-@answers(r"\.?grad\b|gradients?", r"\bnone\b|missing|not flow\w*|no gradients?|vanish\w*|zero", r"argmax|argsort|round|compar\w*|long\(\)|index|ind(ex|ic)es|threshold|discrete")
+@answers(r"\.?grad\b|gradients?", r"\bnone\b|missing|not flow\w*|no gradients?|vanish\w*|zero", r"argmax|argsort|round|compar\w*|long\(\)|index|ind(ex|ic)es|threshold|discrete", rule="lost-gradient")
 def gradient_through_a_choice(text: str) -> Reading:
     return Reading(
         "`argmax`, comparisons and rounding pass no gradient to what they chose from",

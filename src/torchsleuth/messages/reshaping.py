@@ -216,7 +216,7 @@ def empty_list(found: Found) -> Reading:
         "`cat` or `stack` got an empty list",
         "The list holds no tensor, so there is no shape to start from.",
         ("A loop that fills it never ran: an empty loader, a filter that keeps nothing, detections of none.",),
-        raising("torch.cat([])", raises="expected a non-empty list of Tensors"),
+        raising("torch.stack([])" if "stack" in found.match[0] else "torch.cat([])", raises=found.match[0]),
         ("Handle the empty case: `torch.cat(parts) if parts else torch.empty(0, width)`; find out why nothing was collected.",),
     )
 

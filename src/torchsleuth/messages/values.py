@@ -156,7 +156,7 @@ def tensor_misused(found: Found) -> Reading:
 
 
 @reads(
-    r"Expected reduction dim to be specified for input\.numel\(\) == 0",
+    r"(?:(?P<op>max|min|argmax|argmin)\(\): )?Expected reduction dim to be specified for input\.numel\(\) == 0",
     example="RuntimeError: max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
 )
 def empty_reduction(found: Found) -> Reading:
@@ -164,7 +164,7 @@ def empty_reduction(found: Found) -> Reading:
         "the maximum (or minimum, argmax) of nothing",
         "The tensor has no elements, and no elements have no maximum.",
         ("A mask or a threshold selected nothing; an empty batch, text or list of boxes.",),
-        raising("torch.zeros(0).max()", raises="Expected reduction dim to be specified for input.numel() == 0"),
+        raising(f"torch.zeros(0).{found['op'] or 'max'}()", raises="Expected reduction dim to be specified for input.numel() == 0"),
         ("Handle the empty case: `if x.numel():`.",),
     )
 

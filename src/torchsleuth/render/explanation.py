@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 import typing
@@ -93,6 +94,9 @@ def _sentence(title: str) -> str:
 
 
 def _wrapped(text: str, width: int, indent: int, hanging: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging), break_long_words=False, break_on_hyphens=False
+    # Short code stays on one line: textwrap does not break at a no-break space.
+    kept = re.sub(r"`[^`]{1,40}`", lambda code: code[0].replace(" ", "\xa0"), text)
+    lines = textwrap.wrap(
+        kept, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging), break_long_words=False, break_on_hyphens=False
     )
+    return [line.replace("\xa0", " ") for line in lines]
