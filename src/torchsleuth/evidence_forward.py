@@ -18,6 +18,7 @@ class Made:
     operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument" for plain Python values
     place: Place
     complete: bool = True  # False: the trail ends here, the thing itself is older
+    given: Made | None = None  # the caller's expression that gave the number, where it came as an argument
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,40 @@ class Definitions:
                 return caller, call.args[position]
         return None, None
 
+    # -- numbers in calls that are over ------------------------------------------------------------
+
+    def given_size(self, code: types.CodeType, lasti: int, size: int) -> Made | None:
+        """For `torch.ones(4, n)` in a function that has returned: the one caller's expression that can have given `n`.
+
+        By syntax: a name among the call's arguments that is a parameter of the function, and the calls of that function
+        in the same file. Where more than one caller may have been the one, None.
+        """
+        where = source.instruction_range(code, lasti)
+        node = source.expression_at(code.co_filename, where) if where is not None else None
+        scope = _function_node(code)
+        tree = source.tree_of(code.co_filename)
+        if scope is None or tree is None or not isinstance(node, (ast.Call, ast.Expr)) or not isinstance(scope, ast.FunctionDef):
+            return None
+        call = node.value if isinstance(node, ast.Expr) else node
+        if not isinstance(call, ast.Call):
+            return None
+        reassigned = {bound[0] for bound in _bindings(scope)}
+        parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
+        used = [a for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Name) and a.id in parameters]
+        answers: list[ast.AST] = []
+        for argument in used:
+            for given in _given_by_callers(tree, scope, code, argument.id):
+                value = _constant_value(given)
+                if value is None or value == size:
+                    answers.append(given)
+                    if value is None and len(used) > 1:
+                        return None  # several arguments, and not known which of them is the size
+        known = [answer for answer in answers if _constant_value(answer) == size]
+        chosen = known if len(known) == 1 else answers
+        if len(chosen) != 1:
+            return None
+        return self._here(_stand_in(code.co_filename), chosen[0], operation_word(chosen[0]))
+
     # -- attributes -----------------------------------------------------------------------------
 
     def _of_attribute(self, entry: Entry, node: ast.Attribute, depth: int) -> Made | None:
@@ -189,6 +223,47 @@ def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.
                             found.append((code, statement.value))
         if found:
             return found[0] if len(found) == 1 else None
+    return None
+
+
+def _given_by_callers(tree: ast.Module, scope: ast.FunctionDef, code: types.CodeType, name: str) -> list[ast.AST]:
+    """The expressions that calls in this file give for a parameter of a function (or, for `__init__`, of its class)."""
+    called, names = scope.name, [a.arg for a in (*scope.args.posonlyargs, *scope.args.args)]
+    if names[:1] == ["self"]:
+        names = names[1:]
+        if scope.name == "__init__":
+            owner = next((c for c in ast.walk(tree) if isinstance(c, ast.ClassDef) and scope in c.body), None)
+            if owner is None:
+                return []
+            called = owner.name
+        elif scope.name == "forward":
+            return []
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        target = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if target != called or any(isinstance(argument, ast.Starred) for argument in node.args):
+            continue
+        given = next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
+        if given is None and name in names and names.index(name) < len(node.args):
+            given = node.args[names.index(name)]
+        if given is not None:
+            found.append(given)
+    return found
+
+
+def _constant_value(node: ast.AST) -> int | None:
+    """The value of arithmetic on integer constants."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.BinOp):
+        left, right = _constant_value(node.left), _constant_value(node.right)
+        operation = {ast.Add: int.__add__, ast.Sub: int.__sub__, ast.Mult: int.__mul__, ast.FloorDiv: int.__floordiv__}.get(type(node.op))
+        if left is None or right is None or operation is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
+            return None
+        return operation(left, right)
     return None
 
 

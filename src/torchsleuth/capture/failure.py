@@ -16,6 +16,8 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
+from torchsleuth.evidence import Place
+from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Operation
 
@@ -34,6 +36,19 @@ _TORCHS_WORDS = re.compile(
     r"invalid for input of size|einsum\(\)|dtype|\bat::|out of range in self"
 )
 _CALL_IMPL = frozenset({"_wrapped_call_impl", "_call_impl"})
+
+
+def place_at(code: types.CodeType, lasti: int, known: Known = Known.OBSERVED, via: Place | None = None) -> Place | None:
+    """The expression of an instruction; of a loop or `with` statement only what it runs over."""
+    where = source.instruction_range(code, lasti)
+    node = source.expression_at(code.co_filename, where) if where is not None else None
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return source.place_of_node(code, node.iter, known, via)
+    if isinstance(node, ast.comprehension):
+        return source.place_of_node(code, node.iter, known, via)
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return source.place_of_node(code, node.items[0].context_expr, known, via)
+    return source.place(code, where, known, via)
 
 
 class Entry:
@@ -62,6 +77,9 @@ class Entry:
             node = node.body[0] if isinstance(node, ast.Module) and node.body else getattr(node, "value", None) or node.body
         return node
 
+    def place(self, via: Place | None = None) -> Place | None:
+        return place_at(self.code, self.lasti, Known.OBSERVED, via)
+
     @functools.cached_property
     def statement(self) -> ast.stmt | None:
         return source.statement_at(self.code.co_filename, self.where[0]) if self.where else None
@@ -85,6 +103,11 @@ class Failure:
         self.user = user  # the user's own innermost frame
         self.inner = entries[-1]  # the innermost frame at all
         self.operation = _logged(crash, program)
+
+    def place(self) -> Place | None:
+        """The program's innermost expression, with the user's own call behind it."""
+        via = self.user.place() if self.user is not None and self.user is not self.program else None
+        return self.program.place(via)
 
     @property
     def torch_entries(self) -> list[Entry]:

@@ -280,6 +280,8 @@ class Gathering:
                 made = origins.definitions.made(raw.entry, raw.node)
             made = made or self._module_attribute(raw)
             sizes = _all_axes(raw.shape, made)
+            if made is not None and made.place.known is Known.OBSERVED:
+                sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n) or made) for k, n in enumerate(raw.shape))
         elif mark is not None and origins.log_reaches:
             made = origins.tensor(mark)
             chain = origins.chain(mark)
@@ -340,7 +342,7 @@ class Gathering:
         via = None
         user = self.failure.user
         if entry.origin is Origin.LIBRARY and user is not None and user is not entry:
-            via = source.place_of_instruction(user.code, user.lasti)
+            via = user.place()
         return source.place_of_node(entry.code, node, Known.OBSERVED, via)
 
     def user_call(self) -> tuple[Operand, ...]:

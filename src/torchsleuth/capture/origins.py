@@ -13,10 +13,11 @@ import typing
 
 import torch
 
-from torchsleuth import source
-from torchsleuth.capture.definitions import Definitions, operation_word
-from torchsleuth.evidence import Place
+from torchsleuth.capture.definitions import Definitions
+from torchsleuth.capture.failure import place_at
 from torchsleuth.evidence_forward import Made
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Mark, Operation
 
 if typing.TYPE_CHECKING:
@@ -93,12 +94,19 @@ class Origins:
                 continue
         return None
 
-    def made_by(self, operation: Operation) -> Made | None:
-        place = self._crash.timeline.place_of_operation(operation)
-        return None if place is None else Made(self._word(operation, place), place)
-
-    def _word(self, operation: Operation, place: Place) -> str:
-        return operation.name.strip("_") if operation.name not in ("__getitem__", "__setitem__") else "index"
+    def made_by(self, operation: Operation, size: int | None = None) -> Made | None:
+        """The expression of a logged call; for a size, also the caller's expression that gave the number."""
+        via = None
+        if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
+            via = place_at(operation.user_code, operation.user_lasti)
+        place = place_at(operation.code, operation.lasti, Known.OBSERVED, via)
+        if place is None:
+            return None
+        word = operation.name.strip("_") if operation.name not in ("__getitem__", "__setitem__") else "index"
+        given = None
+        if size is not None and origin_of(operation.user_code) is Origin.USER:
+            given = self.definitions.given_size(operation.user_code, operation.user_lasti, size)
+        return Made(word, place, given=given)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -128,6 +136,7 @@ class Origins:
     def size(self, mark: Mark, axis: int) -> Made | None:
         """The call in which this size first appeared at the axis."""
         before, last, complete = self._limit, None, True
+        size = mark.shape[axis]
         for _ in range(_MOST_STEPS):
             found = self.producer(mark, before)
             if found is None:
@@ -142,8 +151,8 @@ class Origins:
             before = operation.index
         if last is None:
             return None
-        made = self.made_by(last)
-        return made if made is None or complete else Made(made.operation, made.place, False)
+        made = self.made_by(last, size)
+        return made if made is None or complete else Made(made.operation, made.place, False, made.given)
 
     def property(self, mark: Mark, what: str) -> Made | None:
         """The call in which this dtype (or device) first appeared: no operand before it had the same."""
@@ -210,10 +219,10 @@ class Origins:
 
         return Made(operation_of(node.name()), place)
 
-    def of_parameter(self, mark: Mark) -> Made | None:
+    def of_parameter(self, mark: Mark, size: int | None = None) -> Made | None:
         """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""
         found = self.producer(mark, None)
-        return self.made_by(found[0]) if found else None
+        return self.made_by(found[0], size) if found else None
 
 
 def _returns_operand(operation: Operation, made: Mark) -> bool:

@@ -33,7 +33,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
     failure = Failure.of(crash)
     if failure is None:
         return None
-    place = crash.place_of_failure()
+    place = failure.place()
     if place is None:
         return None
     origins = Origins(failure)

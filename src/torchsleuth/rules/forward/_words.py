@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from torchsleuth.evidence import Evidence, Place
 from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, ValueRange, shortened
-from torchsleuth.model import Applicability, Culprit, Fact, Fix, Known, Role
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 
 
 def failed(evidence: Evidence) -> FailedOperation | None:
@@ -116,7 +116,10 @@ class Culprits:
     def create(self, made: Made | None, label: str) -> bool:
         if made is None:
             return False
-        return self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as the log shows)")
+        added = self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as the log shows)")
+        if made.given is not None:
+            self.add(made.given.place, Role.CREATE, f"{shortened(made.given.place.source, 30)} is given here")
+        return added
 
     def done(self) -> tuple[Culprit, ...]:
         return tuple(self.found)
@@ -206,3 +209,51 @@ def size_creates(culprits: Culprits, operand: Operand, axis: int) -> None:
     """Name the expression where the size of an operand's axis first appeared."""
     own = axis % len(operand.shape) if operand.shape else 0
     culprits.create(operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here")
+
+
+def report(
+    rule: str,
+    operation: FailedOperation,
+    *,
+    title: str,
+    why: str,
+    label: str,
+    role: Role = Role.OPERAND,
+    lead: Operand | None = None,
+    creates: Iterable[tuple[Made | None, str]] = (),
+    facts: Iterable[Fact] = (),
+    fixes: Iterable[str] = (),
+    confidence: Confidence = Confidence.CERTAIN,
+    shown: int = 6,
+) -> Diagnosis:
+    """The usual form: the failing expression, where its parts came from, the given facts, every operand, the setting."""
+    culprits = Culprits()
+    culprits.lead(operation, role, label, lead)
+    for made, words in creates:
+        culprits.create(made, words)
+    seen = [*facts, *operand_facts(operation, shown), *setting_facts(operation)]
+    return Diagnosis(rule, title, confidence, culprits.done(), tuple(seen), why, advice(*fixes))
+
+
+def seen(text: str) -> Fact:
+    return Fact(text, Known.OBSERVED)
+
+
+def inferred(text: str) -> Fact:
+    return Fact(text, Known.INFERRED)
+
+
+def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
+    """For `creates`: where the size of an axis came from."""
+    if operand is None or not operand.shape or not -len(operand.shape) <= axis < len(operand.shape):
+        return None, ""
+    own = axis % len(operand.shape)
+    return operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here"
+
+
+def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
+    return (operand.made, f"{operand.called} {shape(operand.shape)} comes from here") if operand is not None else (None, "")
+
+
+def line_of(message: str) -> str:
+    return message.split("\nException raised from", 1)[0].strip().splitlines()[0] if message.strip() else ""

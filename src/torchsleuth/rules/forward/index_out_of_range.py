@@ -141,7 +141,7 @@ class IndexOutOfRange(CrashRule):
         culprits.lead(operation, Role.INDEX, f"{item.source} = {item.value}; dimension {item.axis} has size {item.size}: legal {span}")
         loop = item.made is not None and item.made.operation == "loop"
         culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else f"{item.source} = {item.value} comes from here")
-        if base is not None and item.axis is not None:
+        if base is not None and item.axis is not None and item.made is None:
             origin = base.origin_of(item.axis)
             culprits.create(origin, f"{called} has its {item.size} at dimension {item.axis} from here")
         facts = [

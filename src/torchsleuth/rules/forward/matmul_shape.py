@@ -102,7 +102,7 @@ class MatmulShape(CrashRule):
         culprits.lead(operation, Role.OPERAND, label, left if linear else None)
         size_creates(culprits, left, left_axis)
         if linear:
-            culprits.create(right.made, f"the layer is made for {want} features here")
+            culprits.create(right.origin_of(right_axis) or right.made, f"the layer is made for {want} features here")
         else:
             size_creates(culprits, right, right_axis)
         facts = [Fact(f"{left.called} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "

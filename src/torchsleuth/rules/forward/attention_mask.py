@@ -1,0 +1,151 @@
+"""Masks and inputs that attention does not take."""
+
+from __future__ import annotations
+
+import re
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.model import Diagnosis
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+
+_ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
+
+
+class AttentionMask(CrashRule):
+    """An attention mask, or a query, key or value, has a shape or dtype that attention does not take.
+
+    What happened
+    -------------
+    Attention scores have shape [batch, heads, queries, keys]. A padding mask (`key_padding_mask`) has shape
+    [batch, keys]; a causal or pairwise mask (`attn_mask`) has shape [queries, keys], or [batch × heads, queries, keys];
+    for `scaled_dot_product_attention` anything that broadcasts to [batch, heads, queries, keys].
+
+    Why
+    ---
+    Typical: a padding mask passed as `attn_mask`; batch and sequence swapped, because `nn.MultiheadAttention` expects
+    [sequence, batch, features] unless `batch_first=True`; a mask for one token more or less; a mask per batch but
+    not per head; integer masks, which are neither boolean nor additive.
+
+    Example
+    -------
+    This raises "The shape of the 2D attn_mask is torch.Size([2, 6]), but should be (6, 6).":
+
+        import torch
+
+        layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+        x = torch.randn(2, 6, 16)
+        padding = torch.zeros(2, 6, dtype=torch.bool)
+        layer(x, x, x, attn_mask=padding)
+
+    Fix
+    ---
+    Pass a padding mask as `key_padding_mask`; for `scaled_dot_product_attention` give it the missing dimensions:
+    `mask[:, None, None, :]`. Boolean or float, not integer.
+
+    Common false explanations
+    -------------------------
+    "True always means: keep." In `nn.MultiheadAttention` True means *ignore*, in `scaled_dot_product_attention` *keep*.
+    This prints two different results:
+
+        import torch
+
+        q, mask = torch.eye(2)[None], torch.tensor([[True, False], [True, False]])
+        keep = torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+        ignore = torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=~mask)
+        print(keep, ignore)
+    """
+
+    name = "attention-mask"
+    messages = (
+        r"attn_mask",
+        r"key_padd(ing|ed)_mask",
+        r"was expecting embedding dimension of",
+        r"key shape .* does not match value shape|key's sequence and batch dims",
+        r"embed_dim must be divisible by num_heads",
+        r"the batch number of src and tgt must be equal|the feature number of src and tgt",
+        r"must match the size of tensor b|expanded size of the tensor|Expected size for first two dimensions of batch2",
+        r"[Qq]uery,? (and )?[Kk]ey",
+        r"query should be unbatched|key_padding_mask",
+    )
+    needs = ("operation",)
+    priority = 30
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        message = line_of(operation.message)
+        own = operation.name in _ATTENTION or operation.module_type in ("MultiheadAttention", "Transformer") or any(
+            operand.argument in ("attn_mask", "key_padding_mask") for operand in operation.operands)  # fmt: skip
+        if not own and not re.search(r"attn_mask|key_padd|embed_dim must be", message):
+            return None
+        query, key, mask = (operation.operand(name) for name in ("query", "key", "attn_mask"))
+        padding = operation.operand("key_padding_mask", "src_key_padding_mask")
+        said = re.search(r"The shape of the (\d)D attn_mask is torch\.Size\(\[([\d, ]*)\]\), but should be \(([\d, ]*)\)", message)
+        facts, fixes = _layout(operation, query), []
+        if said and mask is not None:
+            want = tuple(int(n) for n in said[3].split(",") if n.strip())
+            axis = next((k for k, (a, b) in enumerate(zip(mask.shape, want)) if a != b), -1)
+            creates = [of_axis(mask, axis)]
+            source = query if query is not None else None
+            batches = {size for size in (query.shape[:2] if query is not None and len(query.shape) == 3 else ())}
+            if len(mask.shape) == 2 and set(mask.shape) <= batches and mask.shape != want:
+                facts.append(inferred("It has the shape of a padding mask, [batch, keys]."))
+                fixes.append("Pass it as `key_padding_mask` (`src_key_padding_mask` in encoder layers).")
+            elif len(mask.shape) == 3:
+                fixes.append(f"A 3-D mask needs one matrix for each batch and head: `mask.repeat_interleave(num_heads, dim=0)` gives {shape(want)}.")
+            else:
+                fixes.append(f"Make the mask {shape(want)}: [queries, keys]. If the batch comes first in the input, build the layer with `batch_first=True`.")
+                creates.append(of_axis(source, 0 if source is not None and source.shape[0] == want[axis] else 1) if source is not None else (None, ""))
+            return report(self.name, operation, title=f"The attention mask {mask.called} has shape {shape(mask.shape)}; {shape(want)} is needed", label=f"{shape(mask.shape)}; {shape(want)} is needed",
+                          lead=mask, why="attn_mask says which query may look at which key: one row for each query, one column for each key.",
+                          creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+        if padding is not None and re.search(r"key_padd(ing|ed)_mask", message):
+            fixes = [f"A padding mask is [batch, keys]: `{padding.source or 'mask'}.transpose(0, 1)` if it is the other way round, or `batch_first=True` for the layer."]
+            return report(self.name, operation, title=f"The padding mask {padding.called} {shape(padding.shape)} does not fit the batch", label=f"{shape(padding.shape)} is not [batch, keys]",
+                          lead=padding, why=f"A padding mask has one row for each sample and one column for each key. torch says: {message}", creates=[of_tensor(padding)], facts=facts, fixes=fixes)  # fmt: skip
+        if "dtype" in message and mask is not None:
+            return report(self.name, operation, title=f"The attention mask {mask.called} has dtype {mask.tensor.dtype}", label="a mask is boolean or float", lead=mask,
+                          why="A boolean mask says which keys count; a float mask is added to the scores. An integer mask is neither.",
+                          creates=[(mask.dtype_made, f"{mask.called} gets its dtype {mask.tensor.dtype} here")], facts=facts, fixes=[f"`{mask.source or mask.tensor.name or 'mask'}.bool()`, if 1 means: may be attended to."])  # fmt: skip
+        if mask is not None and query is not None and key is not None and operation.name == "scaled_dot_product_attention":
+            wanted = (*query.shape[:-1], key.shape[-2])
+            if _misfits(mask.shape, wanted):
+                axis = _misfits(mask.shape, wanted)[-1]
+                fixes = [_missing(mask, wanted)]
+                return report(self.name, operation, title=f"The attention mask {mask.called} {shape(mask.shape)} does not broadcast to the scores {shape(wanted)}", label=f"{shape(mask.shape)} for scores {shape(wanted)}",
+                              lead=mask, why=f"The mask is lined up at the right with the scores [batch, heads, queries, keys] = {shape(wanted)}; sizes must be equal or 1.",
+                              creates=[of_axis(mask, axis), of_axis(key if axis == -1 else query, -2)], facts=facts, fixes=fixes)  # fmt: skip
+        width = re.search(r"embedding dimension of (\d+), but got (\d+)", message)
+        if width:
+            lead = query
+            return report(self.name, operation, title=f"{query.called if query else 'The query'} has {width[2]} features; the layer was built for {width[1]}", label=f"last size {width[2]}; {width[1]} is taken",
+                          lead=lead, why="The last dimension of query, key and value must be the layer's embed_dim.", creates=[of_axis(query, -1), (operation.module_made, f"the layer is made for {width[1]} features here")],
+                          facts=facts, fixes=["Build the layer with the features that arrive, or project them first."])  # fmt: skip
+        if not own:
+            return None
+        if re.search(r"size of tensor|expanded size|Expected size for first", message) and mask is None:
+            return None  # a product inside attention: the rules for products and broadcasting say more
+        creates = [of_tensor(operand) for operand in operation.operands[:3]]
+        return report(self.name, operation, title="Attention got inputs that do not fit together", label="shapes do not fit", why=f"torch says: {message}", creates=creates, facts=facts)
+
+
+def _layout(operation: FailedOperation, query: Operand | None) -> list:
+    if query is None or len(query.shape) != 3 or operation.name == "scaled_dot_product_attention":
+        return []
+    return [seen(f"Inside attention the query {shape(query.shape)} is [sequence {query.shape[0]}, batch {query.shape[1]}, features {query.shape[2]}].")]
+
+
+def _misfits(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:
+    return [axis for axis in range(-min(len(have), len(want)), 0) if have[axis] not in (1, want[axis])]
+
+
+def _missing(mask: Operand, wanted: tuple[int, ...]) -> str:
+    name = mask.source or mask.tensor.name or "mask"
+    if len(mask.shape) == 2 and mask.shape == (wanted[0], wanted[-1]):
+        return f"A padding mask needs dimensions for heads and queries: `{name}[:, None, None, :]`."
+    if len(mask.shape) == 3 and mask.shape == (wanted[0], *wanted[-2:]):
+        return f"A mask for each sample needs a dimension for the heads: `{name}.unsqueeze(1)`."
+    return f"Make the mask {shape(wanted)}, or smaller with size 1 where it is the same for all."

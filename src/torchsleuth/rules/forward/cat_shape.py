@@ -1,0 +1,135 @@
+"""Tensors that cannot be concatenated or stacked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
+from torchsleuth.model import Diagnosis
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import code, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+
+
+class CatShape(CrashRule):
+    """Tensors of different shapes are concatenated or stacked.
+
+    What happened
+    -------------
+    `cat` joins along one dimension: all other sizes must be equal. `stack` makes a new dimension: all shapes must be
+    equal. One tensor of the list differs.
+
+    Why
+    ---
+    Typical: sequences of different lengths in a batch that nobody padded; the wrong `dim`; a sample of the dataset
+    with an odd size; two branches of a network whose sizes went apart.
+
+    Example
+    -------
+    This raises "stack expects each tensor to be equal size, but got [3] at entry 0 and [4] at entry 1":
+
+        import torch
+
+        torch.stack([torch.zeros(3), torch.zeros(4)])
+
+    Fix
+    ---
+    Pad to one length (`torch.nn.utils.rnn.pad_sequence`), crop or resize where the odd one is made, or concatenate along
+    the dimension that differs. In a DataLoader give a `collate_fn` that pads.
+
+    Common false explanations
+    -------------------------
+    "The batch size is too large." The number of tensors does not matter. This prints a shape:
+
+        import torch
+
+        print(torch.stack([torch.zeros(3)] * 100).shape)
+    """
+
+    name = "cat-shape"
+    messages = (
+        r"Sizes of tensors must match except in dimension",
+        r"Tensors must have same number of dimensions",
+        r"stack expects each tensor to be equal size",
+        r"zero-dimensional tensor \(at position \d+\) cannot be concatenated",
+        r"expected a non-empty list of Tensors",
+        r"stack expects a non-empty TensorList",
+        r"Trying to resize storage that is not resizable",
+    )
+    needs = ("operation",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        message = line_of(operation.message)
+        tensors = list(operation.operands)
+        if "non-empty" in message:
+            argument = operation.argument("tensors")
+            return report(
+                self.name, operation, title=f"{code(operation.place.source)} was given an empty list", label="an empty list", why="There is nothing to join.",
+                creates=[(argument.made, "the list comes from here")] if argument is not None else [], fixes=["Check why nothing was collected, or skip the join then."],
+            )  # fmt: skip
+        entries = re.search(r"got \[([\d, ]*)\] at entry (\d+) and \[([\d, ]*)\] at entry (\d+)", message)
+        number = re.search(r"Expected size (\d+) but got size (\d+) for tensor number (\d+)", message)
+        if entries:
+            odd, want, got = int(entries[4]), f"[{entries[1]}]", f"[{entries[3]}]"
+        elif number:
+            odd, want, got = int(number[3]), number[1], number[2]
+        else:
+            odd, want, got = _odd_rank(tensors), "", ""
+        one = tensors[odd] if odd is not None and odd < len(tensors) else None
+        first = tensors[0] if tensors and one is not tensors[0] else None
+        dim = re.search(r"except in dimension (\d+)", message)
+        usual = _usual(tensors)
+        facts = []
+        if len(tensors) > 4:
+            counts = Counter(tensor.shape for tensor in tensors)
+            facts.append(seen("Shapes in the list: " + ", ".join(f"{count} × {shape(sizes)}" for sizes, count in counts.most_common(4)) + "."))
+        creates = _creates(one, first, tensors, odd, dim)
+        if one is not None and usual is not None and len(tensors) > 2 and one.shape == usual and first is not None and first.shape != usual:
+            one, odd = first, 0  # the first one is the odd one out, though the message blames the second
+            facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
+        called = one.called if one is not None else "a tensor"
+        if want:
+            title = f"Tensor number {odd} of the list, {called}, has {got} where the others have {want}" if one is not None else (
+                f"Tensor number {odd} of the list has {got} where {want} is needed")  # fmt: skip
+        else:
+            title = f"The tensors in {code(operation.place.source)} have different numbers of dimensions"
+        why = (
+            "`stack` puts tensors of one shape on top of one another." if operation.name == "stack" or "stack" in message
+            else f"`cat` joins along dimension {dim[1] if dim else '?'}: in every other dimension all tensors must have the same size."
+        )  # fmt: skip
+        fixes = ["Pad to one length: `torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)`, or make the shapes equal where they are made."]
+        if operation.sample or "collate" in operation.place.source:
+            fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
+        elif dim and one is not None and first is not None and len(one.shape) == len(first.shape):
+            differing = [k for k, (a, b) in enumerate(zip(one.shape, first.shape)) if a != b]
+            if len(differing) == 1 and differing[0] != int(dim[1]):
+                fixes = [f"If they are to be joined where they differ: `dim={differing[0]}`. Otherwise make the sizes equal where they are made."]
+        return report(self.name, operation, title=title, label=f"{got} against {want}" if want else "different numbers of dimensions",
+                      lead=None, why=why, creates=creates, facts=facts, fixes=fixes, shown=4 if len(tensors) > 4 else 6)  # fmt: skip
+
+
+def _creates(one: Operand | None, first: Operand | None, tensors: list[Operand], odd: int | None, dim: re.Match | None) -> list:
+    creates = []
+    for operand, other in ((one, first), (first, one)):
+        if operand is None or other is None:
+            continue
+        axis = next((k for k, (a, b) in enumerate(zip(operand.shape, other.shape)) if a != b and (dim is None or k != int(dim[1]))), None)
+        creates.append(of_axis(operand, axis) if axis is not None and len(operand.shape) == len(other.shape) else of_tensor(operand))
+    return creates
+
+
+def _odd_rank(tensors: list[Operand]) -> int | None:
+    if not tensors:
+        return None
+    rank = len(tensors[0].shape)
+    return next((k for k, tensor in enumerate(tensors) if len(tensor.shape) != rank), 0)
+
+
+def _usual(tensors: list[Operand]) -> tuple[int, ...] | None:
+    counts = Counter(tensor.shape for tensor in tensors).most_common(2)
+    return counts[0][0] if counts and counts[0][1] > 1 and (len(counts) == 1 or counts[0][1] > counts[1][1]) else None

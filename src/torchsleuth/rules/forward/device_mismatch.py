@@ -1,0 +1,105 @@
+"""Tensors on two devices in one operation."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
+from torchsleuth.model import Diagnosis
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import failed, line_of, made_words, report, seen, shape
+
+
+class DeviceMismatch(CrashRule):
+    """An operation gets tensors that lie on different devices.
+
+    What happened
+    -------------
+    All tensors of an operation must be on one device (single numbers on the CPU excepted). One is elsewhere.
+
+    Why
+    ---
+    Typical: the model was moved to the GPU and the batch was not; a mask, a position or a state made inside `forward`
+    without `device=x.device`; a tensor kept as a plain attribute, which `model.to()` does not move.
+
+    Example
+    -------
+    This raises an error about devices; the device "meta" stands for a GPU here:
+
+        import torch
+
+        x = torch.zeros(3, device="meta")
+        x + torch.ones(3)
+
+    Fix
+    ---
+    Make new tensors where the others are (`torch.arange(n, device=x.device)`), move batches (`batch.to(device)`), and
+    register constants of a module with `register_buffer`, so that they move with it.
+
+    Common false explanations
+    -------------------------
+    "`x.to(device)` moves x." It returns a moved copy; `x` itself stays. This prints cpu and meta:
+
+        import torch
+
+        x = torch.zeros(3)
+        y = x.to("meta")
+        print(x.device, y.device)
+    """
+
+    name = "device-mismatch"
+    messages = (
+        r"Expected all tensors to be on the same device",
+        r"is not on the expected device",
+        r"indices should be either on cpu or on the same device",
+        r"is on (CPU|cpu), but expected",
+        r"Input type \((torch\.)?(cuda\.|mps)?\S*\) and weight type \(torch\.cuda|Input type \(torch\.cuda.*\) and weight type",
+        r"but (found at least two devices|got \w+ is on)",
+        r"Attempting to copy from device",
+        r"Unhandled FakeTensor Device Propagation",
+        r"expected device \S+ but got device",
+        r"on the same device",
+    )
+    needs = ("operation",)
+    priority = 25
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        message = line_of(operation.message)
+        devices = Counter(operand.tensor.device for operand in operation.operands if operand.shape or operand.tensor.device != "cpu")
+        if len(devices) < 2:
+            return report(self.name, operation, title=f"Tensors on different devices meet: {re.sub(r'^.*?(found|got) ', '', message)[:80]}", label="tensors on two devices",
+                          why=f"torch says: {message}")  # fmt: skip
+        odd, usual = _odd(operation.operands, devices)
+        name = odd.source or odd.tensor.name or "x"
+        facts = [seen(f"{operand.called} {shape(operand.shape)} is on {operand.tensor.device}{_from(operand)}.") for operand in operation.operands[:6]]
+        fixes = [f"Make it on {usual} (`device=...` in the call that makes it), or `{name} = {name}.to({usual!r})`."]
+        if odd.tensor.kind == "parameter":
+            fixes = [f"Move the model: `model.to({usual!r})`."]
+        elif name.startswith("self.") and odd.tensor.kind != "buffer":
+            fixes.insert(0, f"A plain attribute is not moved by `model.to()`: `self.register_buffer({name.removeprefix('self.')!r}, ...)`.")
+        return report(
+            self.name, operation, title=f"{odd.called} is on {odd.tensor.device}, the {'other' if len(operation.operands) == 2 else 'others'} on {usual}", label=f"on {odd.tensor.device}",
+            lead=odd if odd.place is not None else None, why=f"An operation runs on one device; {odd.called} is the odd one out.",
+            creates=[(odd.device_made, f"{odd.called} is made on {odd.tensor.device} here")], facts=facts, fixes=fixes, shown=0,
+        )  # fmt: skip
+
+
+def _odd(operands: tuple[Operand, ...], devices: Counter) -> tuple[Operand, str]:
+    """The one to move: the tensor that is not where the parameters are; else the one left on the CPU; else the rarer."""
+    parameters = [o.tensor.device for o in operands if o.tensor.kind in ("parameter", "buffer")]
+    usual = parameters[0] if parameters else None
+    if usual is None:
+        away = [device for device in devices if device != "cpu"]
+        usual = away[0] if "cpu" in devices and away else devices.most_common(1)[0][0]
+    odd = next((o for o in operands if o.tensor.device != usual and (o.shape or o.tensor.device != "cpu")), operands[0])
+    return odd, usual
+
+
+def _from(operand: Operand) -> str:
+    words = made_words(operand.device_made)
+    return f", from {words}" if words else ""

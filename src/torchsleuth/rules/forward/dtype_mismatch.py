@@ -1,0 +1,158 @@
+"""Operands of dtypes that do not go together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.model import Diagnosis
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import code, failed, line_of, made_words, report, seen
+
+
+class DtypeMismatch(CrashRule):
+    """An operation gets tensors of different dtypes, or of one that it does not work for.
+
+    What happened
+    -------------
+    Matrix products, convolutions, recurrent and normalisation layers need one dtype for inputs and weights.
+    Element-wise arithmetic promotes types by itself. Some operations have no version for integers or for float16.
+
+    Why
+    ---
+    Typical: numpy makes float64, torch's layers are float32; integer data goes straight into a layer; a model is in
+    half precision and its input is not; `softmax` or `mean` of integers; an in-place write of floats into integers.
+
+    Example
+    -------
+    This raises "mat1 and mat2 must have the same dtype, but got Double and Float":
+
+        import torch
+
+        layer = torch.nn.Linear(4, 3)
+        layer(torch.zeros(2, 4, dtype=torch.float64))      # as torch.from_numpy gives it
+
+    Fix
+    ---
+    Convert the odd one where it is made: `x.float()`, `torch.from_numpy(a).float()`, `x.to(weight.dtype)`.
+
+    Common false explanations
+    -------------------------
+    "torch never mixes dtypes." Element-wise operations do. This prints torch.float64:
+
+        import torch
+
+        print((torch.zeros(2) + torch.zeros(2, dtype=torch.float64)).dtype)
+    """
+
+    name = "dtype-mismatch"
+    messages = (
+        r"must have the same dtype",
+        r"to have the same dtype",
+        r"expected scalar type \w+ but found \w+",
+        r"Input type \(.*\) and (bias|weight) type \(.*\) should be the same",
+        r"not implemented for '\w+'",
+        r"can't be cast to the desired output type",
+        r"Index put requires the source and destination dtypes match",
+        r"Expected self\.dtype to be equal to src\.dtype",
+        r"could not infer output dtype",
+        r"Expected object of scalar type",
+        r"mixed dtype \(CPU\)",
+        r"does not match weight dtype",
+        r"not the same dtype",
+        r"dtype must be a floating point",
+        r"expected both vectors to have same dtype",
+        r"with two bool tensors is not supported|on a bool tensor is not supported",
+        r"Expected .* dtype",
+        r"only Tensors of floating point dtype can require gradients",
+        r"only supports? (floating|complex|integer|integral)",
+        r"Found dtype \w+ but expected \w+",
+        r"expected m1 and m2",
+    )
+    needs = ("operation",)
+    priority = 8
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        message = line_of(operation.message)
+        lacking = re.search(r"\"?(\w*)\"? not implemented for '(\w+)'", message)
+        if lacking:
+            return self._lacking(operation, lacking[1], lacking[2])
+        operands = [operand for operand in operation.operands if operand.shape or operand.tensor.dtype]
+        dtypes = {operand.tensor.dtype for operand in operands}
+        if len(dtypes) < 2:
+            lead = operands[0] if operands else None
+            return report(self.name, operation, title=f"`{operation.name}` does not take {', '.join(sorted(dtypes)) or 'this dtype'}: {code(operation.place.source)}",
+                          label=f"dtype {lead.tensor.dtype}" if lead else "wrong dtype", lead=lead, why=f"torch says: {message}",
+                          creates=[(lead.dtype_made, f"{lead.called} gets its dtype {lead.tensor.dtype} here")] if lead else [],
+                          fixes=_single_fix(lead, message))  # fmt: skip
+        odd, usual = _odd(operands, message)
+        if "can't be cast" in message and operands:
+            odd, usual = operands[0], next((o.tensor.dtype for o in operands if o.tensor.dtype != operands[0].tensor.dtype), "")
+        weights = next((o for o in operands if o.tensor.kind in ("parameter", "buffer") and o is not odd), None)
+        facts = [seen(f"{operand.called} is {operand.tensor.dtype}{_from(operand)}.") for operand in operands[:5]]
+        wanted = f"torch.{usual}"
+        name = odd.source or odd.tensor.name or "x"
+        fixes = [f"`{name}.to({wanted})`, best where it is made."]
+        if "can't be cast" in message:
+            fixes = [f"Write the result into a new tensor, or make {odd.called} {usual} where it is made."]
+        elif weights is None and odd.tensor.kind == "parameter":
+            fixes = [f"Give the layer inputs of dtype {odd.tensor.dtype}, or convert the model (`model.to({wanted})`)."]
+        return report(
+            self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, the other is {usual}" if len(operands) == 2 else f"{odd.called} is {odd.tensor.dtype}, the others are {usual}",
+            label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
+            why=f"`{operation.name}` needs one dtype for all its tensors; {odd.called} is the odd one out. torch says: {message}",
+            creates=[(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here")], facts=facts, fixes=fixes, shown=0,
+        )  # fmt: skip
+
+    def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
+        wanted = _DTYPES.get(dtype, dtype.lower())
+        odd = next((operand for operand in operation.operands if operand.tensor.dtype == wanted), operation.operands[0] if operation.operands else None)
+        fixes = ["Convert to floating point where it is made: `.float()`."] if dtype in ("Long", "Int", "Bool", "Byte", "Short", "Char") else (
+            ["On a CPU compute in float32 (`.float()`) or bfloat16; float16 is for GPUs."] if dtype == "Half" else [f"Convert from {wanted} to another dtype."])  # fmt: skip
+        what = operation.name or kernel
+        return report(self.name, operation, title=f"`{what}` does not work for {wanted}{f': {odd.called}' if odd else ''}", label=f"dtype {wanted}", lead=odd,
+                      why=f"torch has no `{what}` for {wanted} on this device.", creates=[(odd.dtype_made, f"{odd.called} gets its dtype {wanted} here")] if odd else [], fixes=fixes)  # fmt: skip
+
+
+_DTYPES = {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Half": "float16",
+           "BFloat16": "bfloat16", "Float": "float32", "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def _odd(operands: list[Operand], message: str) -> tuple[Operand, str]:
+    """The odd one out: the input against the parameters; else the one whose dtype is rarest; else the less usual dtype."""
+    parameters = [operand for operand in operands if operand.tensor.kind in ("parameter", "buffer")]
+    others = [operand for operand in operands if operand.tensor.kind not in ("parameter", "buffer")]
+    if parameters and others:
+        usual = Counter(operand.tensor.dtype for operand in parameters).most_common(1)[0][0]
+        odd = [operand for operand in others if operand.tensor.dtype != usual]
+        if odd:
+            if usual in ("float16", "bfloat16", "float64") and odd[0].tensor.dtype == "float32":
+                return odd[0], usual
+            return odd[0], usual
+    counts = Counter(operand.tensor.dtype for operand in operands)
+    (usual, most), *rest = counts.most_common()
+    if rest and rest[0][1] == most:
+        usual = "float32" if "float32" in counts else next((d for d in counts if d.startswith(("float", "bfloat"))), usual)
+    odd = next(operand for operand in operands if operand.tensor.dtype != usual)
+    return odd, usual
+
+
+def _from(operand: Operand) -> str:
+    words = made_words(operand.dtype_made)
+    return f", from {words}" if words else ""
+
+
+def _single_fix(lead: Operand | None, message: str) -> list[str]:
+    if lead is None:
+        return []
+    name = lead.source or lead.tensor.name or "x"
+    if "bool tensor" in message:
+        return ["For masks use `~mask`, `&`, `|` and `^`."]
+    if lead.tensor.dtype.startswith(("int", "uint", "bool")):
+        return [f"`{name}.float()`."]
+    return []

@@ -1,0 +1,119 @@
+"""Inputs and states that an RNN, LSTM or GRU does not take."""
+
+from __future__ import annotations
+
+import re
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.model import Diagnosis
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import argument_fact, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+
+
+class RecurrentState(CrashRule):
+    """A recurrent layer gets a state of another batch, an input of another width, or lengths that do not fit.
+
+    What happened
+    -------------
+    A state has shape [layers × directions, batch, hidden], also with `batch_first=True`, which concerns only inputs and
+    outputs. Its batch must be that of the input, and the last size of the input the layer's `input_size`.
+
+    Why
+    ---
+    Typical: a state kept from the batch before meets the last, smaller batch; a state made for a fixed batch size;
+    `batch_first` forgotten, so that time and batch are swapped; lengths not sorted or not one for each sample.
+
+    Example
+    -------
+    This raises "Expected hidden size (1, 3, 8), got [1, 4, 8]":
+
+        import torch
+
+        layer = torch.nn.GRU(5, 8, batch_first=True)
+        state = torch.zeros(1, 4, 8)                  # for batches of 4
+        layer(torch.randn(3, 6, 5), state)            # the last batch has 3
+
+    Fix
+    ---
+    Make the state from the input (`torch.zeros(1, x.size(0), hidden)`), or pass none (zeros are the default), or drop
+    the last batch. For lengths: one for each sample, `enforce_sorted=False`.
+
+    Common false explanations
+    -------------------------
+    "With `batch_first=True` the state has the batch first, too." It has not. This prints the state's shape:
+
+        import torch
+
+        _, state = torch.nn.GRU(5, 8, batch_first=True)(torch.randn(3, 6, 5))
+        print(state.shape)
+    """
+
+    name = "recurrent-state"
+    messages = (
+        r"Expected hidden(\[\d\])? size",
+        r"must be equal to input_size",
+        r"(hx|cx|hidden).* should also be|For (un)?batched \d-D input",
+        r"doesn't match hidden\d? batch size",
+        r"has inconsistent (input|hidden)_size",
+        r"(LSTM|GRU|RNN)(Cell)?: Expected",
+        r"`?lengths`? array must be sorted|Expected `len\(lengths\)`|Length of all samples has to be greater than 0",
+        r"Expected more than 1 batch|hidden has inconsistent|Expected cell state",
+    )
+    needs = ("operation",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        message = line_of(operation.message)
+        given = operation.operand("input", "self")
+        layer = f"`{operation.module}`" if operation.module else f"the {operation.module_type or 'recurrent layer'}"
+        states = [o for o in (*operation.operands, *operation.call_operands) if o.argument.split("[")[0] in ("hx", "cx", "hidden", "h_0", "h0")]
+        facts, fixes = [], []
+        made = operation.module_made
+        words = made_words(made)
+        if words:
+            facts.append(seen(f"{layer} was made by {words}."))
+        said = re.search(r"Expected hidden(?:\[(\d)\])? size \(([\d, ]+)\), got \[([\d, ]+)\]", message)
+        if said:
+            want = tuple(int(n) for n in said[2].split(",") if n.strip())
+            have = tuple(int(n) for n in said[3].split(",") if n.strip())
+            state = next((o for o in states if o.shape == have), states[0] if states else None)
+            axis = next((k for k, (a, b) in enumerate(zip(want, have)) if a != b), 1)
+            called = state.called if state is not None else "the state"
+            batch = given.shape[1 if given and want[1] == given.shape[1] and want[1] != given.shape[0] else 0] if given and len(given.shape) == 3 else None
+            creates = [of_axis(state, axis)]
+            if axis == 1:
+                facts.append(seen(f"{called} has a batch of {have[1]}; {given.called if given else 'the input'} {shape(given.shape) if given else ''} has {want[1]}."))
+                at = next((k for k in (0, 1) if given is not None and len(given.shape) == 3 and given.shape[k] == want[1]), None)
+                if at is not None:
+                    creates.append(of_axis(given, at))
+                fixes.append("Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`).")
+                if given is not None and len(given.shape) == 3 and have[1] == given.shape[1 - (at or 0)] and have[1] != batch:
+                    facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
+                    fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
+            else:
+                creates.append((made, "the layer is made here"))
+                fixes.append(f"Give the state the shape {shape(want)}: [layers × directions, batch, hidden].")
+            return report(self.name, operation, title=f"{called} has shape {shape(have)}; {layer} needs {shape(want)} for this input", label=f"{shape(have)}; {shape(want)} is needed",
+                          lead=state, why="The state has shape [layers × directions, batch, hidden], with the batch of the input, also when `batch_first=True`.",
+                          creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+        if "lengths" in message or "Length of" in message:
+            lengths = operation.operand("lengths")
+            argument = operation.argument("lengths", "enforce_sorted")
+            if argument is not None and argument.value:
+                facts.append(seen(f"{argument_fact(argument)}."))
+            fixes = ["`enforce_sorted=False`."] if "sorted" in message else ["One length, at least 1, for each sample of the batch; `batch_first=True` if the batch comes first."]
+            return report(self.name, operation, title="The lengths do not fit the batch", label="lengths do not fit", lead=lengths, why=f"torch says: {message}",
+                          creates=[of_tensor(lengths), *([(argument.made, f"{argument.source} comes from here")] if argument is not None else [])], facts=facts, fixes=fixes)  # fmt: skip
+        width = re.search(r"Expected (\d+), got (\d+)|got (\d+),? expected (\d+)|batch size (\d+) doesn't match hidden\d? batch size (\d+)", message)
+        if width and given is not None and "hidden" not in message:
+            want, have = (width[1], width[2]) if width[1] else (width[4], width[3])
+            return report(self.name, operation, title=f"{given.called} has {have} features; {layer} takes {want}", label=f"last size {have}; {want} is taken", lead=given,
+                          why=f"The last dimension of the input must be the layer's input_size, {want}.", creates=[of_axis(given, -1), (made, f"the layer is made for {want} features here")],
+                          facts=facts, fixes=[f"Build the layer with `input_size={have}`, or give it {want} features; check `batch_first`."])  # fmt: skip
+        state = states[0] if states else None
+        creates = [of_tensor(state), of_tensor(given)] if state is not None else [of_tensor(given)]
+        return report(self.name, operation, title=f"{layer} does not take this input and state", label="shapes do not fit", lead=state, why=f"torch says: {message}",
+                      creates=creates, facts=facts)  # fmt: skip
