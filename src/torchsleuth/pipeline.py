@@ -27,6 +27,7 @@ class Watch:
         self._recorder: typing.Any = None
         self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
         self._busy = False
+        self.delivered: Report | None = None  # the last report that had something to say
 
     # -- recording ------------------------------------------------------------------------------
 
@@ -72,6 +73,8 @@ class Watch:
 
     def deliver(self, report: Report) -> None:
         """To the terminal and to the file asked for."""
+        if report.diagnoses:
+            self.delivered = report
         if self.options.json:
             from torchsleuth.render import json
 
@@ -106,9 +109,12 @@ class Watch:
         from torchsleuth.diagnose import diagnose
 
         recording = self._recorder.recording if self._recorder else None
-        crash = Crash(error, recording, outer)
-        diagnoses, _ = diagnose(exception.type, exception.message, lambda needs: collect(crash, needs))
-        return exception, diagnoses
+        for link in _causes(error):
+            crash = Crash(link, recording, outer)
+            diagnoses, _ = diagnose(type(link).__name__, str(link), lambda needs: collect(crash, needs))
+            if diagnoses:
+                return exception, diagnoses
+        return exception, ()
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:
         """The program is about to handle an exception itself (`--caught`)."""
@@ -126,6 +132,16 @@ class Watch:
                     self._caught.append((id(error), exception, diagnoses))
         finally:
             self._busy = False
+
+
+def _causes(error: BaseException) -> typing.Iterator[Exception]:
+    """The exception, then what it was raised from: a program may wrap torch's error in its own."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while isinstance(link, Exception) and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
 
 
 @contextlib.contextmanager

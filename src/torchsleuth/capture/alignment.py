@@ -39,7 +39,7 @@ def expression_of_node(node_name: str, statement: ast.stmt, occurrence: int = 0)
     """
     kind = normal_kind(node_name)
     candidates = list(operations_of(statement))
-    exact = [item for item in candidates if kind in _kinds(item)]
+    exact = [item for item in candidates if kind in kinds_of(item)]
     if len(exact) == 1:
         return exact[0]
     if exact:
@@ -92,7 +92,7 @@ def _inner(node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
-def _kinds(node: ast.AST) -> set[str]:
+def kinds_of(node: ast.AST) -> set[str]:
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
         return _BINARY.get(type(node.op), set()) | ({"copyslices"} if isinstance(node, ast.AugAssign) else set())
     if isinstance(node, ast.UnaryOp):

@@ -7,6 +7,7 @@ import re
 import types
 
 from torchsleuth import source
+from torchsleuth.capture.alignment import called_name, kinds_of, normal_kind
 from torchsleuth.evidence import Place
 
 
@@ -67,18 +68,24 @@ def simple_text(node: ast.AST | None) -> str:
     return ""
 
 
-def saved_name(code: types.CodeType, lasti: int, slot: str) -> str:
-    """What the user calls the tensor that an operation saved as `self`, `other`, `result` …, by its expression."""
+_POSITIONS = {"self": 0, "input": 0, "other": 1, "mat2": 1, "exponent": 1, "target": 1}
+
+
+def saved_name(code: types.CodeType, lasti: int, operation: str, slot: str) -> str:
+    """What the user calls the tensor that `operation` saved as `self`, `other`, `result` …, by its expression.
+
+    Only where the expression is that very operation: the arguments of a module or helper need not be its operands.
+    """
+    node = node_at(code, lasti)
+    if node is None or normal_kind(operation) not in kinds_of(node):
+        return ""
     if slot in ("result", "output", "out"):
         return bound_name(code, lasti)
-    operands = operand_expressions(node_at(code, lasti))
-    position = {"self": 0, "input": 0, "other": 1, "mat2": 1, "weight": 1, "exponent": 1, "target": 1}.get(slot)
-    if position is None or position >= len(operands):
+    if isinstance(node, ast.Call) and called_name(node).strip("_").replace("_", "").lower() != normal_kind(operation):
         return ""
-    node = node_at(code, lasti)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return ""  # a helper or a module: its arguments need not be the operation's
-    return simple_text(operands[position])
+    operands = operand_expressions(node)
+    position = _POSITIONS.get(slot)
+    return simple_text(operands[position]) if position is not None and position < len(operands) else ""
 
 
 def enclosing_no_grad(code: types.CodeType, lasti: int) -> ast.AST | None:

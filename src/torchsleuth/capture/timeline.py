@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import threading
 import typing
 from collections.abc import Iterator
 
@@ -25,13 +26,14 @@ class Timeline:
     def __init__(self, recording: Recording | None, crash: Crash) -> None:
         self.recording = recording
         self._crash = crash
+        self._thread = threading.get_ident()  # a crash is captured in the thread that it happened in
 
     # -- the operation log ----------------------------------------------------------------------
 
     @functools.cached_property
     def operations(self) -> list[Operation]:
         log = self.recording.log if self.recording else None
-        return list(log.operations) if log else []
+        return list(log.operations) if log is not None and self.recording.thread == self._thread else []
 
     @functools.cached_property
     def _starts(self) -> list[int]:
@@ -86,9 +88,22 @@ class Timeline:
         """Indices of the recorded thread's events, oldest first."""
         if self.recording is None:
             return []
-        ring, thread = self.recording.ring, self.recording.thread
+        ring, thread = self.recording.ring, self._thread
         mask, threads = ring.mask, ring.threads
         return [index for index in range(ring.oldest, ring.written) if threads[index & mask] == thread]
+
+    @functools.cached_property
+    def _other_threads(self) -> bool:
+        """Each thread counts its own nodes from 0: where others have made some too, a number alone is ambiguous."""
+        if self.recording is None:
+            return False
+        ring, mask = self.recording.ring, self.recording.ring.mask
+        if ring.written - ring.oldest == len(self._indices):
+            return False
+        return any(
+            ring.threads[index & mask] != self._thread and ring.sequences[index & mask] > 0
+            for index in range(ring.oldest, ring.written)
+        )
 
     @functools.cached_property
     def _sequences(self) -> list[int]:
@@ -122,7 +137,7 @@ class Timeline:
         if number >= LEAF_SEQUENCE:
             return None
         operation = self.operation_of_sequence(number)
-        if operation is not None:
+        if operation is not None and not self._other_threads:
             return self.place_of_operation(operation)
         return self._place_by_ring(node.name(), number)
 
@@ -146,7 +161,7 @@ class Timeline:
         if line is None:
             return None
         statement = source.statement_at(event.code.co_filename, line)
-        unsure = event.index in self.recording.ring.gaps
+        unsure = event.index in self.recording.ring.gaps or self._other_threads
         if statement is not None:
             expression = expression_of_node(node_name, statement, self._equal_before(node_name, number, position))
             if expression is None and unsure:

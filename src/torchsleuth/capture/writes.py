@@ -81,7 +81,8 @@ def _logged(crash: Crash, tensor: torch.Tensor, sequence: int, saved: int, now: 
                 else:
                     counter_of[mark.ident] = counter_of.get(inside[0].ident, 0) if inside else 0
     best: Writes = Writes((), False)
-    for found in by_counter.values():
+    own = counter_of.get(id(tensor), 0)
+    for _, found in sorted(by_counter.items(), key=lambda item: item[0] != own):
         steps = {step for _, write, _ in found for step in range(write.before, write.after)}
         complete = steps == set(range(saved, now))
         if complete or len(found) > sum(site.times for site in best.sites):

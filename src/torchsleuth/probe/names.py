@@ -52,6 +52,9 @@ class Names:
         if named is not None:
             return tensor_fact(tensor, named.name, named.kind)
         sharing = self.sharing(tensor)
+        for owner in sharing:  # `linear` saves the transpose of its weight: to the user that is the weight
+            if owner.kind in ("parameter", "buffer") and owner.tensor.numel() == tensor.numel():
+                return tensor_fact(owner.tensor, owner.name, owner.kind)
         return tensor_fact(tensor, view_of=sharing[0].name if sharing else "")
 
     def same_view(self, tensor: torch.Tensor) -> Named | None:

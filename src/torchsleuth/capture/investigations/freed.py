@@ -131,6 +131,8 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position
     if not name:
         named = crash.names.with_grad_fn(older)
         name = named[0].name if named else ""
+    if not name:
+        name = _loop_carried(maker, operation)
     if not name and maker is not None:
         name = bound_name(maker.user_code, maker.user_lasti)
     shape, dtype = _result_of(older)
@@ -141,6 +143,33 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position
         timeline.place_of_node(newer),
         operation_of(newer.name()),
     )
+
+
+def _loop_carried(maker: Operation | None, user: Operation | None) -> str:
+    """The variable that the maker's statement binds and the user's statement reads: `out, h = rnn(x, h)` carries `h`."""
+    if maker is None or user is None:
+        return ""
+    bound = _names(_statement(maker), ast.Store)
+    read = _names(_statement(user), ast.Load)
+    both = [name for name in bound if name in read]
+    return both[0] if len(both) == 1 else ""
+
+
+def _statement(operation: Operation) -> ast.stmt | None:
+    where = source.instruction_range(operation.user_code, operation.user_lasti)
+    return source.statement_at(operation.user_code.co_filename, where[0]) if where else None
+
+
+def _names(statement: ast.stmt | None, context: type[ast.expr_context]) -> list[str]:
+    if statement is None or hasattr(statement, "body"):
+        return []
+    found = []
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, context):
+            found.append(ast.unparse(node))
+        elif isinstance(node, ast.AugAssign):
+            found.append(ast.unparse(node.target))
+    return list(dict.fromkeys(found))
 
 
 def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) -> str:

@@ -74,5 +74,5 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact) -> Te
     if fact.name:
         return fact
     operation = crash.timeline.operation_of_sequence(sequence_of(node))
-    name = saved_name(operation.code, operation.lasti, saved.name) if operation is not None else ""
+    name = saved_name(operation.code, operation.lasti, node.name(), saved.name) if operation is not None else ""
     return dataclasses.replace(fact, name=name, kind="variable") if name else fact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.wording import short
+from torchsleuth.wording import short, upper_first
 
 
 class FreedGraphRule(CrashRule):
@@ -68,7 +68,7 @@ class FreedGraphRule(CrashRule):
             return None
         carried = freed.carried[0] if freed.carried else None
         if carried is not None:
-            title = f"{_carried_name(carried)} carries the graph of an earlier step, already freed, into this backward"
+            title = f"{upper_first(_carried_name(carried))} carries the graph of an earlier step, already freed, into this backward"
         elif freed.same_root:
             title = f"`backward()` was called a second time on {_root(freed)}"
         elif freed.failing is not None and freed.first is not None:
@@ -93,7 +93,7 @@ def _root(freed: FreedGraph) -> str:
 
 
 def _carried_name(carried: CarriedTensor) -> str:
-    return carried.tensor.called if carried.tensor.name else f"the result of `{carried.made_by}` {carried.tensor.size}"
+    return carried.tensor.called if carried.tensor.name else f"a tensor of shape {carried.tensor.size}"
 
 
 def _culprits(freed: FreedGraph) -> list[Culprit]:
@@ -103,7 +103,7 @@ def _culprits(freed: FreedGraph) -> list[Culprit]:
         used = item.used.via if item.used is not None and item.used.via is not None else item.used
         name = _carried_name(item)
         if made is not None and used is not None and made.span == used.span:
-            found.append(made.culprit(Role.CREATE, f"builds on the {name} of the step before, with its freed graph"))
+            found.append(made.culprit(Role.CREATE, f"builds on {name} of the step before, with its freed graph"))
             continue
         if used is not None:
             found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the first backward"))
@@ -129,8 +129,8 @@ def _facts(freed: FreedGraph) -> list[Fact]:
     for item in freed.carried:
         facts.append(
             Fact(
-                f"{_carried_name(item)} (shape {item.tensor.size}, made by `{item.made_by}`) was made before the graph was "
-                f"freed and used by `{item.used_by}` after it.",
+                f"{upper_first(_carried_name(item))} (shape {item.tensor.size}, made by `{item.made_by}`) was made before the "
+                f"graph was freed and used by `{item.used_by}` after it.",
                 Known.OBSERVED,
             )
         )
@@ -144,7 +144,7 @@ def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
     if carried is not None:
         name = _carried_name(carried)
         return (
-            f"{start}{name} was made in an earlier step and still has that step's history; the new step was computed from it, "
+            f"{start}{upper_first(name)} was made in an earlier step and still has that step's history; the new step was computed from it, "
             "so this backward runs on into the old graph, where the values are gone."
         )
     if freed.same_root:
@@ -154,11 +154,12 @@ def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
 
 def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
     if carried is not None:
-        name = carried.tensor.name or "the carried tensor"
+        name = carried.tensor.name
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
+        how = f"`{name} = {name}.detach()`" if name else "call `.detach()` on it"
         return [
             Fix(
-                f"Detach it where it is carried over: `{name} = {name}.detach()` before it is used in the new step{line}.",
+                f"Detach it where it is carried over: {how} before it is used in the new step{line}.",
                 Applicability.DISPLAY_ONLY,
                 meaning="Gradients then stop at the step boundary (truncated backpropagation through time).",
             ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import Evidence, StaleSave, WriteSite
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.wording import short
+from torchsleuth.wording import short, upper_first
 
 _MOST_SAVES = 4
 _MOST_WRITES = 3
@@ -90,9 +92,9 @@ class InplaceSavedTensor(CrashRule):
 
 def _title(save: StaleSave) -> str:
     tensor = save.tensor.called
-    if save.place is None:
-        return f"{tensor} was overwritten after `{save.operation}` had saved it for backward"
-    return f"{tensor} was overwritten after `{short(save.place.source)}` had saved it for backward"
+    if save.place is None or not save.place.source:
+        return f"{upper_first(tensor)} was overwritten after `{save.operation}` had saved it for backward"
+    return f"{upper_first(tensor)} was overwritten after `{short(save.place.source)}` had saved it for backward"
 
 
 
@@ -137,7 +139,7 @@ def _facts(save: StaleSave, others: int) -> list[Fact]:
     kind = f" ({save.tensor.kind})" if save.tensor.kind in ("parameter", "buffer") else ""
     facts = [
         Fact(
-            f"{save.tensor.called}{kind} has shape {save.tensor.size}, dtype {save.tensor.dtype}; `{save.node}` saved it at "
+            f"{upper_first(save.tensor.called)}{kind} has shape {save.tensor.size}, dtype {save.tensor.dtype}; `{save.node}` saved it at "
             f"version {save.version_saved}, and it is at version {save.version_now} now.",
             Known.OBSERVED,
         )
@@ -178,26 +180,30 @@ def _doubt(save: StaleSave, steps: int) -> Fact:
 
 
 def _explanation(save: StaleSave, write: WriteSite | None) -> str:
-    operand = "its own result" if save.is_result else "its input"
-    source = f"`{short(save.place.source)}`" if save.place is not None else f"`{save.operation}`"
-    text = (
-        f"The derivative of {source} is computed from {operand}, so it kept {save.tensor.called} for backward "
-        f"without copying it. "
-    )
-    if write is not None and "step" in write.place.source and write.operation != "__setitem__":
-        text += f"`{short(write.place.source)}` then changed the weights in place, so the values that backward needs are gone."
-    elif write is not None:
-        text += f"`{short(write.place.source)}` then replaced the values in the same memory, so those that backward needs are gone."
+    source = f"`{short(save.place.source)}`" if save.place is not None and save.place.source else f"`{save.operation}`"
+    if save.is_result:
+        text = f"Backward through {source} is computed from its own result, so {save.tensor.called} was kept for it, uncopied. "
     else:
+        text = f"Backward through {source} needs the values of {save.tensor.called}, so they were kept for it, uncopied. "
+    if write is None:
         text += "Something then replaced the values in the same memory, so those that backward needs are gone."
+    elif _is_step(write):
+        text += f"`{short(write.place.source)}` then updated the weights in place, so the values that backward needs are gone."
+    else:
+        subject = f"The assignment to `{short(write.place.source)}`" if write.operation == "__setitem__" else f"`{short(write.place.source)}`"
+        text += f"{subject} then replaced values in the same memory, so those that backward needs are gone."
     return text + " PyTorch refuses to compute a gradient from the wrong values."
+
+
+def _is_step(write: WriteSite) -> bool:
+    return bool(re.search(r"\.step\(", write.place.source))
 
 
 def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
     advice: list[tuple[str, str]] = []
     if write is None:
         advice.append(("Make the write out of place, or save a copy: `.clone()` where the tensor is saved.", ""))
-    elif "step(" in write.place.source:
+    elif _is_step(write):
         advice.append(
             (
                 f"Call `{short(write.place.source)}` after the last `backward()` that goes through the old weights, "
@@ -205,22 +211,27 @@ def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
                 "Recomputing the forward uses the updated weights, which is what alternating (GAN-style) training means.",
             )
         )
+    elif save.tensor.kind == "parameter":
+        advice.append((f"Move `{short(write.place.source)}` after the `backward()` that still needs the old weights.", ""))
     else:
         advice.append((_out_of_place(write), ""))
-        if save.place is not None and not save.is_result and save.tensor.name and not save.place.in_library:
+        if save.place is not None and not save.is_result and save.tensor.kind == "variable" and not save.place.in_library:
             advice.append((f"Or let `{short(save.place.source)}` work on a copy: `{save.tensor.name}.clone()` there.", ""))
     return [Fix(title, Applicability.DISPLAY_ONLY, meaning=meaning) for title, meaning in advice]
 
 
 def _out_of_place(write: WriteSite) -> str:
     source = short(write.place.source)
-    if write.operation.startswith("__i") or write.operation == "in-place operator":
-        return f"Write into a new tensor: `x = x + y` instead of `{source}`."
+    augmented = re.fullmatch(r"(\S+) (\S{1,2})= (.+)", source)
+    if augmented:
+        target, operator, value = augmented.groups()
+        return f"Write into a new tensor: `{target} = {target} {operator} {value}` instead of `{source}`."
     if write.operation == "__setitem__":
         return (
             f"Build a new tensor instead of assigning to `{source}`: collect the pieces in a list and `torch.stack` them, "
             "use `torch.where`, or assign into a fresh `clone()` that nothing has saved."
         )
-    if write.operation.endswith("_"):
-        return f"Use the out-of-place `{write.operation.rstrip('_')}` and bind its result, instead of `{source}`."
+    method = re.search(r"\.(\w+?)_\(", source)
+    if method:
+        return f"Use the out-of-place `{method[1]}` and bind its result, instead of `{source}`."
     return f"Make `{source}` work out of place (`inplace=False`), or give it a `clone()`."
