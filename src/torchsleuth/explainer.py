@@ -94,9 +94,10 @@ def _as_name(text: str) -> str:
 
 def _message(log: ErrorLog) -> tuple[Message | Question | Rule, Found | None, bool] | None:
     """The reader (or rule) to ask, what it found, and whether an example stands in for numbers the text does not give."""
+    types = {raised.message: raised.type for raised in log.raised}
     texts = [raised.message for raised in reversed(log.raised)]
     for text in dict.fromkeys((*texts, log.text)):
-        hits = [(message, found) for message in all_messages() if (found := _found(message, text, log))]
+        hits = [(message, found) for message in all_messages() if (found := _found(message, text, types.get(text, ""), log))]
         if hits:
             message, found = max(hits, key=lambda hit: hit[1].match.end() - hit[1].match.start())
             return message, found, False
@@ -113,10 +114,10 @@ def _message(log: ErrorLog) -> tuple[Message | Question | Rule, Found | None, bo
     return None
 
 
-def _found(message: Message, text: str, log: ErrorLog) -> Found | None:
-    found = message.found_in(text, log.text, log.during_backward)
+def _found(message: Message, text: str, type_name: str, log: ErrorLog) -> Found | None:
+    found = message.found_in(text, log.text, log.during_backward, type_name)
     # Messages are wrapped where they are pasted; where the text as it stands does not match, try it on one line.
-    return found or message.found_in(" ".join(text.split()), log.text, log.during_backward)
+    return found or message.found_in(" ".join(text.split()), log.text, log.during_backward, type_name)
 
 
 def _example(message: Message, text: str) -> Found:

@@ -120,8 +120,8 @@ EXACT = (
     ("ragged", "torch.tensor([[0] * {a}, [0] * {b}])"),
     ("fake-broadcast", "raise RuntimeError('Attempting to broadcast a dimension of length {b} at -1! Mismatching argument at index 1 had "
                        "torch.Size([{a}, {b}]); but expected shape should be broadcastable to [{a}, {c}]')", False),
-    ("index-out-of-bounds", "torch.zeros({a}, {b}).gather(1, torch.tensor([[{b} + {c}]]))", False),
-    ("index-out-of-bounds", "torch.zeros({a}, {b}).index_add_(0, torch.tensor([{a} + {c}]), torch.ones(1, {b}))", False),
+    ("index-out-of-bounds", "torch.zeros({a}, {b}).gather(1, torch.tensor([[{b} + {c}]]))"),
+    ("index-out-of-bounds", "torch.zeros({a}, {b}).index_add_(0, torch.tensor([{a} + {c}]), torch.ones(1, {b}))"),
     ("pool-too-small", "torch.nn.MaxPool2d(9)(torch.zeros(2, {a}, 3, 4))", False),
     ("saved-tensor-overwritten", "x = torch.ones({a}, {b}, requires_grad=True); h = x * 2; y = h ** 2; h += 1; h += 1; y.sum().backward()", False),
 )  # fmt: skip

@@ -58,6 +58,7 @@ class Found:
     match: re.Match[str]
     text: str  # everything the user gave: a question, a message or a whole log
     during_backward: bool = False
+    type: str = ""  # the exception's, where the text names it
 
     def __getitem__(self, group: str) -> str:
         return self.match[group]
@@ -87,11 +88,11 @@ class Message:
     def raises(self) -> str:
         return self.example.split(":", 1)[0] if self.example else ""
 
-    def found_in(self, text: str, whole: str, during_backward: bool = False) -> Found | None:
+    def found_in(self, text: str, whole: str, during_backward: bool = False, type_name: str = "") -> Found | None:
         """The longest occurrence with its numbers, or None."""
         matches = [match for pattern in self.patterns if (match := pattern.search(text))]
         best = max(matches, key=lambda match: match.end() - match.start(), default=None)
-        return None if best is None else Found(best, whole, during_backward)
+        return None if best is None else Found(best, whole, during_backward, type_name)
 
     def hinted_in(self, text: str) -> int:
         """How much of the text a fragment covers; 0 where none is there."""

@@ -211,3 +211,33 @@ def write_dtype(found: Found) -> Reading:
             *program[:2], "x[torch.tensor([0])] = values.to(x.dtype)", f"print(x.dtype == {dtype(to)})", prints="True"
         ),
     )
+
+
+@reads(
+    r"one_hot is only applicable to index tensor of type LongTensor",
+    example="RuntimeError: one_hot is only applicable to index tensor of type LongTensor.",
+)
+def one_hot_dtype(found: Found) -> Reading:
+    return Reading(
+        "`one_hot` got labels that are not int64",
+        "Labels must be int64 (`torch.long`).",
+        ("The labels are float or int32: from numpy, a data frame or `torch.Tensor(...)`.",),
+        raising("torch.nn.functional.one_hot(torch.tensor([0.0, 1.0]), 3)", raises=found.match[0]),
+        ("`labels.long()`; the result is int64 as well: `.float()` where it goes into a product or a loss.",),
+        running("print(torch.nn.functional.one_hot(torch.tensor([0.0, 1.0]).long(), 3).tolist())", prints="[[1, 0, 0], [0, 1, 0]]"),
+    )
+
+
+@reads(
+    r"index_select\(\): Index is supposed to be a vector",
+    example="IndexError: index_select(): Index is supposed to be a vector",
+)
+def index_select_vector(found: Found) -> Reading:
+    return Reading(
+        "`index_select` got an index with several dimensions",
+        "`index_select` takes a vector of positions along one dimension.",
+        ("One choice per row was meant: that is `gather`.", "A table of ids: `x[ids]` takes any shape."),
+        raising("torch.zeros(3, 4).index_select(0, torch.tensor([[1]]))", raises=found.match[0]),
+        ("`x[ids]` for any shape of ids, `x.gather(dim, ids)` for one choice per row, or `ids.flatten()`.",),
+        running("print(tuple(torch.zeros(3, 4)[torch.tensor([[1, 2]])].shape))", prints="(1, 2, 4)"),
+    )

@@ -99,6 +99,13 @@ def index_out_of_bounds(found: Found) -> Reading:
         tuple(causes),
         raising(
             f"x = torch.zeros({call((*lead, size))})",
+            f"ids = torch.full({(1,) * (dim + 1)}, {index})",
+            f"x.gather({dim}, ids)",
+            raises=f"RuntimeError: index {index} is out of bounds for dimension {dim} with size {size}",
+        )
+        if found.type == "RuntimeError"
+        else raising(
+            f"x = torch.zeros({call((*lead, size))})",
             f"x[{takes}]",
             raises=f"IndexError: index {index} is out of bounds for dimension {dim} with size {size}",
         ),

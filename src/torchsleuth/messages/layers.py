@@ -348,3 +348,88 @@ def packing(found: Found) -> Reading:
         ),
         ("Pass `batch_first=True` for [batch, time, features], and one length per sample.",),
     )
+
+
+@reads(
+    r"Expected number of channels in input to be divisible by num_groups, but got input of shape \[(?P<size>[\d, ]*)\] and num_groups=(?P<groups>\d+)",
+    r"num_channels \((?P<channels>\d+)\) must be divisible by num_groups \((?P<groups2>\d+)\)",
+    example="ValueError: num_channels (8) must be divisible by num_groups (3)",
+    fragments=(r"divisible by num_groups",),
+)
+def groupnorm_groups(found: Found) -> Reading:
+    if found.has("channels"):
+        channels, groups = found.int("channels"), found.int("groups2")
+        program = raising(f"torch.nn.GroupNorm({groups}, {channels})", raises=f"num_channels ({channels}) must be divisible by num_groups ({groups})")
+    else:
+        size, groups = found.ints("size"), found.int("groups")
+        channels = size[1]
+        program = raising(f"torch.nn.functional.group_norm(torch.zeros({call(size)}), {groups})", raises=found.match[0])
+    return Reading(
+        f"{channels} channels cannot be divided into {groups} groups",
+        f"Group norm splits the channels (dimension 1) into {groups} equal groups; {channels} / {groups} is not whole.",
+        ("The number of channels was changed, the groups not (32 is a common fixed number).", "The channels are not in dimension 1."),
+        program,
+        (f"Choose a number of groups that divides {channels}.",),
+    )
+
+
+@reads(
+    r"(?P<kind>LSTM|GRU|RNN)(?:Cell)?: Expected input to be (?P<want>\dD or \dD), got (?P<got>\d)D instead",
+    r"For unbatched 2-D input, hx (?:and cx )?should also be (?P<state>2-D) but got (?P<said>[^\n]*?) tensors?",
+    r"For batched 3-D input, hx (?:and cx )?should also be (?P<state3>3-D) but got (?P<said3>[^\n]*?) tensors?",
+    example="ValueError: LSTM: Expected input to be 2D or 3D, got 4D instead",
+)
+def recurrent_dims(found: Found) -> Reading:
+    if found.has("kind"):
+        kind, got = found["kind"], found.int("got")
+        return Reading(
+            f"`{kind}` got an input with {count(got, 'dimension')}",
+            f"A recurrent layer takes [time, batch, features] (with `batch_first=True` [batch, time, features]), or [time, features] for one sequence; "
+            f"this input has {got} dimensions.",
+            ("Image or audio features still have a channel dimension: flatten it into the features.", "An extra dimension of size 1: `squeeze(dim)`."),
+            raising(f"torch.nn.{kind}(4, 8)(torch.zeros({call((4,) * got)}))", raises=found.match[0]) if kind != "RNN" else None,
+            ("Bring it to three dimensions, for instance `x.flatten(2)`.",),
+        )
+    batched = found.has("state3")
+    return Reading(
+        "input and hidden state of a recurrent layer do not agree about the batch",
+        "A batch (3 dimensions) needs states with 3 dimensions, a single sequence (2 dimensions) states with 2.",
+        ("The batch dimension of the input is missing or was squeezed (a batch of one)." if not batched else "The state was squeezed, or made for a single sequence.",),
+        raising("state = torch.zeros(1, 2, 8)", "torch.nn.LSTM(4, 8)(torch.zeros(5, 4), (state, state))", raises="For unbatched 2-D input")
+        if not batched
+        else raising("torch.nn.GRU(4, 8)(torch.zeros(5, 2, 4), torch.zeros(1, 8))", raises="For batched 3-D input"),
+        ("Keep the batch dimension in both: `x.unsqueeze(1)` for a batch of one.",),
+    )
+
+
+@reads(
+    r"Input batch size (?P<input>\d+) doesn't match hidden(?P<i>\d?) batch size (?P<hidden>\d+)",
+    example="RuntimeError: Input batch size 3 doesn't match hidden0 batch size 2",
+)
+def cell_batch(found: Found) -> Reading:
+    batch, hidden = found.int("input"), found.int("hidden")
+    return Reading(
+        f"a recurrent cell got {batch} inputs and {hidden} states",
+        f"Each sample has its own state: the input has {batch} rows, the state {hidden}.",
+        ("The state is of an earlier batch of another size (the last, partial one).", "The state is [batch, hidden]; something else was passed."),
+        raising(f"torch.nn.GRUCell(4, 8)(torch.zeros({batch}, 4), torch.zeros({hidden}, 8))", raises=found.match[0]),
+        ("Start a new state when the batch size changes: `x.new_zeros(x.shape[0], hidden)`.",),
+    )
+
+
+@reads(
+    r"non-empty (?P<want>\dD or \dD) \(batch mode\) tensor expected for input",
+    r"Only 3D, 4D and 5D input Tensors supported \(got (?P<got>\d)D\)",
+    example="RuntimeError: non-empty 3D or 4D (batch mode) tensor expected for input",
+)
+def pool_dims(found: Found) -> Reading:
+    resize = found.has("got")
+    return Reading(
+        "a pooling or resizing layer got a tensor with too few dimensions",
+        "`interpolate` takes [N, C, L], [N, C, H, W] or [N, C, D, H, W]." if resize else
+        "2D pooling takes [C, H, W] or [N, C, H, W], with something in every dimension.",
+        ("A single image [H, W] or [C, H, W] without batch or channels." if resize else "A flattened input, or an image without channels.", "The batch is empty."),
+        raising("torch.nn.functional.interpolate(torch.zeros(3, 3), scale_factor=2)", raises="Only 3D, 4D and 5D input Tensors supported (got 2D)") if resize
+        else raising("torch.nn.MaxPool2d(2)(torch.zeros(4, 4))", raises="non-empty 3D or 4D (batch mode) tensor expected for input"),
+        ("Add the missing dimensions: `x[None, None]` for one grey image.",),
+    )  # fmt: skip

@@ -312,3 +312,23 @@ def ctc_lengths(found: Found) -> Reading:
         raising(*lines, raises="RuntimeError: " + found.match[0]),
         ("Compute the lengths after the model (`lengths // stride`), and pass the scores as [time, batch, classes].",),
     )
+
+
+@reads(
+    r"size mismatch \(got input: \[(?P<input>[\d, ]*)\] ?, target: \[(?P<target>[\d, ]*)\]",
+    example="RuntimeError: size mismatch (got input: [4, 3, 8, 8] , target: [4, 9, 8]",
+)
+def spatial_target_size(found: Found) -> Reading:
+    size, target = found.ints("input"), found.ints("target")
+    want = (size[0], *size[2:])
+    return Reading(
+        f"scores of {shape(size)} and targets of {shape(target)}",
+        f"Scores [N, C, ...] need class numbers of their shape without the classes: {shape(want)}; the targets are {shape(target)}.",
+        ("Image and mask were resized or cropped differently.", "The network's output is smaller than its input: upsample it, or shrink the mask (nearest neighbour).",
+         "Height and width are swapped."),
+        raising(
+            f"F.cross_entropy(torch.zeros({call(size)}), torch.zeros({call(target)}, dtype=torch.long))",
+            raises=found.match[0],
+        ),
+        ("`F.interpolate(scores, size=targets.shape[-2:])`, or make the mask fit.",),
+    )  # fmt: skip

@@ -321,3 +321,33 @@ def padding(found: Found) -> Reading:
         raising(f"torch.nn.functional.pad(torch.zeros({call((3,) * dims)}), {(1,) * pad})", raises=f"got padding length {pad} and input of dimension {dims}"),
         ("`F.pad(x, (left, right))` pads the last dimension, `(left, right, top, bottom)` the last two.",),
     )  # fmt: skip
+
+
+@reads(
+    r"Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+    example="RuntimeError: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+)
+def repeat_dims(found: Found) -> Reading:
+    return Reading(
+        "`repeat` got fewer numbers than the tensor has dimensions",
+        "`repeat` takes how often to repeat along each dimension (1 keeps one); more numbers than dimensions add leading ones, fewer are refused.",
+        ("Only the dimension to repeat was named.", "`repeat_interleave` (each element several times in a row) was meant."),
+        raising("torch.zeros(3, 4).repeat(2)", raises=found.match[0]),
+        ("`x.repeat(2, 1)` repeats the rows.",),
+        running("print(tuple(torch.zeros(3, 4).repeat(2, 1).shape))", prints="(6, 4)"),
+    )
+
+
+@reads(
+    r"t\(\) expects a tensor with <= 2 dimensions, but self is (?P<dims>\d+)D",
+    example="RuntimeError: t() expects a tensor with <= 2 dimensions, but self is 3D",
+)
+def transpose_dims(found: Found) -> Reading:
+    dims = found.int("dims")
+    return Reading(
+        f"`.t()` of a tensor with {dims} dimensions",
+        f"`.t()` is for matrices; this tensor has {dims} dimensions, so it must be said which two to swap.",
+        ("A batch dimension was added since.",),
+        raising(f"torch.zeros({call((2,) * dims)}).t()", raises=found.match[0]),
+        ("`x.transpose(-2, -1)` or `x.mT` swaps the last two.",),
+    )

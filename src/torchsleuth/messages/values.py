@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Found, Reading, call, raising, reads, running, shape
+import re
+
+from torchsleuth.messages import Found, Reading, raising, reads, running
 
 
 @reads(
@@ -184,4 +186,148 @@ def sampling(found: Found) -> Reading:
          "Raw scores were passed without softmax."),
         raising(f"torch.multinomial(torch.tensor([{'0.0, 0.0' if zero else '-1.0, 2.0'}]), 1)", raises="RuntimeError: " + found.match[0][:30]),
         ("Sample from `torch.softmax(scores, -1)`; check `scores.isfinite().all()` first, and keep at least one choice unmasked.",),
+    )  # fmt: skip
+
+
+@reads(
+    r"(?P<kind>list|tuple) index out of range",
+    example="IndexError: list index out of range",
+)
+def list_index(found: Found) -> Reading:
+    kind = found["kind"]
+    made = "[torch.zeros(3)] * 2" if kind == "list" else "(torch.zeros(3),) * 2"
+    return Reading(
+        f"a {kind} has fewer entries than were asked for",
+        f"This is Python's own message about a {kind}, not about a tensor: `items[i]` with i at or past `len(items)`.",
+        (
+            "A module returned fewer things than thought: `outputs[1]` of a model that gives one, `hidden_states` that were not asked for.",
+            "A loop over one list indexes another, shorter one; or lists of layers and inputs differ in length.",
+            "`dataset[i]` with an i past its end: `__len__` says more than there is.",
+        ),
+        raising(f"items = {made}", "items[2]", raises=f"IndexError: {kind} index out of range"),
+        ("Print `len(items)` there; loop with `zip(..., strict=True)`, which says so when lengths differ.",),
+    )
+
+
+@reads(
+    r"unsupported operand type\(s\) for (?P<op>[^:]+): '(?P<a>[\w.]+)' and '(?P<b>[\w.]+)'",
+    example="TypeError: unsupported operand type(s) for +: 'Tensor' and 'NoneType'",
+)
+def operand_types(found: Found) -> Reading:
+    op, a, b = found["op"].strip(), found["a"], found["b"]
+    other = b if a in ("Tensor", "Parameter") else a
+    story = {
+        "NoneType": "`None`: a `.grad` that was never computed, a function without `return`, an optional value.",
+        "str": "Text: a number was read and not converted.",
+        "list": "A list: `torch.tensor(...)` or `torch.stack(...)` first.",
+        "tuple": "A tuple: a module returned several values.",
+        "dict": "A dictionary: take the entry meant.",
+    }.get(other, f"A {other} where a tensor or number is needed.")
+    values = {"Tensor": "torch.zeros(3)", "NoneType": "None", "dict": "{}"}
+    return Reading(
+        f"`{op}` between {a} and {b}",
+        f"Python knows no `{op}` for these two.",
+        (story,),
+        raising(f"{values[a]} {op} {values[b]}", raises=f"TypeError: unsupported operand type(s) for {op}: '{a}' and '{b}'")
+        if a in values and b in values and a != b and re.fullmatch(r"[-+*/@%]|\*\*", op) and op != "**"
+        else None,
+        ("Print the value that is not a tensor, and follow it back.",),
+    )
+
+
+@reads(
+    r"functions with out=\.\.\. arguments don't support automatic differentiation, but one of the arguments requires grad",
+    example="RuntimeError: add(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
+)
+def out_argument(found: Found) -> Reading:
+    return Reading(
+        "`out=` with a tensor that requires grad",
+        "Writing a result into a given tensor is not recorded, so it is refused where a gradient is wanted.",
+        ("A buffer is reused to save memory.",),
+        raising("x = torch.ones(3, requires_grad=True)", "torch.add(x, 1, out=torch.zeros(3))", raises=found.match[0]),
+        ("Take the result: `y = torch.add(x, 1)`; or use `torch.no_grad()` where no gradient is needed.",),
+    )
+
+
+@reads(
+    r"Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy protocol at the moment",
+    example="RuntimeError: Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were attempting to "
+    "deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001",
+    fragments=(r"support the deepcopy protocol",),
+)
+def deepcopy(found: Found) -> Reading:
+    return Reading(
+        "a computed tensor was deep-copied",
+        "A copy of a tensor with a history would need a copy of its graph. Only leaves (parameters, inputs) are copied.",
+        ("`copy.deepcopy(model)` while an attribute of the model holds a result of the forward pass (a cached loss, attention weights, a hidden state).",
+         "The module uses the old `weight_norm`/`spectral_norm`, whose weight is computed."),
+        raising("import copy", "y = torch.ones(3, requires_grad=True) * 2", "copy.deepcopy(y)", raises=found.match[0]),
+        ("Keep `y.detach()` on the module, not `y`; copy before the forward pass, or copy the `state_dict`.",),
+        running("import copy", "y = torch.ones(3, requires_grad=True) * 2", "print(copy.deepcopy(y.detach()).tolist())", prints="[2.0, 2.0, 2.0]"),
+    )  # fmt: skip
+
+
+@reads(
+    r"(?P<name>[\w.]*forward)\(\) takes (?:from \d+ to )?(?P<takes>\d+) positional arguments? but (?P<given>\d+) were given",
+    r"(?P<name2>[\w.]*forward)\(\) (?:missing \d+ required positional arguments?: (?P<missing>'\w+'[^\n]*)|got an unexpected keyword argument '(?P<keyword>\w+)')",
+    example="TypeError: Net.forward() takes 2 positional arguments but 3 were given",
+)
+def forward_arguments(found: Found) -> Reading:
+    if found.has("takes"):
+        name, takes, given = found["name"], found.int("takes"), found.int("given")
+        owner = name.split(".")[0] if "." in name else "Net"
+        arguments = ", ".join(f"x{i}" for i in range(1, takes))
+        return Reading(
+            f"`{name}` was called with {given - 1} arguments and takes {takes - 1}",
+            f"Python counts `self`: {takes} with it are taken, {given} were given.",
+            ("`nn.Sequential` and most layers take one input; a layer in it needs or gets more.", "`self` is missing in the definition of `forward`."),
+            raising(
+                f"class {owner}(torch.nn.Module):",
+                f"    def forward(self{', ' + arguments if arguments else ''}):",
+                "        return 0",
+                "",
+                f"{owner}()({', '.join(['0'] * (given - 1))})",
+                raises=f"takes {found['takes']} positional argument",
+            )
+            if "from" not in found.match[0] and takes >= 1
+            else None,
+            ("Compare the call with the definition of `forward`.",),
+        )
+    what = f"the argument {found['missing']}" if found.has("missing") else f"no argument `{found['keyword']}`"
+    return Reading(
+        f"`{found['name2']}` {'needs' if found.has('missing') else 'knows'} {what}",
+        f"The call and the definition of `forward` differ: it {'needs' if found.has('missing') else 'knows'} {what}.",
+        ("A batch dictionary was unpacked (`model(**batch)`) with a key the model does not take, or lacks one." ,"Inputs and targets were packed into one object."),
+        None,
+        ("Compare the call with the definition of `forward`; drop extra keys from the batch.",),
+    )
+
+
+@reads(
+    r"torch\.utils\.checkpoint: A different number of tensors was saved during the original forward and recomputation",
+    r"torch\.utils\.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass",
+    example="CheckpointError: torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\nNumber of tensors "
+    "saved during forward: 1\nNumber of tensors saved during recomputation: 0.",
+)
+def checkpoint_differs(found: Found) -> Reading:
+    return Reading(
+        "the checkpointed function did something else when it ran again",
+        "Activation checkpointing runs the function a second time during backward and expects the same operations on the same shapes.",
+        ("The function depends on something that changed: a counter, a flag, a cache, the training mode, random choices in Python.",
+         "The function runs under another `autocast` or device setting in backward."),
+        raising(
+            "from torch.utils.checkpoint import checkpoint",
+            "calls = []",
+            "",
+            "def function(x):",
+            "    calls.append(1)",
+            "    return x.exp() if len(calls) == 1 else x * 2",
+            "",
+            "x = torch.ones(3, requires_grad=True)",
+            "checkpoint(function, x, use_reentrant=False).sum().backward()",
+            raises="A different number of tensors was saved during the original forward and recomputation",
+        )
+        if "number" in found.match[0]
+        else None,
+        ("Make the function depend on its arguments only; pass what changes as an argument.",),
     )  # fmt: skip
