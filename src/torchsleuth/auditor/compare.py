@@ -18,7 +18,8 @@ import torch
 
 from torchsleuth.auditor.trace import Op, Trace
 
-ROUNDING_FACTOR = 256.0  # how many units in the last place of the largest value are put down to rounding
+# How many units in the last place of the largest value are put down to rounding.
+ROUNDING_UNITS = {torch.bfloat16: 4.0, torch.float16: 16.0, torch.float32: 256.0, torch.float64: 4096.0}
 
 
 @dataclass
@@ -123,7 +124,7 @@ def tolerance(tensor: torch.Tensor) -> float:
     if largest > 1e4:
         usual = finite[finite.abs() <= 1e4]
         largest = float(usual.abs().max()) if usual.numel() else 0.0
-    return ROUNDING_FACTOR * torch.finfo(tensor.dtype).eps * max(largest, 1e-6)
+    return ROUNDING_UNITS.get(tensor.dtype, 256.0) * torch.finfo(tensor.dtype).eps * max(largest, 1e-6)
 
 
 def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0) -> tuple[torch.Tensor, float]:
@@ -132,11 +133,9 @@ def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0) -
         first, second = torch.view_as_real(first), torch.view_as_real(second)
     if not first.is_floating_point():
         return first != second, 0.0
+    allowed = max(tolerance(first), floor)
     if first.dtype in (torch.float16, torch.bfloat16):
-        allowed = max(tolerance(first) / 8, floor)
         first, second = first.float(), second.float()
-    else:
-        allowed = max(tolerance(first), floor)
     same = (first == second) | (first.isnan() & second.isnan())
     return ~same & ~((first - second).abs() <= allowed), allowed
 

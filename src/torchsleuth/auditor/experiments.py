@@ -147,8 +147,10 @@ def _padding_move(
     count = int((~padding.valid[row]).sum())
     what = "tokens" if padding.leaf.tensor.dim() == 2 else "time steps"
     changed = f"Changing the content of the {count} padded {what} of row {row} of `{padding.leaf.name}`"
-    pooled = position is None
-    where = f"`{difference.name}` of that row" if pooled else f"`{difference.name}` at valid position {position} of that row"
+    pooled = not any(n == may.length for n in difference.first.shape)
+    if difference.first.dim() <= 2:
+        position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
+    where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
     masking = _mask_application(lab, trace, found, padding.mask) if found else None
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,

@@ -29,6 +29,7 @@ class Runner:
     def __init__(self, model: nn.Module, autocast: tuple[str, torch.dtype] | None = None, seed: int = 20240229) -> None:
         self.model, self.autocast, self.seed = model, autocast, seed
         self.calls = 0
+        self.precise = False  # without autocast, even if the program uses it
         self.names = {id(m): name for name, m in model.named_modules()}
         self.types = {name: type(m).__name__ for name, m in model.named_modules()}
 
@@ -54,7 +55,7 @@ class Runner:
             _seed_all(self.seed + seed)
             stack.enter_context(torch.enable_grad() if grad else torch.no_grad())
             if self.autocast is not None:
-                stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1]))
+                stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1], enabled=not self.precise))
             if trace is not None:
                 stack.enter_context(self._module_paths(trace))
                 stack.enter_context(trace)

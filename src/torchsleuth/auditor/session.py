@@ -40,25 +40,29 @@ def audit(
     loss_fn: typing.Callable[..., torch.Tensor] | None = None,
     target: typing.Any = None,
     optimizer: torch.optim.Optimizer | None = None,
+    causal: bool = False,
     overfit: bool = False,
     budget_s: float = BUDGET_SECONDS,
 ) -> Report:
     """Experiments on `model` with `batch`, given as the model takes it: a tensor, a tuple of arguments or a dict of keywords.
 
     `loss_fn(output)`, `loss_fn(output, target)` or `loss_fn(output, batch)` gives the loss; without it a result
-    called `loss`, or a single number, is taken. Nothing about the model is different afterwards.
+    called `loss`, or a single number, is taken. `causal=True` says that no output may depend on later positions,
+    where neither the loss nor a triangular mask says it. Nothing about the model is different afterwards.
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"audit needs an nn.Module, not {type(model).__name__}")
     where = site_of(place_here(2))
     inner, taken = unwrapped(model)
+    explicit = target is not None
     args, kwargs, target = arguments(inner, batch, target)
     call = Call(inner, args, kwargs)
     autocast = autocast_here(call)
-    session = Session(inner, call, _loss(loss_fn, batch, target), where, autocast, budget_s)
+    session = Session(inner, call, _loss(loss_fn, batch, target, explicit), where, autocast, budget_s)
     if taken:
         session.notes.append(f"the model was audited without its wrapper ({taken})")
     session.given_optimizer = optimizer
+    session.causal = causal
     session.audit(overfit)
     return report_of("audit", session.observation(), session.exception)
 
@@ -72,6 +76,7 @@ class Session:
         self.model, self.call, self.loss, self.where = model, call, loss, where
         self.runner = Runner(model, autocast)
         self.given_optimizer: torch.optim.Optimizer | None = None
+        self.causal = False
         self.fields: dict[str, typing.Any] = {}
         self.notes: list[str] = []
         self.exception: RaisedException | None = None
@@ -251,7 +256,12 @@ class Session:
         """The undisturbed run, and whether the model gives the same result twice."""
         mode = "no-statistics" if self.model.training else "as-is"
         trace = Trace()
-        base = self.runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode)
+        self.runner.precise = True  # low precision would hide small movements; what mixes with what does not depend on it
+        try:
+            base = self.runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode)
+        except Exception:
+            self.runner.precise, trace = False, Trace()
+            base = self.runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode)
         again = self.runner.run(self.call.args, self.call.kwargs, mode=mode)
         floor = 0.0
         for (name, one), (_, two) in zip(output_leaves(base), output_leaves(again), strict=False):
@@ -285,9 +295,12 @@ class Session:
         intent = "The loss compares position t with token t + 1, and that token is visible at position t: the model can copy it."
         if not wanted and (intent := self._means_to_be_causal(step)):
             wanted = self._main_lookups(step)
+        leaves = [self._leaf_for(lookup, names) for lookup in wanted[:1]]
+        if not leaves and self.causal:
+            intent = "The model is meant to see no later position (`causal=True`)."
+            leaves = batches.sequences(self.call)[-1:]
         moves = []
-        for lookup in wanted[:1]:
-            leaf = self._leaf_for(lookup, names)
+        for leaf in leaves:
             moves += self.attempt("causality", lambda leaf=leaf: experiments.causal_moves(lab, leaf, intent)) or []
         return moves
 
@@ -443,6 +456,13 @@ def arguments(model: nn.Module, batch: typing.Any, target: typing.Any) -> tuple[
     return (batch,), {}, target
 
 
+def padded_inputs(model: nn.Module, batch: typing.Any) -> list[str]:
+    """Names of the sequence inputs of which some positions are recognised as padding."""
+    inner, _ = unwrapped(model)
+    args, kwargs, _ = arguments(inner, batch, None)
+    return [padding.leaf.name for padding in padded(Call(inner, args, kwargs))[0]]
+
+
 def _binds(model: nn.Module, items: tuple) -> bool:
     try:
         inspect.signature(model.forward).bind(*items)
@@ -464,7 +484,7 @@ def _keywords(model: nn.Module) -> set[str] | None:
     return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 
-def _loss(loss_fn: typing.Callable | None, batch: typing.Any, target: typing.Any) -> typing.Callable | None:
+def _loss(loss_fn: typing.Callable | None, batch: typing.Any, target: typing.Any, explicit: bool) -> typing.Callable | None:
     """A function from the model's result to the loss."""
     if loss_fn is None:
         return None
@@ -477,9 +497,11 @@ def _loss(loss_fn: typing.Callable | None, batch: typing.Any, target: typing.Any
         parameters = []
     if len(parameters) < 2:
         return loss_fn if len(parameters) == 1 or target is None else lambda output: loss_fn(output, target)
-    if target is None:
+    if not explicit and isinstance(batch, Mapping) and parameters[1].name in ("batch", "inputs", "data", "b"):
         target = batch
-        if isinstance(batch, Mapping) and parameters[1].name not in ("batch", "inputs", "data", "b"):
+    elif target is None:
+        target = batch
+        if isinstance(batch, Mapping):
             label = next((k for k in batch if k.lower() in ("labels", "label", "targets", "target", "y")), None)
             target = batch[label] if label is not None else batch
     return lambda output: loss_fn(output, target)

@@ -16,13 +16,18 @@ SUMMARY = "find silent bugs of a model and its first training step, by experimen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
-    parser.add_argument("--strict", action="store_true", help="exit with status 1 if there are findings")
-    parser.add_argument("--overfit", action="store_true", help="also try to learn the batch by heart (module:function only)")
-    parser.add_argument("--budget", metavar="SECONDS", type=float, default=120.0, help="time for the experiments (default: 120)")
-    parser.add_argument("--quiet", action="store_true", help="print nothing; use with --json or --strict")
+    _flags(parser)
+    parser.set_defaults(json=None, strict=False, overfit=False, budget=120.0, quiet=False)
     parser.add_argument("target", metavar="SCRIPT | MODULE:FUNCTION", help="a training script, or a function that returns a model and a batch")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if there are findings")
+    parser.add_argument("--overfit", action="store_true", help="also try to learn the batch by heart (MODULE:FUNCTION only)")
+    parser.add_argument("--budget", metavar="SECONDS", type=float, help="time for the experiments (default: 120)")
+    parser.add_argument("--quiet", action="store_true", help="print nothing; use with --json or --strict")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -30,8 +35,7 @@ def main(options: argparse.Namespace) -> int:
 
     name, colon, function = options.target.rpartition(":")
     if colon and not options.target.endswith(".py"):
-        if options.arguments:
-            raise UsageError(f"a function takes no arguments here: {' '.join(options.arguments)}")
+        _late_options(options)
         report, status = targets.audit_function(name, function, options.overfit, options.budget), 0
     else:
         report, status = targets.audit_script(options.target, options.arguments, options.budget)
@@ -39,6 +43,19 @@ def main(options: argparse.Namespace) -> int:
     if status == 0 and options.strict and report.outcome is not Outcome.OK:
         return 1
     return status
+
+
+def _late_options(options: argparse.Namespace) -> None:
+    """A function takes no arguments, so options may also follow it."""
+    parser = argparse.ArgumentParser(prog="torchsleuth audit", allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    _flags(parser)
+    try:
+        late, unknown = parser.parse_known_args(options.arguments)
+    except SystemExit:
+        raise UsageError(f"cannot read the options {' '.join(options.arguments)}") from None
+    if unknown:
+        raise UsageError(f"unknown arguments: {' '.join(unknown)}")
+    vars(options).update(vars(late))
 
 
 def _deliver(report: Report, options: argparse.Namespace) -> None:

@@ -84,13 +84,13 @@ class NanGradient(AuditRule):
 
     Example
     -------
-    The forward value is finite. This prints tensor([nan, 0.5000]) all the same:
+    The forward value is finite, the gradient is not. This prints True:
 
         import torch
 
         x = torch.tensor([0.0, 1.0], requires_grad=True)
         torch.where(x > 0, torch.sqrt(x), torch.zeros(2)).sum().backward()
-        print(x.grad)
+        print(x.grad[0].isnan().item())
 
     Fix
     ---

@@ -91,7 +91,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
                      "the step at `length - 1`, or the mask given to the attention.")  # fmt: skip
     else:
-        title = "padding leaks into the outputs at real positions"
+        title = "padding leaks into the outputs at real positions" if "position" in move.where else "padding leaks into the output"
         fix = advice("Give the padding mask to the operation that combines positions." if not move.mask_name else
                      f"Make the operation that combines positions leave out what `{move.mask_name}` marks as padding.")  # fmt: skip
     explanation = (

@@ -1,0 +1,218 @@
+"""What users call: `audit`, the assertions, the command; and what happens with awkward or bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchsleuth
+from torchsleuth import cli, testing
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.errors import UsageError
+from torchsleuth.model import Outcome, from_plain, to_plain
+
+IDS = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0], [2, 9, 4, 0]])
+MASK = IDS != 0
+
+
+class Mean(nn.Module):
+    def __init__(self, masked):
+        super().__init__()
+        self.emb, self.masked = nn.Embedding(10, 6), masked
+
+    def forward(self, ids, mask):
+        h = self.emb(ids)
+        return (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True) if self.masked else h.mean(1)
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(x)
+
+
+X, Y = torch.randn(6, 4), torch.arange(6) % 3
+
+
+def test_assertions_pass_and_fail():
+    testing.assert_no_padding_leak(Mean(True), (IDS, MASK))
+    with pytest.raises(AssertionError, match=r"(?s)padding leaks into the pooled output.*h\.mean\(1\)"):
+        testing.assert_no_padding_leak(Mean(False), {"ids": IDS, "mask": MASK})
+    with pytest.raises(AssertionError, match="nothing was tested"):
+        testing.assert_no_padding_leak(Plain(), X)
+    testing.assert_no_batch_mixing(Plain(), X)
+    testing.assert_no_findings(Plain(), X, loss_fn=nn.CrossEntropyLoss(), target=Y)
+    testing.assert_gradients_flow(Plain(), X, loss_fn=lambda out: F.cross_entropy(out, Y))
+    with pytest.raises(AssertionError, match="gradient stops here|no gradient"):
+        testing.assert_gradients_flow(Plain(), X, loss_fn=lambda out: out.detach().sum().requires_grad_())
+
+
+def test_assert_causal():
+    class Model(nn.Module):
+        def __init__(self, both):
+            super().__init__()
+            self.emb, self.rnn = nn.Embedding(10, 4), nn.GRU(4, 4, batch_first=True, bidirectional=both)
+
+        def forward(self, ids):
+            return self.rnn(self.emb(ids))[0]
+
+    ids = torch.randint(0, 10, (2, 6))
+    testing.assert_causal(Model(False), ids)
+    with pytest.raises(AssertionError, match="earlier position sees a later token"):
+        testing.assert_causal(Model(True), ids)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"batch": X, "loss_fn": lambda out: F.cross_entropy(out, Y)},
+        {"batch": X, "loss_fn": nn.CrossEntropyLoss(), "target": Y},
+        {"batch": (X, Y), "loss_fn": F.cross_entropy},
+        {"batch": {"x": X, "labels": Y}, "loss_fn": nn.CrossEntropyLoss()},
+        {"batch": {"x": X, "labels": Y}, "loss_fn": lambda out, batch: F.cross_entropy(out, batch["labels"])},
+        {"batch": X},
+        {"batch": [X]},
+    ],
+)
+def test_ways_to_give_a_batch(given):
+    report = torchsleuth.audit(Plain(), **given)
+    assert report.outcome is Outcome.OK and report.exception is None, report
+
+
+def test_loss_of_a_batch_with_softmax_is_found_either_way():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(-1))
+    for given in ({"batch": (X, Y), "loss_fn": F.cross_entropy}, {"batch": X, "loss_fn": nn.CrossEntropyLoss(), "target": Y}):
+        assert [d.rule for d in torchsleuth.audit(model, **given).diagnoses] == ["activation-before-loss"]
+
+
+def test_bad_input_is_said_plainly():
+    with pytest.raises(UsageError, match="nn.Module"):
+        torchsleuth.audit(lambda x: x, X)
+    with pytest.raises(UsageError, match="takes no argument 'z'"):
+        torchsleuth.audit(Plain(), {"x": X, "z": X})
+    report = torchsleuth.audit(Plain(), torch.randn(6, 7))
+    assert report.outcome is Outcome.CRASH and report.exception is not None and "could not be run" in report.notes[-1]
+
+
+def test_model_that_cannot_run_twice():
+    class Once(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(4, 3)
+
+        def forward(self, x):
+            COUNT.append(1)
+            if len(COUNT) > 1:
+                raise RuntimeError("only once")
+            return self.out(x)
+
+    COUNT: list[int] = []
+    report = torchsleuth.audit(Once(), X)
+    assert report.outcome is Outcome.OK and any("could not be tested: RuntimeError: only once" in note for note in report.notes)
+
+
+def test_model_with_its_own_randomness():
+    import os
+
+    class Wild(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.out(x) + int.from_bytes(os.urandom(2), "big")
+
+    report = torchsleuth.audit(Wild(), X)
+    assert report.outcome is Outcome.OK and any("different results" in note for note in report.notes)
+
+
+def test_wrapped_models():
+    inner = Mean(False)
+    for model in (nn.DataParallel(inner), torch.compile(inner, backend="eager")):
+        report = torchsleuth.audit(model, (IDS, MASK))
+        assert [d.rule for d in report.diagnoses] == ["padding-leak"]
+        assert any("without its wrapper" in note for note in report.notes)
+
+
+def test_time_budget_is_respected():
+    report = torchsleuth.audit(Mean(False), (IDS, MASK), budget_s=0.0)
+    assert report.outcome is Outcome.OK and any("time budget" in note for note in report.notes)
+
+
+def test_overfit():
+    learned = torchsleuth.audit(nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3)), X, loss_fn=nn.CrossEntropyLoss(), target=Y, overfit=True)
+    assert learned.outcome is Outcome.OK
+    hopeless = torchsleuth.audit(Plain(), torch.randn(6, 4), loss_fn=lambda out: out.softmax(1).sum() / 6 + 0 * out.sum(), overfit=True)
+    assert "cannot-overfit" in {d.rule for d in hopeless.diagnoses}
+
+
+def test_observation_survives_json():
+    from torchsleuth.auditor.batch import Call
+    from torchsleuth.auditor.session import Session
+
+    session = Session(Mean(False), Call(Mean(False), (IDS, MASK), {}), None, None, None, 60.0)
+    session.audit()
+    observation = session.observation()
+    assert observation.moves
+    assert from_plain(Observation, json.loads(json.dumps(to_plain(observation)))) == observation
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+class Mean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(10, 4)
+    def forward(self, ids, mask):
+        return self.emb(ids).mean(1)
+
+def make():
+    ids = torch.tensor([[3, 4, 5], [7, 0, 0]])
+    return Mean(), (ids, ids != 0)
+
+def fine():
+    return {"model": nn.Linear(4, 3), "batch": torch.randn(5, 4), "loss_fn": lambda out: out.pow(2).mean()}
+
+def wrong():
+    return 3
+"""
+
+
+def test_command_on_a_function(tmp_path, monkeypatch, capsys):
+    (tmp_path / "factory_for_audit.py").write_text(FACTORY)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["audit", "factory_for_audit:make", "--json", "out.json"]) == 0
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert (data["command"], data["outcome"]) == ("audit", "findings")
+    (culprit,) = data["diagnoses"][0]["culprits"]
+    assert (culprit["file"], culprit["line"], culprit["source"]) == ("factory_for_audit.py", 10, "self.emb(ids).mean(1)")
+    assert cli.main(["audit", "--strict", "--quiet", "factory_for_audit.py:make"]) == 1
+    assert cli.main(["audit", "--strict", "factory_for_audit:fine"]) == 0
+    assert "no findings" in capsys.readouterr().err
+    assert cli.main(["audit", "factory_for_audit:wrong"]) == 2
+    assert cli.main(["audit", "factory_for_audit:nothing"]) == 2
+    assert cli.main(["audit", "missing.py"]) == 2
+
+
+def test_command_on_a_script(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, torch\nfrom torch import nn\nmodel = nn.Linear(3, 1)\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "x, y = torch.randn(8, 3), torch.randn(8)\nloss = ((model(x) - y) ** 2).mean()\nloss.backward()\nopt.step()\nprint(sys.argv[1:])\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["audit", "--json", "r.json", "train.py", "3", "--flag"]) == 3
+    assert "['3', '--flag']" in capsys.readouterr().out
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert [(d["rule"], d["culprits"][0]["line"]) for d in data["diagnoses"]] == [("silent-broadcast", 6)]
+    assert cli.main(["audit", "--strict", "--quiet", "train.py", "0"]) == 1

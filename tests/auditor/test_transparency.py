@@ -1,0 +1,175 @@
+"""The audit leaves no trace: parameters, buffers, gradients, random numbers, modes and attributes are bit for bit as before."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+import architectures  # noqa: E402
+from correct_zoo import CORRECT  # noqa: E402
+
+import torchsleuth  # noqa: E402
+from torchsleuth.auditor.live import StepWatch  # noqa: E402
+
+
+def fingerprint(model):
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    grads = {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    versions = [t._version for t in (*model.parameters(), *model.buffers())]
+    identities = [id(t) for t in (*model.parameters(), *model.buffers())]
+    flags = [m.training for m in model.modules()]
+    attributes = [sorted(m.__dict__) for m in model.modules()]
+    hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
+    chance = (torch.get_rng_state().clone(), random.getstate(), np.random.get_state()[1].tolist())
+    return state, grads, versions, identities, flags, attributes, hooks, chance
+
+
+def same(a, b):
+    for x, y in zip(a[:2], b[:2], strict=True):
+        assert x.keys() == y.keys()
+        for name in x:
+            assert (x[name] is None) == (y[name] is None)
+            assert x[name] is None or torch.equal(x[name], y[name]), name
+    assert a[2:7] == b[2:7]
+    assert torch.equal(a[7][0], b[7][0]) and a[7][1:] == b[7][1:]
+
+
+class Awkward(nn.Module):
+    """Buffers that move, attributes that change, random numbers, prints."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+        self.register_buffer("count", torch.zeros(()))
+        self.seen, self.calls, self.last = [], 0, torch.zeros(3)
+
+    def forward(self, x):
+        self.count += 1
+        self.calls += 1
+        self.seen.append(float(x.mean()))
+        self.last.add_(1)
+        self.extra = x
+        print("called")
+        return self.net(x + 0.1 * torch.randn_like(x) * random.random() * float(np.random.rand()))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_no_trace(training, capsys):
+    torch.set_num_threads(1)
+    model = Awkward().train(training)
+    x, y = torch.randn(6, 5), torch.arange(6) % 3
+    F.cross_entropy(model(x), y).backward()
+    capsys.readouterr()
+    optimizer = torch.optim.Adam(model.parameters())
+    before, attributes = fingerprint(model), (list(model.seen), model.calls, model.last.clone(), model.extra)
+    inputs = x.clone()
+    torchsleuth.audit(model, x, loss_fn=lambda out: F.cross_entropy(out, y), optimizer=optimizer, overfit=True)
+    same(before, fingerprint(model))
+    assert (model.seen, model.calls, model.extra is attributes[3]) == (attributes[0], attributes[1], True)
+    assert torch.equal(model.last, attributes[2]) and torch.equal(x, inputs)
+    assert not optimizer.state and capsys.readouterr().out == ""
+    assert torch._C._len_torch_function_stack() == 0
+    assert not nn.modules.module._global_forward_hooks and not nn.modules.module._global_forward_pre_hooks
+
+
+@pytest.mark.parametrize("name", ["bert-classes", "gpt2", "t5", "resnet"])
+def test_no_trace_on_real_models(name):
+    torch.set_num_threads(1)
+    model, batch = architectures.ARCHITECTURES[name]()
+    before = fingerprint(model)
+    torchsleuth.audit(model, batch)
+    same(before, fingerprint(model))
+
+
+def test_a_graph_waiting_for_its_backward_is_not_disturbed():
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 2))
+    x = torch.randn(5, 4)
+    waiting = model(x).sum()
+    torchsleuth.audit(model, x, loss_fn=lambda out: out.pow(2).mean())
+    waiting.backward()
+
+
+def test_watched_training_is_bit_identical():
+    def train(watch: bool):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
+        watcher = StepWatch() if watch else None
+        if watcher:
+            watcher.start()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        losses = []
+        for _ in range(4):
+            x = torch.randn(6, 5)
+            loss = F.cross_entropy(model(x), torch.arange(6) % 3)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        after = copy.deepcopy(model.state_dict()), losses, torch.rand(3)
+        if watcher:
+            parts = watcher.finish()
+            assert not parts.diagnoses and len(parts.observations) == 1
+            assert all(torch.equal(v, model.state_dict()[k]) for k, v in after[0].items())
+        return after
+
+    torch.set_num_threads(1)
+    plain, watched = train(False), train(True)
+    assert plain[1] == watched[1] and torch.equal(plain[2], watched[2])
+    assert all(torch.equal(plain[0][k], watched[0][k]) for k in plain[0])
+    assert torch.optim.Optimizer.__init__.__name__ == "__init__" and torch._C._len_torch_function_stack() == 0
+
+
+def test_watch_lets_tensors_go_after_the_step():
+    import gc
+    import weakref
+
+    model = nn.Linear(4, 3)
+    watch = StepWatch()
+    watch.start()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = model(torch.randn(5, 4)).sum()
+    kept = weakref.ref(loss)
+    loss.backward()
+    optimizer.step()
+    del loss
+    gc.collect()
+    assert kept() is None
+    watch.finish()
+
+
+def test_works_under_autocast():
+    model, batch = architectures.ARCHITECTURES["bert-classes"]()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torchsleuth.audit(model, batch).outcome == "ok"
+        batch.pop("attention_mask")
+        assert torchsleuth.audit(model, batch).outcome == "findings"
+
+
+def test_twenty_forward_passes_at_most(monkeypatch):
+    from torchsleuth.auditor.runner import Runner
+
+    counts = []
+    original = Runner.run
+
+    def counted(self, *args, **kwargs):
+        counts[-1] += 1
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Runner, "run", counted)
+    for name in ("bert-classes", "gpt2", "t5", "vit"):
+        counts.append(0)
+        model, batch = architectures.ARCHITECTURES[name]()
+        torchsleuth.audit(model, batch)
+    for build in CORRECT.values():
+        counts.append(0)
+        torchsleuth.audit(**build())
+    assert max(counts) <= 20, counts
