@@ -1,0 +1,71 @@
+"""Where the gradient stops on the way back from a loss: the operations that cut it, by way of abstract values."""
+
+from __future__ import annotations
+
+from torchsleuth.linter.values import BREAKS, Value
+
+REACH = 300
+
+
+def cuts_behind(loss: Value) -> list[Value]:
+    """Operations behind `loss` through which no gradient flows though their input has or may have one, loss first."""
+    found: list[Value] = []
+    seen: set[int] = set()
+    pending = [loss]
+    while pending and len(seen) < REACH:
+        value = pending.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if value.op in BREAKS and value.inputs:
+            if any(may_need_gradient(source) for source in value.inputs):
+                found.append(value)
+        pending.extend(value.inputs)
+        pending.extend(value.items or ())
+    return found
+
+
+def may_need_gradient(value: Value) -> bool:
+    if value.kind == "list":
+        return any(may_need_gradient(i) for i in value.items or ())
+    return value.is_tensor and value.grad is not False and value.dtype not in ("int", "bool")
+
+
+def needs_gradient(value: Value) -> bool:
+    """Certain to require a gradient, through this or anything it is made of."""
+    if value.kind == "list":
+        return any(needs_gradient(i) for i in value.items or ())
+    return value.is_tensor and value.grad is True
+
+
+def has_unknown_origin(value: Value) -> bool:
+    """Something this is made of may carry a gradient that cannot be seen here."""
+    seen: set[int] = set()
+    pending = [value]
+    while pending and len(seen) < REACH:
+        current = pending.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if current.kind == "unknown" or (current.is_tensor and current.grad is None and not current.inputs):
+            return True
+        if current.op not in BREAKS:
+            pending.extend(current.inputs)
+    return False
+
+
+def added_parts(value: Value) -> list[Value]:
+    """The terms of a sum: what a loss is added up from."""
+    parts: list[Value] = []
+    pending = [value]
+    seen: set[int] = set()
+    while pending and len(seen) < REACH:
+        current = pending.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if current.op in ("add", "sub", "add_", "sub_") and len(current.inputs) >= 2:
+            pending.extend(current.inputs)
+        else:
+            parts.append(current)
+    return parts

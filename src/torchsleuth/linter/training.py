@@ -1,0 +1,78 @@
+"""The events of a training loop in source order: backward, step, zero_grad, and what they are called on."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from torchsleuth.linter.events import Frame
+
+OPTIMIZER = re.compile(r"(^|_|\.)(opt|optim|optimizer|optimiser)\w*$|optim", re.IGNORECASE)
+SCHEDULER = re.compile(r"sched|warmup|lr_", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: str  # "backward" | "step" | "zero_grad"
+    node: ast.Call
+    receiver: str
+    conditional: bool
+    retains: bool = False  # backward(retain_graph=True)
+
+
+def events_in(statements: list[ast.stmt], frame: Frame, conditional: bool = False) -> list[Event]:
+    """Calls that train, in the order they are written; nested loops and functions are not looked into."""
+    found: list[Event] = []
+    for statement in statements:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While)):
+            continue
+        if isinstance(statement, ast.If):
+            found += events_in(statement.body, frame, True) + events_in(statement.orelse, frame, True)
+        elif isinstance(statement, (ast.With, ast.Try)):
+            found += events_in(statement.body, frame, conditional)
+            for handler in getattr(statement, "handlers", []):
+                found += events_in(handler.body, frame, True)
+        else:
+            for node in ast.walk(statement):
+                event = _event(node, frame, conditional)
+                if event is not None:
+                    found.append(event)
+    return found
+
+
+def _event(node: ast.AST, frame: Frame, conditional: bool) -> Event | None:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    receiver, name = ast.unparse(node.func.value), node.func.attr
+    if name == "backward":
+        if receiver.rsplit(".", 1)[-1] in ("accelerator", "engine", "autograd", "fabric", "self"):
+            return Event("backward", node, ast.unparse(node.args[0]) if node.args else receiver, conditional)
+        retains = any(k.arg == "retain_graph" and getattr(k.value, "value", None) is True for k in node.keywords)
+        return Event("backward", node, receiver, conditional, retains)
+    if name in ("step", "zero_grad") and is_optimizer(node.func.value, frame):
+        return Event(name, node, receiver, conditional)
+    if name == "zero_grad":
+        return Event("zero_grad", node, receiver, conditional)
+    if name == "step" and node.args and is_optimizer(node.args[0], frame):  # scaler.step(optimizer)
+        return Event("step", node, ast.unparse(node.args[0]), conditional)
+    return None
+
+
+def is_optimizer(node: ast.expr, frame: Frame) -> bool:
+    text = ast.unparse(node)
+    value = frame.env.get(text) if isinstance(node, ast.Name) else None
+    if value is not None and value.kind in ("optimizer", "scheduler"):
+        return value.kind == "optimizer"
+    return bool(OPTIMIZER.search(text)) and not SCHEDULER.search(text)
+
+
+def mentions(function: ast.AST, *names: str) -> bool:
+    """Whether any of these attribute or function names occurs in the function."""
+    wanted = set(names)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr in wanted:
+            return True
+        if isinstance(node, ast.Name) and node.id in wanted:
+            return True
+    return False

@@ -1,0 +1,107 @@
+"""An input or output of a custom Function kept as an attribute of `ctx`."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import ClassInfo
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.model import Confidence, Role
+
+
+class CtxHoldsTensor(LintRule):
+    """An input or output tensor is kept on `ctx` instead of with `ctx.save_for_backward`.
+
+    What happened
+    -------------
+    `forward` of a custom Function does `ctx.x = x` with a tensor that is one of its inputs or its result.
+
+    Why
+    ---
+    `save_for_backward` checks that the tensor was not written in place since, frees it with the graph, and does
+    not make a cycle for an output. An attribute does none of that: a later in-place write gives a wrong
+    gradient without an error, and an output kept this way holds its own graph alive.
+
+    Example
+    -------
+    This runs and prints the wrong gradient 20.0; the right one is 2.0, and `save_for_backward` would have raised.
+
+        import torch
+
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.x = x
+                return x * x
+
+            @staticmethod
+            def backward(ctx, grad):
+                return 2 * ctx.x * grad
+
+        w = torch.ones(1, requires_grad=True)
+        x = w.clone()
+        y = Square.apply(x)
+        with torch.no_grad():
+            x.fill_(10.0)
+        y.sum().backward()
+        print(w.grad.item())
+
+    Fix
+    ---
+    `ctx.save_for_backward(x)` in `forward`, `x, = ctx.saved_tensors` in `backward`. Numbers and flags belong on `ctx`.
+
+    Common false explanations
+    -------------------------
+    "It is the same, only shorter." It skips the version check and the freeing.
+    """
+
+    name = "ctx-holds-tensor"
+
+    def on_class(self, info: ClassInfo, view: View) -> Found:
+        forward, backward = info.methods.get("forward"), info.methods.get("backward")
+        if not info.is_function or forward is None or backward is None or forward not in info.node.body:
+            return None
+        if "setup_context" in info.methods or len(forward.args.args) < 2 or forward.args.vararg:
+            return None
+        context = forward.args.args[0].arg
+        inputs = [a.arg for a in forward.args.args[1:]]
+        tensors = _differentiable(inputs, backward)
+        rebound = {t.id for n in ast.walk(forward) if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+        returned = {n.value.id for n in ast.walk(forward) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)}
+        found = []
+        for node in ast.walk(forward):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Name):
+                continue
+            target = node.targets[0]
+            if not (isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == context):
+                continue
+            name = node.value.id
+            if name in tensors and name not in rebound:
+                found.append(self._found(node, name, "input", info, view))
+            elif name in returned and name not in inputs:
+                found.append(self._found(node, name, "output", info, view))
+        return found
+
+    def _found(self, node: ast.Assign, name: str, what: str, info: ClassInfo, view: View):
+        harm = "a later in-place write to it gives a wrong gradient without an error" if what == "input" else "the output holds its own graph alive"
+        return self.diagnosis(
+            f"`{view.short(node)}` keeps an {what} tensor on `ctx` instead of saving it",
+            [view.culprit(Role.SAVE, node, "not checked, not freed with the graph")],
+            f"`{name}` is an {what} of `{info.node.name}`. As an attribute it escapes the checks of `save_for_backward`: {harm}.",
+            Confidence.CERTAIN,
+            fixes=[advice(f"`ctx.save_for_backward({name})`, and `ctx.saved_tensors` in `backward`")],
+        )
+
+
+def _differentiable(inputs: list[str], backward: ast.FunctionDef) -> set[str]:
+    """Inputs for which `backward` returns something other than None: those are tensors."""
+    found: set[str] = set()
+    for node in ast.walk(backward):
+        if isinstance(node, ast.Return) and node.value is not None:
+            entries = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            if any(isinstance(e, ast.Starred) for e in entries) or (len(entries) == 1 and len(inputs) > 1):
+                continue
+            for name, entry in zip(inputs, entries, strict=False):
+                if not (isinstance(entry, ast.Constant) and entry.value is None):
+                    found.add(name)
+    return found

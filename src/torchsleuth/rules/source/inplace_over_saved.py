@@ -1,0 +1,88 @@
+"""A write into a tensor whose value an earlier operation kept for backward."""
+
+from __future__ import annotations
+
+from torchsleuth.linter.events import Hazard
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.model import Confidence, Role
+
+INPLACE_FORMS = ("module", "inplace-argument")
+
+
+class InplaceOverSaved(LintRule):
+    """A tensor is written in place after an operation kept it for backward.
+
+    What happened
+    -------------
+    An operation needs one of its tensors again to compute its gradient, and kept it. A later line writes into
+    that same memory. Backward then raises "one of the variables needed for gradient computation has been
+    modified by an inplace operation".
+
+    Why
+    ---
+    Which tensors are kept depends on the operation: `x ** 2`, `x.log()`, `x * y`, `x.min()` keep their input,
+    `x.exp()`, `x.sigmoid()`, `x.sqrt()`, `relu` keep their *result*, and `x + 1` or `x.sum()` keep nothing.
+    Every in-place write raises the tensor's version, and backward compares versions. A view (`x[0]`,
+    `x.view(...)`) shares memory and version with its base.
+
+    Example
+    -------
+    This raises in backward: `a ** 2` kept `a`, and the next line wrote into it.
+
+        import torch
+        x = torch.ones(3, requires_grad=True)
+        a = x * 2
+        b = a ** 2
+        a += 1
+        b.sum().backward()
+
+    Fix
+    ---
+    Write the out-of-place form (`a = a + 1`), which makes a new tensor and leaves the kept one alone, or
+    change a `clone()`.
+
+    Common false explanations
+    -------------------------
+    "In-place writes break the graph." They do not: they are recorded, and are fine wherever nothing kept the
+    old value. `b = a.exp(); a += 1` runs, because `exp` kept its result and not `a`.
+    """
+
+    name = "inplace-over-saved"
+
+    def on_hazard(self, hazard: Hazard, view: View) -> Found:
+        write, save = hazard.write, hazard.save
+        if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard):
+            return None
+        return self.found(hazard, view)
+
+    def found(self, hazard: Hazard, view: View):
+        write, save = hazard.write, hazard.save
+        kept = "its result" if save.what == "r" else "this value"
+        operation = view.short(save.node, 50)
+        target = write.text or "it"
+        return self.diagnosis(
+            f"`{view.short(write.node, 50)}` overwrites what `{operation}` kept for backward",
+            [
+                view.culprit(Role.MUTATE, write.node, f"writes into `{target}` in place", write.frame),
+                view.culprit(Role.SAVE, save.node, f"keeps {kept} for its gradient", write.frame),
+            ],
+            f"`{operation}` needs {kept} again in backward. The later write changes that memory, and backward raises "
+            '"one of the variables needed for gradient computation has been modified by an inplace operation".',
+            Confidence.CERTAIN if hazard.certain else Confidence.LIKELY,
+            fixes=[advice(out_of_place(write, target))],
+        )
+
+
+def reportable(hazard: Hazard) -> bool:
+    """Known to need a gradient, and the memory known to be the same."""
+    return hazard.certain and not hazard.write.target.assumed
+
+
+def out_of_place(write, target: str) -> str:
+    if write.how == "augmented":
+        sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}.get(write.op, "")
+        if sign:
+            return f"make a new tensor instead: `{target} = {target} {sign} ...`"
+    if write.how == "item":
+        return f"write into a copy: `{target} = {target}.clone()` before the write, or use `torch.where` / `masked_fill`"
+    return f"use the out-of-place form (`.{write.op}(...)` instead of `.{write.op}_(...)`), or change a `clone()`"

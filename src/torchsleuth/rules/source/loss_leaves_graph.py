@@ -1,0 +1,94 @@
+"""A loss that left the graph (`.item()`, `.numpy()`, `.detach()`, `torch.tensor(...)`) before backward."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import Call
+from torchsleuth.linter.gradients import added_parts, cuts_behind, has_unknown_origin, needs_gradient
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.values import BREAKS
+from torchsleuth.model import Confidence, Role
+
+LEAVING = {"number", "numpy", "detach", "copy"}
+SAID = {
+    "item": "`.item()` returns a Python number",
+    "tolist": "`.tolist()` returns Python numbers",
+    "numpy": "`.numpy()` leaves torch",
+    "detach": "`.detach()` cuts the graph",
+    "tensor": "`torch.tensor(...)` copies the values only",
+    "as_tensor": "`torch.as_tensor(...)` of numbers has no graph",
+    "from_numpy": "an array has no graph",
+}
+
+
+class LossLeavesGraph(LintRule):
+    """The loss is taken out of the graph before `backward`, so its gradient is lost.
+
+    What happened
+    -------------
+    Between the model's output and `backward()` the loss, or one of its terms, goes through `.item()`,
+    `.tolist()`, `.numpy()`, `.detach()`, `float(...)` or `torch.tensor(...)`.
+
+    Why
+    ---
+    All of these return values without history. If nothing else of the loss has a history, `backward` raises
+    "element 0 of tensors does not require grad"; if only one term lost it, that term is silently not
+    trained.
+
+    Example
+    -------
+    This raises at backward: `torch.tensor` copied a number.
+
+        import torch
+        w = torch.ones(3, requires_grad=True)
+        loss = torch.tensor((w * 2).sum().item())
+        loss.backward()
+
+    Fix
+    ---
+    Keep the loss a tensor until after `backward`; call `.item()` only on what is printed or logged.
+
+    Common false explanations
+    -------------------------
+    "Set `requires_grad=True` on the loss." It silences the error and trains nothing: the new leaf has no
+    connection to the parameters.
+    """
+
+    name = "loss-leaves-graph"
+    calls = frozenset({"backward"})
+
+    def on_call(self, call: Call, view: View) -> Found:
+        loss = call.receiver
+        if loss is None or call.frame.no_grad:
+            return None
+        if loss.kind == "number" and loss.op in ("item",) and loss.node is not None:
+            return self._found(loss, call, view, "`backward` is called on it, and a Python number has no `backward`")
+        if not loss.is_tensor:
+            return None
+        if loss.grad is False and not has_unknown_origin(loss):
+            cuts = [c for c in cuts_behind(loss) if BREAKS[c.op] in LEAVING and c.node is not None]
+            deepest = cuts[-1] if cuts else None
+            if deepest is not None and any(needs_gradient(i) or i.is_tensor for i in deepest.inputs):
+                return self._found(deepest, call, view, 'nothing else of the loss has a history: `backward` raises "element 0 of tensors does not require grad"')
+            return None
+        for part in added_parts(loss):
+            if part.op in ("item", "detach") and part.inputs and needs_gradient(part.inputs[0]) and part.node is not None:
+                if part.op == "item" or "loss" in ast.unparse(part.node).lower():
+                    return self._found(part, call, view, "the other terms are trained, this one is not, and nothing raises")
+        return None
+
+    def _found(self, cut, call: Call, view: View, consequence: str):
+        said = SAID.get(cut.op, f"`{cut.op}` has no gradient")
+        if isinstance(cut.node, ast.Call) and isinstance(cut.node.func, ast.Name):
+            said = f"`{cut.node.func.id}(...)` returns a Python number"
+        return self.diagnosis(
+            f"the gradient of `{view.short(call.node.func.value, 40)}` is lost at `{view.short(cut.node, 50)}`",
+            [
+                view.culprit(Role.LOST_GRAD, cut.node, said, call.frame),
+                view.culprit(Role.CALL, call.node, "backward starts here", call.frame),
+            ],
+            f"{said[0].upper()}{said[1:]}, without the history that `backward` follows; {consequence}.",
+            Confidence.CERTAIN,
+            fixes=[advice("keep it a tensor until after `backward`; take `.item()` only of what is printed")],
+        )

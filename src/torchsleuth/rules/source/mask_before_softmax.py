@@ -1,0 +1,88 @@
+"""A mask multiplied onto scores before softmax: masked positions still get weight."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from torchsleuth.linter.events import Call
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.model import Confidence, Role
+
+MASK = re.compile(r"mask|pad", re.IGNORECASE)
+SCALE = re.compile(r"scal|factor|weight|temp", re.IGNORECASE)
+
+
+class MaskBeforeSoftmax(LintRule):
+    """A mask is multiplied onto the scores before softmax, so masked positions get weight exp(0).
+
+    What happened
+    -------------
+    `softmax(scores * mask)`: a 0/1 mask is multiplied in before normalising.
+
+    Why
+    ---
+    Softmax takes the exponential: a score of 0 becomes `exp(0) = 1`, not 0. Masked positions get an ordinary share of
+    the weight, more than every position with a negative score. Nothing raises, and training even works a
+    little.
+
+    Example
+    -------
+    This runs and prints the weight of the masked position, which is not zero but the largest.
+
+        import torch
+        scores = torch.tensor([-1.0, -2.0, -3.0])
+        mask = torch.tensor([1.0, 1.0, 0.0])
+        print(torch.softmax(scores * mask, dim=-1)[2].item() > 0.5)
+
+    Fix
+    ---
+    `scores.masked_fill(mask == 0, float("-inf"))` before softmax.
+
+    Common false explanations
+    -------------------------
+    "Zero scores mean zero attention." Only minus infinity does.
+    """
+
+    name = "mask-before-softmax"
+    calls = frozenset({"softmax", "Softmax", "log_softmax"})
+
+    def on_call(self, call: Call, view: View) -> Found:
+        if call.path and not call.is_torch:
+            return None
+        value = call.receiver if call.receiver is not None and call.receiver.is_tensor else call.args[0] if call.args else None
+        if value is None or not value.is_tensor or value.op not in ("mul", "mul_"):
+            return None
+        node = value.node
+        mask = _mask_operand(node)
+        if mask is None:
+            return None
+        return self.diagnosis(
+            f"`{view.short(node)}` before softmax does not mask: exp(0) is 1",
+            [
+                view.culprit(Role.OPERAND, node, "masked scores become 0, not minus infinity", call.frame),
+                view.culprit(Role.CALL, call.node, "gives them weight exp(0)", call.frame),
+            ],
+            f"Where `{ast.unparse(mask)[:40]}` is 0 the score becomes 0, and softmax gives it weight exp(0) = 1 before normalising: more "
+            "than every position with a negative score.",
+            Confidence.LIKELY,
+            fixes=[advice('`scores.masked_fill(mask == 0, float("-inf"))` before softmax')],
+        )
+
+
+def _mask_operand(node: ast.AST) -> ast.expr | None:
+    if isinstance(node, ast.AugAssign):
+        parts = [node.value]
+    elif isinstance(node, ast.BinOp):
+        parts = [node.left, node.right]
+    else:
+        return None
+    for part in parts:
+        text = ast.unparse(part)
+        if isinstance(part, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) and MASK.search(text.split("(")[0]) and not SCALE.search(text):
+            return part
+        if isinstance(part, ast.Compare):
+            return part
+    return None
+
+

@@ -1,0 +1,88 @@
+"""A mean over positions that counts padding."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import Call
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.values import Value
+from torchsleuth.linter.vectorise.context import integer
+from torchsleuth.model import Confidence, Role
+
+
+class MeanOverPadding(LintRule):
+    """The mean over a sequence counts padded positions.
+
+    What happened
+    -------------
+    Embeddings of padded sequences are averaged over their positions with a plain `mean(dim=1)`.
+
+    Why
+    ---
+    `nn.Embedding(..., padding_idx=0)` gives padding a vector of zeros, but `mean` still divides by the full length: the
+    shorter a sequence, the smaller its mean, and the result depends on how long the longest sequence of the batch
+    happens to be. Nothing raises.
+
+    Example
+    -------
+    This runs and prints False: the same sentence, padded further, gets another mean.
+
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        embedding = nn.Embedding(10, 4, padding_idx=0)
+        short, padded = torch.tensor([[3, 5]]), torch.tensor([[3, 5, 0, 0]])
+        print(torch.allclose(embedding(short).mean(dim=1), embedding(padded).mean(dim=1)))
+
+    Fix
+    ---
+    Sum and divide by the number of real tokens: `(x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)`.
+
+    Common false explanations
+    -------------------------
+    "padding_idx takes padding out of the mean." It makes its vector zero; it still counts.
+    """
+
+    name = "mean-over-padding"
+    calls = frozenset({"mean"})
+
+    def on_call(self, call: Call, view: View) -> Found:
+        value = call.receiver if call.receiver is not None and call.receiver.is_tensor else call.args[0] if call.args and call.path == "torch.mean" else None
+        if value is None or not value.is_tensor:
+            return None
+        dim = call.argument(0 if call.receiver is not None and call.receiver.is_tensor else 1, "dim")
+        if dim is None or integer(dim) not in (1, -2):
+            return None
+        embedding = _embedding_behind(value)
+        if embedding is None:
+            return None
+        module = embedding.extra["module"]
+        made = module.node
+        padding = next((k for k in made.keywords if k.arg == "padding_idx"), None) if isinstance(made, ast.Call) else None
+        if padding is None or (isinstance(padding.value, ast.Constant) and padding.value.value is None):
+            return None
+        if embedding.ndim not in (None, 3):
+            return None
+        return self.diagnosis(
+            f"`{view.short(call.node)}` divides by the padded length",
+            [
+                view.culprit(Role.OPERAND, call.node, "padded positions count", call.frame),
+                view.culprit(Role.CREATE, made, "padding is expected here"),
+            ],
+            "Padding has a vector of zeros here, but the mean still divides by the full length: it depends on how far a sequence was padded.",
+            Confidence.LIKELY,
+            fixes=[advice("sum and divide by the number of real tokens: `(x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)`")],
+        )
+
+
+def _embedding_behind(value: Value) -> Value | None:
+    """The embedding this is, through dropout only: after anything else padding is no longer zero, or was masked."""
+    for _ in range(4):
+        if value.op == "embedding" and value.extra and "module" in value.extra:
+            return value
+        if value.op in ("dropout", "float", "contiguous") and value.inputs:
+            value = value.inputs[0]
+            continue
+        return None
+    return None

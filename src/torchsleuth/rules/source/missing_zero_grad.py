@@ -1,0 +1,90 @@
+"""A training loop that never clears gradients."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import Frame
+from torchsleuth.linter.lintrule import Found, LintRule, View, unsafe_fix
+from torchsleuth.linter.training import events_in, is_optimizer, mentions
+from torchsleuth.model import Confidence, Role
+
+
+class MissingZeroGrad(LintRule):
+    """A training loop calls `backward` and `step` but never `zero_grad`, so gradients pile up.
+
+    What happened
+    -------------
+    A loop calls `loss.backward()` and `optimizer.step()`, and nothing in the function clears the gradients.
+
+    Why
+    ---
+    `backward` *adds* to `.grad`. Without `zero_grad` the second step uses the sum of two gradients, the third of
+    three, and so on: the steps grow and point at old losses. Nothing raises.
+
+    Example
+    -------
+    This runs and prints 3.0 and then 6.0: the same gradient, added twice.
+
+        import torch
+        w = torch.ones(1, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.0)
+        for _ in range(2):
+            (3 * w).sum().backward()
+            optimizer.step()
+            print(w.grad.item())
+
+    Fix
+    ---
+    `optimizer.zero_grad()` once per step, before `backward` (or right after `step`). To accumulate on purpose,
+    clear after each group of batches.
+
+    Common false explanations
+    -------------------------
+    "optimizer.step() clears the gradients." It does not.
+    """
+
+    name = "missing-zero-grad"
+
+    def on_loop(self, node: ast.AST, frame: Frame, body, position, view: View) -> Found:
+        if not isinstance(node, (ast.For, ast.While)) or frame.inlined:
+            return None
+        events = events_in(node.body, frame)
+        backward = [e for e in events if e.kind == "backward"]
+        steps = [e for e in events if e.kind == "step" and not e.node.args and is_optimizer(e.node.func.value, frame)]
+        if not backward or not steps or any(e.kind == "zero_grad" for e in events):
+            return None
+        if mentions(frame.node, "zero_grad", "zero_", "set_to_none", "closure", "zero_gradients", "fill_") or _clears_by_hand(frame.node):
+            return None
+        if _calls_helper(node, steps[0].receiver):
+            return None
+        first, step = backward[0], steps[0]
+        receiver = step.receiver
+        statement = next((s for s in node.body if any(n is first.node for n in ast.walk(s))), None)
+        fixes = []
+        if isinstance(statement, ast.Expr) and statement.value is first.node:
+            indent = " " * statement.col_offset
+            fixes.append(unsafe_fix(f"clear them first: `{receiver}.zero_grad()`", "gradients are no longer summed over steps",
+                                    view.edit(statement, f"{receiver}.zero_grad()\n{indent}{view.text(statement)}")))  # fmt: skip
+        return self.diagnosis(
+            "this training loop never clears gradients: each step uses the sum of all gradients so far",
+            [
+                view.culprit(Role.LOOP, first.node, "adds to `.grad` every turn", frame),
+                view.culprit(Role.CALL, step.node, "uses everything added so far", frame),
+            ],
+            "`backward` adds to `.grad`. Nothing in this function calls `zero_grad`, so every step uses the gradients of all turns before it.",
+            Confidence.CERTAIN if receiver in frame.env and frame.env[receiver].kind == "optimizer" else Confidence.LIKELY,
+            fixes=fixes,
+        )
+
+
+def _clears_by_hand(function: ast.AST) -> bool:
+    return any(isinstance(n, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in n.targets) for n in ast.walk(function))
+
+
+def _calls_helper(loop: ast.AST, optimizer: str) -> bool:
+    """The optimizer or model is handed to some other function, which may clear the gradients."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and any(isinstance(a, ast.Name) and a.id == optimizer for a in node.args):
+            return True
+    return False

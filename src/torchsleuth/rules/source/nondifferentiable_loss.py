@@ -1,0 +1,73 @@
+"""A loss computed from an argmax, a comparison or integers: no gradient flows through it."""
+
+from __future__ import annotations
+
+from torchsleuth.linter.events import Call
+from torchsleuth.linter.gradients import cuts_behind, has_unknown_origin
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.values import BREAKS
+from torchsleuth.model import Confidence, Role
+
+DISCRETE = {"index", "comparison", "integer"}
+
+
+class NondifferentiableLoss(LintRule):
+    """The loss is computed from an `argmax`, a comparison or integers, through which no gradient flows.
+
+    What happened
+    -------------
+    `backward` is called on a loss that depends on the model only through `argmax`, `argsort`, a comparison
+    (`==`, `>`) or a conversion to integers.
+
+    Why
+    ---
+    These are step functions: their derivative is zero wherever it exists, and torch gives their results no
+    history at all. `backward` raises "element 0 of tensors does not require grad", or, if another term keeps the
+    graph alive, this part is silently not trained.
+
+    Example
+    -------
+    This raises at backward: the accuracy has no gradient.
+
+        import torch
+        logits = torch.randn(4, 3, requires_grad=True)
+        target = torch.tensor([0, 1, 2, 0])
+        error = (logits.argmax(dim=1) != target).float().mean()
+        error.backward()
+
+    Fix
+    ---
+    Train on a differentiable stand-in (cross-entropy instead of accuracy, a sigmoid or a hinge instead of a
+    threshold, softmax weights instead of an index) and keep the discrete value for reporting.
+
+    Common false explanations
+    -------------------------
+    "Call requires_grad_() on it." That makes an unconnected leaf. "Detach the indices." They have no history to
+    detach.
+    """
+
+    name = "nondifferentiable-loss"
+    calls = frozenset({"backward"})
+
+    def on_call(self, call: Call, view: View) -> Found:
+        loss = call.receiver
+        if loss is None or not loss.is_tensor or loss.grad is not False or call.frame.no_grad or has_unknown_origin(loss):
+            return None
+        cuts = cuts_behind(loss)
+        if not cuts or BREAKS[cuts[-1].op] not in DISCRETE:
+            return None
+        cut = cuts[-1]
+        if cut.node is None:
+            return None
+        word = {"index": "returns integers", "comparison": "is a comparison", "integer": "converts to integers"}[BREAKS[cut.op]]
+        return self.diagnosis(
+            f"no gradient flows through `{view.short(cut.node, 60)}`",
+            [
+                view.culprit(Role.LOST_GRAD, cut.node, word, call.frame),
+                view.culprit(Role.CALL, call.node, "backward starts here", call.frame),
+            ],
+            f"`{view.short(cut.node, 60)}` {word}: a step function has no gradient, and its result has no history. Nothing of the "
+            'loss reaches the model, and `backward` raises "element 0 of tensors does not require grad".',
+            Confidence.CERTAIN,
+            fixes=[advice("train on a differentiable stand-in (cross-entropy, a sigmoid, softmax weights) and keep this for reporting")],
+        )

@@ -1,0 +1,104 @@
+"""A parameter replaced by the result of a computation."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import Frame
+from torchsleuth.linter.interpret import is_self_attribute
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.values import Value
+from torchsleuth.model import Confidence, Role
+
+
+class ParameterReassigned(LintRule):
+    """A parameter's name is given a computed tensor: the parameter itself does not change.
+
+    What happened
+    -------------
+    `p = p - lr * p.grad` in a loop over parameters, or `self.weight = self.weight * 0.9` in a module.
+
+    Why
+    ---
+    Assigning to a name never changes the tensor it stood for. In a loop over parameters the loop variable is
+    pointed at a new tensor and the model stays as it was. On a module, an attribute that is a registered
+    parameter refuses anything that is not a Parameter: "cannot assign 'torch.FloatTensor' as parameter".
+
+    Example
+    -------
+    This runs and prints True: the update changed nothing.
+
+        import torch
+        layer = torch.nn.Linear(2, 2)
+        before = layer.weight.detach().clone()
+        layer(torch.ones(1, 2)).sum().backward()
+        for p in layer.parameters():
+            p = p - 0.1 * p.grad
+        print(torch.equal(before, layer.weight))
+
+    Fix
+    ---
+    Change the tensor in place, where autograd does not look: `with torch.no_grad(): p -= lr * p.grad`, or use an
+    optimizer.
+
+    Common false explanations
+    -------------------------
+    "p is the parameter, so assigning to p updates it." It rebinds the name.
+    """
+
+    name = "parameter-reassigned"
+
+    def on_statement(self, node: ast.stmt, frame: Frame, view: View) -> Found:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            return None
+        target = node.targets[0]
+        if isinstance(target, ast.Name):
+            return self._loop_variable(node, target, frame, view)
+        if is_self_attribute(target):
+            return self._attribute(node, target, frame, view)
+        return None
+
+    def _loop_variable(self, node: ast.Assign, target: ast.Name, frame: Frame, view: View):
+        loop = next((l for l in reversed(frame.loops) if isinstance(l, ast.For) and isinstance(l.target, ast.Name) and l.target.id == target.id), None)
+        if loop is None or not isinstance(loop.iter, ast.Call) or not isinstance(loop.iter.func, ast.Attribute):
+            return None
+        if loop.iter.func.attr != "parameters" or not _mentions_grad(node.value, target.id) or _used_later(loop, node, target.id):
+            return None
+        return self.diagnosis(
+            f"`{view.short(node)}` points the name `{target.id}` at a new tensor; the parameter stays as it is",
+            [view.culprit(Role.LOST_GRAD, node, "rebinds the name only", frame)],
+            "Assigning to the loop variable does not touch the parameter it stood for, so this update changes nothing and nothing raises.",
+            Confidence.CERTAIN,
+            fixes=[advice(f"`with torch.no_grad(): {target.id} -= ...`, or `optimizer.step()`")],
+        )
+
+    def _attribute(self, node: ast.Assign, target: ast.Attribute, frame: Frame, view: View):
+        if frame.cls is None or getattr(frame.node, "name", "") in ("__init__", "reset_parameters", "_load_from_state_dict"):
+            return None
+        known: Value | None = frame.cls.attributes.get(target.attr)
+        if known is None or known.op != "Parameter" or not isinstance(node.value, (ast.BinOp, ast.Call)):
+            return None
+        if isinstance(node.value, ast.Call):
+            if not (isinstance(node.value.func, ast.Attribute) and ast.unparse(node.value.func.value) == f"self.{target.attr}"):
+                return None
+            if node.value.func.attr not in ("clone", "detach", "to", "float", "half", "mul", "add", "sub", "div", "clamp", "contiguous"):
+                return None
+        elif f"self.{target.attr}" not in ast.unparse(node.value):
+            return None
+        return self.diagnosis(
+            f"`{view.short(node)}` replaces the parameter `self.{target.attr}` by a plain tensor",
+            [view.culprit(Role.LOST_GRAD, node, "not a Parameter", frame)],
+            f"`self.{target.attr}` is registered as a parameter, and the module accepts only Parameters (or None) for it: this line "
+            "raises \"cannot assign ... as parameter\".",
+            Confidence.CERTAIN,
+            fixes=[advice(f"`with torch.no_grad(): self.{target.attr}.copy_(...)`, or keep the result under another name")],
+        )
+
+
+def _mentions_grad(node: ast.expr, name: str) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "grad" and ast.unparse(n.value) == name for n in ast.walk(node))
+
+
+def _used_later(loop: ast.For, node: ast.stmt, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > node.end_lineno
+               for s in loop.body for n in ast.walk(s))  # fmt: skip

@@ -1,0 +1,97 @@
+"""An optimizer step between two backward passes through the same graph."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import Frame, FunctionNode
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.training import events_in
+from torchsleuth.model import Confidence, Role
+
+
+class StepBetweenBackwards(LintRule):
+    """`optimizer.step()` changes parameters between two backward passes through one graph.
+
+    What happened
+    -------------
+    A first `backward(retain_graph=True)` is followed by `optimizer.step()` and then by a second `backward` on a
+    loss computed before the step.
+
+    Why
+    ---
+    The second pass goes through the same graph, whose operations kept the parameters as they were in the forward
+    pass. `step` has written into them in place. Backward raises "one of the variables needed for gradient
+    computation has been modified by an inplace operation".
+
+    Example
+    -------
+    This raises at the second backward.
+
+        import torch
+        net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        out = net(torch.randn(4, 3))
+        first, second = out.sum(), (out ** 2).sum()
+        first.backward(retain_graph=True)
+        optimizer.step()
+        second.backward()
+
+    Fix
+    ---
+    Run both backward passes before any step (or add the losses and call `backward` once), or compute the second
+    loss again after the step.
+
+    Common false explanations
+    -------------------------
+    "retain_graph=True solves it." It keeps the graph, not the old parameter values.
+    """
+
+    name = "step-between-backwards"
+
+    def on_loop(self, node: ast.AST, frame: Frame, body, position, view: View) -> Found:
+        if isinstance(node, (ast.For, ast.While)) and not frame.inlined:
+            return self._judge(node.body, frame, view)
+        return None
+
+    def on_function(self, node: FunctionNode, frame: Frame, view: View) -> Found:
+        return self._judge(node.body, frame, view)
+
+    def on_module(self, tree: ast.Module, view: View) -> Found:
+        return self._judge(tree.body, view.interpreter.frame, view)
+
+    def _judge(self, body: list[ast.stmt], frame: Frame, view: View):
+        events = [e for e in events_in(body, frame) if not e.conditional]
+        found = []
+        for place, first in enumerate(events):
+            if first.kind != "backward" or not first.retains:
+                continue
+            step = next((e for e in events[place + 1 :] if e.kind == "step"), None)
+            if step is None:
+                continue
+            second = next((e for e in events[events.index(step) + 1 :] if e.kind == "backward"), None)
+            if second is None or not _computed_before(body, second.receiver, step.node) or second.receiver == first.receiver:
+                continue
+            found.append(
+                self.diagnosis(
+                    f"`{view.short(step.node)}` changes parameters that `{view.short(second.node)}` still needs",
+                    [
+                        view.culprit(Role.MUTATE, step.node, "writes into the parameters", frame),
+                        view.culprit(Role.CALL, second.node, "goes through the graph of before the step", frame),
+                        view.culprit(Role.SAVE, first.node, "keeps the graph, not the values", frame),
+                    ],
+                    "The second loss was computed before the step, and its graph kept the parameters as they were. The step writes into "
+                    'them, and the second backward raises "one of the variables needed for gradient computation has been modified by an '
+                    'inplace operation" wherever a parameter\'s value is needed.',
+                    Confidence.LIKELY,
+                    fixes=[advice("run both backward passes before the step, or compute the second loss again after it")],
+                )
+            )
+        return found
+
+
+def _computed_before(body: list[ast.stmt], loss: str, step: ast.Call) -> bool:
+    """The last assignment of `loss` before its backward stands before the step."""
+    lines = [n.lineno for s in body for n in ast.walk(s) if isinstance(n, ast.Assign) for t in n.targets
+             for name in ast.walk(t) if isinstance(name, ast.Name) and name.id == loss]  # fmt: skip
+    return bool(lines) and all(line < step.lineno for line in lines)

@@ -1,0 +1,67 @@
+"""`torch.tensor(x)` where `x` is a tensor already: a detached copy."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.linter.events import Call
+from torchsleuth.linter.lintrule import Found, LintRule, View, safe_fix, unsafe_fix
+from torchsleuth.model import Confidence, Role
+
+
+class TensorOfTensor(LintRule):
+    """`torch.tensor(x)` of a tensor copies its values and drops its gradient.
+
+    What happened
+    -------------
+    `torch.tensor(...)` was given a tensor. The result has the values but no history, and torch warns.
+
+    Why
+    ---
+    `torch.tensor` builds a new leaf from data. It reads the values of what it is given, as it would of a list.
+
+    Example
+    -------
+    This runs (with a warning) and prints False: the copy does not require a gradient.
+
+        import torch
+        w = torch.ones(3, requires_grad=True)
+        y = torch.tensor(w * 2)
+        print(y.requires_grad)
+
+    Fix
+    ---
+    `x.clone()` for a copy that keeps the gradient, `x.detach().clone()` for one that does not, or `x` itself where
+    no copy is needed.
+
+    Common false explanations
+    -------------------------
+    "It converts the tensor." There is nothing to convert; use `.to(...)` for another dtype or device.
+    """
+
+    name = "tensor-of-tensor"
+    calls = frozenset({"tensor"})
+
+    def on_call(self, call: Call, view: View) -> Found:
+        if call.path != "torch.tensor" or len(call.args) != 1 or not call.args[0].is_tensor or call.args[0].assumed:
+            return None
+        value = call.args[0]
+        argument = call.node.args[0]
+        if isinstance(argument, ast.Starred):
+            return None
+        text = view.text(argument)
+        operand = text if isinstance(argument, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
+        loses = value.grad is True
+        fixes = []
+        if not call.node.keywords:
+            fixes.append(safe_fix("say what it does", view.edit(call.node, f"{operand}.detach().clone()"),
+                                  meaning="the same values, no gradient, no warning"))  # fmt: skip
+            fixes.append(unsafe_fix("keep the gradient", "the copy now has a history", view.edit(call.node, f"{operand}.clone()")))
+        return self.diagnosis(
+            f"`{view.short(call.node)}` copies a tensor" + (" and drops its gradient" if loses else ", without its gradient if it has one"),
+            [view.culprit(Role.LOST_GRAD, call.node, "values only, no history", call.frame)],
+            f"`{view.short(argument, 40)}` is a tensor already. `torch.tensor` reads its values into a new leaf: what was computed "
+            "before gets no gradient through the copy, and torch warns about it.",
+            Confidence.CERTAIN,
+            fixes=fixes[::-1] if loses else fixes,
+        )
