@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test setup bench clean
+.PHONY: demo test setup bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -21,6 +21,10 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 tests
+
+# One page per rule in docs/rules/, from the rules' docstrings.
+docs: setup
+	$(BIN)/python docs/generate.py
 
 bench: setup
 	$(BIN)/python -m bench

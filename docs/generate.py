@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 import re
 
-from torchsleuth.explainer import listed_rules
-from torchsleuth.rule import Rule, all_rules
+from torchsleuth.explainer import listed_rules, paged_rules
+from torchsleuth.rule import Rule
 
 FOLDER = pathlib.Path(__file__).parent / "rules"
 NOTICE = "<!-- Written by docs/generate.py from the rule's docstring: change that, then run `make docs`. -->"
@@ -49,7 +49,7 @@ def _cell(text: str) -> str:
 
 def pages() -> dict[str, str]:
     """File name to content."""
-    return {"README.md": index(), **{f"{rule.name}.md": page(rule) for rule in all_rules()}}
+    return {"README.md": index(), **{f"{rule.name}.md": page(rule) for rule in paged_rules()}}
 
 
 def main() -> None:

@@ -104,14 +104,21 @@ def _message(log: ErrorLog) -> tuple[Message | Question | Rule, Found | None, bo
     for question in all_questions():
         if not log.raised and question.asked_in(log.text):
             return question, None, False
-    hinted = max(((message.hinted_in(log.text), n, message) for n, message in enumerate(all_messages())), key=lambda hit: hit[:2])
-    if hinted[0]:
-        return hinted[2], _example(hinted[2], log.text), True
+    asked = not log.raised or "?" in log.text
+    for text in texts if not asked else [log.text]:
+        covered, _, message = max(((message.hinted_in(text), n, message) for n, message in enumerate(all_messages())), key=lambda hit: hit[:2])
+        # A message that only shares a few words with a known one is another message.
+        if covered and (asked or covered >= _ENOUGH * len(text.split("\n")[0])):
+            return message, _example(message, log.text), True
     for raised in reversed(log.raised):
         rules = _claiming(f"{raised.type}: {raised.message}")
         if rules:
             return rules[0], None, False
     return None
+
+
+# How much of a message's first line a fragment must cover to pass for the message with its numbers cut off.
+_ENOUGH = 0.4
 
 
 def _found(message: Message, text: str, type_name: str, log: ErrorLog) -> Found | None:
@@ -142,7 +149,9 @@ def _rule_of(source: Message | Question, found: Found | None) -> Rule | None:
 
 
 def _named_rule(name: str) -> Rule | None:
-    return next((rule for rule in all_rules() if rule.name == name), None)
+    """The rule of this name; where a crash and the linter know the same offence, the crash's, whose page tells more."""
+    rules = [rule for rule in all_rules() if rule.name == name]
+    return min(rules, key=lambda rule: not isinstance(rule, CrashRule), default=None)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -288,6 +297,11 @@ _FAMILIES = {
     "function": "custom Functions, found by `torchsleuth check`",
     "training": "training, found by `torchsleuth audit`",
 }
+
+
+def paged_rules() -> list[Rule]:
+    """One rule per name: those that have a page of their own."""
+    return [rule for rule in all_rules() if _named_rule(rule.name) is rule]
 
 
 def listed_rules() -> list[tuple[str, list[Rule]]]:

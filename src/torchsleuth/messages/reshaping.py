@@ -25,7 +25,8 @@ def invalid_shape(found: Found) -> Reading:
             else f"The tensor has {size} elements, and -1 cannot be found beside a size of 0."
         )
     else:
-        meaning = f"The shape {shape(wanted)} holds {' x '.join(map(str, wanted)) or '1'} = {known} elements; the tensor has {size}."
+        product = f"{' x '.join(map(str, wanted))} = " if len(wanted) > 1 else ""
+        meaning = f"The shape {shape(wanted)} holds {product}{count(known, 'element')}; the tensor has {size}."
     for place, fixed in enumerate(wanted):
         others = math.prod(n for i, n in enumerate(wanted) if i != place and n != -1)
         if fixed > 1 and -1 not in wanted and others and size % others == 0 and size // others > 0:

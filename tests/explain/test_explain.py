@@ -1,0 +1,196 @@
+"""What `torchsleuth explain` answers: rules, messages, questions, logs; and that it says so when it does not know."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import torchsleuth
+from torchsleuth.explainer import explain
+from torchsleuth.messages import all_messages
+from torchsleuth.rule import all_rules
+
+LOGS = pathlib.Path(__file__).parent / "logs"
+SELECT = "IndexError: select(): index 1 out of range for tensor of size [1, 32, 100] at dimension 0"
+
+
+def said(text: str) -> str:
+    """The answer on one line, so that wrapping does not matter."""
+    answer = explain(text)
+    assert answer.answered, str(answer)
+    return " ".join(str(answer).split())
+
+
+def command(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "torchsleuth", "explain", *arguments], input=given, stdin=None if given is not None else subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+# The titles of the five documents, as questions.
+
+
+def test_select_in_a_backward_pass() -> None:
+    answer = said("What causes the IndexError: select(): index 1 out of range for tensor of size '1, 32, 100' during a PyTorch backward pass?")
+    assert "Dimension 0 of a tensor of size [1, 32, 100] has 1 element, so the only legal indices are 0 and -1; the code asked for 1." in answer
+    assert "of these sizes only dimension 0 can refuse index 1" in answer
+    assert "otherwise the line is in the forward pass and backward has no part in it" in answer
+    assert "The backward of `sum` expands the gradient and indexes nothing." in answer
+
+
+def test_index_error_in_bert() -> None:
+    answer = said("What is causing the IndexError in a BERT model?")
+    assert "a token id at or past the vocabulary size" in answer.lower()
+    assert "max_position_embeddings" in answer and "type_vocab_size" in answer
+    assert "A mask is multiplied or added, not used as an index" in answer
+
+
+def test_reducing_in_a_loop() -> None:
+    answer = said("How to reduce a 2D PyTorch tensor to 1D and resolve a for-loop training error?")
+    assert "`x.sum(dim=1)`" in answer
+    assert "gives the same values and the same gradient" in answer
+
+
+def test_modifying_unpacked_tensors() -> None:
+    answer = said("How to fix PyTorch errors when modifying unpacked tensors?")
+    assert "modified by an inplace operation" in answer and "one of several views" in answer and "leaf" in answer
+    assert "On a clone that nothing has saved it runs, and the gradient is right" in answer
+
+
+def test_index_put_does_not_fail_that_way() -> None:
+    answer = said("Why does PyTorch's `index_put_` fail with a 'derivative not implemented' error for indices?")
+    assert "does not fail this way" in answer
+    assert "no program gets \"derivative not implemented\" for the indices" in answer
+    assert "a leaf Variable that requires grad is being used in an in-place operation" in answer
+    assert explain("Why does PyTorch's `index_put_` fail with a 'derivative not implemented' error for indices?").rule == "inplace-on-leaf"
+
+
+# Messages in the forms people paste them.
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (SELECT, "has 1 element, so the only legal indices are 0 and -1"),
+        (SELECT.removeprefix("IndexError: "), "has 1 element"),
+        (SELECT.lower(), "has 1 element"),
+        ("select(): index 5 out of range for tensor of size (3, 4) at dimension 1", "legal indices are 0 to 3"),
+        ("RuntimeError: The size of tensor a (5) must match\n the size of tensor b (6) at non-singleton dimension 1", "has 5 and the second"),
+        ("mat1 and mat2 shapes cannot be multiplied (32x512 and 2048x10)", "`nn.Linear(in_features=2048, out_features=10)`"),
+        ("mat1 and mat2 shapes cannot be multiplied", "The text gives no numbers, so this is read as an example"),
+        ("why do I get 'grad can be implicitly created only for scalar outputs'?", "one weight each"),
+        ("shape '[32, 10]' is invalid for input of size 70", "a last partial batch of 7 rows meets a hard-coded batch size of 32"),
+        ("Target -1 is out of bounds.", "only `ignore_index` is ignored, and its default is -100"),
+        ("Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 224, 224, 3] to have 3 channels, but got 224 channels instead", "channels-last"),
+        ("one of the variables needed for gradient computation has been modified by an inplace operation: [torch.cuda.FloatTensor [64, 1]], which is output 0 "
+         "of AsStridedBackward0, is at version 2; expected version 1 instead.", "usually the transposed weight of a linear layer"),
+        ("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking argument for argument index in method "
+         "wrapper_CUDA__index_select)", "the indices (an embedding's ids, for instance)"),
+        ("RuntimeError: CUDA error: device-side assert triggered", "That line is innocent."),
+        ("../aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n"
+         "RuntimeError: CUDA error: device-side assert triggered", "an embedding or `index_select` with an id at or past the size of its table"),
+    ],
+)  # fmt: skip
+def test_messages(given: str, expected: str) -> None:
+    assert expected in said(given)
+
+
+def test_a_whole_traceback_names_the_line() -> None:
+    answer = said((LOGS / "forward.txt").read_text())
+    assert "`nn.Linear(in_features=128, out_features=10)` getting inputs whose last size is 64" in answer
+    assert "the innermost line that is not a library's is train.py, line 14, in forward: `return self.head(x)`" in answer
+
+
+def test_a_traceback_from_a_custom_backward() -> None:
+    answer = said((LOGS / "custom_backward.txt").read_text())
+    assert "raised while backward ran, in your own code below it (a `backward` or a hook): attention.py, line 20, in backward" in answer
+
+
+def test_errors_passed_on_by_workers_and_compilers() -> None:
+    assert "A DataLoader worker (process 0) raised it" in said((LOGS / "loader.txt").read_text())
+    assert "`stack` got [3] and [5]" in said((LOGS / "loader.txt").read_text())
+    compiled = said((LOGS / "compile.txt").read_text())
+    assert "torch.compile passes it on" in compiled and "shapes [4, 5] and [4, 6] do not broadcast" in compiled.lower()
+
+
+def test_the_error_a_program_died_of_counts_not_one_it_survived() -> None:
+    log = f"{SELECT}\nretrying\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    x.view(7, 3)\nRuntimeError: shape '[7, 3]' is invalid for input of size 20\n"
+    assert "20 elements cannot be arranged as [7, 3]" in said(log)
+
+
+# Names, lists, and not knowing.
+
+
+def test_every_rule_by_name() -> None:
+    for rule in all_rules():
+        answer = explain(rule.name)
+        summaries = [other.page().summary for other in all_rules() if other.name == rule.name]
+        assert answer.answered and answer.rule == rule.name and answer.title in summaries
+        assert explain(rule.name.replace("-", "_").upper()).rule == rule.name
+
+
+def test_every_reader_by_name_or_fragment() -> None:
+    for message in all_messages():
+        assert explain(message.example).answered, message.name
+        assert explain(message.name).answered, message.name
+
+
+def test_the_list_names_every_rule() -> None:
+    listed = str(explain())
+    assert all(rule.name in listed for rule in all_rules())
+
+
+@pytest.mark.parametrize("text", ["how do I bake bread", "KeyError: 'loss'", "ValueError: the frobnicator is upside down", "?", "xyzzy", "tensor"])
+def test_not_knowing_is_said(text: str) -> None:
+    answer = explain(text)
+    assert not answer.answered and not answer.sections and not answer.rule
+    assert "no answer" in str(answer)
+
+
+def test_a_misspelt_rule_is_offered() -> None:
+    answer = explain("inplace-saved-tensr")
+    assert not answer.answered
+    assert "inplace-saved-tensor" in str(answer)
+
+
+@pytest.mark.parametrize("text", ["narrow() cannot be applied to a 0-dim tensor.", "RuntimeError: masked_scatter_ only supports boolean masks, but got mask with dtype Float"])
+def test_another_message_that_shares_words_is_not_taken_for_a_known_one(text: str) -> None:
+    assert not explain(text).answered or "example" not in str(explain("RuntimeError: " + text.removeprefix("RuntimeError: ")))
+
+
+def test_strange_input_never_fails() -> None:
+    for text in ("", " \n ", "\x00\x1b[31m", "[" * 5000, "Traceback (most recent call last):", "IndexError:", "RuntimeError: " + "9" * 400, "é日本語 🙂", "%s {0} {a}",
+                 "select(): index 1 out of range for tensor of size [] at dimension 0", "shape '[]' is invalid for input of size 0",
+                 "shape '[0, -1]' is invalid for input of size 0", "too many indices for tensor of dimension 0",
+                 "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got -2)"):  # fmt: skip
+        str(explain(text))
+
+
+# The command.
+
+
+def test_the_command_answers_without_torch() -> None:
+    code = "import sys; from torchsleuth.cli import main; main(['explain', sys.argv[1]]); print('torch' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, SELECT], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "False False", done.stderr
+    assert "the code asked for 1" in " ".join(done.stdout.split())
+
+
+def test_the_command_reads_standard_input_and_tells_by_its_status() -> None:
+    answered = command(given=(LOGS / "forward.txt").read_text())
+    assert answered.returncode == 0 and "64 features arrive where 128 are expected" in answered.stdout
+    unknown = command("how do I bake bread")
+    assert unknown.returncode == 1 and "no answer" in unknown.stdout
+    listed = command()
+    assert listed.returncode == 0 and "inplace-saved-tensor" in listed.stdout and "\x1b" not in listed.stdout
+
+
+def test_the_function_is_exposed() -> None:
+    answer = torchsleuth.explain(SELECT)
+    assert answer.programs and "x.select(0, 1)" in answer.programs[0]
+    assert json.dumps(str(answer))
