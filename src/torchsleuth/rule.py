@@ -43,7 +43,7 @@ class Rule:
 
     @classmethod
     def page(cls) -> Page:
-        return _parsed_page(cls.name, inspect.getdoc(cls) or "")
+        return parsed_page(cls.name, inspect.getdoc(cls) or "")
 
 
 class CrashRule(Rule):
@@ -77,7 +77,7 @@ class Page:
         return next((text for title, text in self.sections if title == heading), "")
 
 
-def _parsed_page(name: str, text: str) -> Page:
+def parsed_page(name: str, text: str) -> Page:
     lines = text.splitlines()
     summary = lines[0] if lines else ""
     sections: list[tuple[str, list[str]]] = []
