@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from torchsleuth.linter.events import ClassInfo
-from torchsleuth.linter.lintrule import Found, LintRule, View, safe_fix
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice, safe_fix
 from torchsleuth.model import Confidence, Role, Span
 
 
@@ -18,32 +19,34 @@ class FunctionNotStatic(LintRule):
 
     Why
     ---
-    `Function.apply` calls both with a context object in place of `self`. Without `@staticmethod` torch takes the
-    class for the form of before 1.3 and raises "Legacy autograd function with non-static forward method is
-    deprecated".
+    `Function.apply` takes both from the class, never from an instance, and passes a context object first. Written as
+    methods (`def forward(self, ctx, x)`) they get one argument too few, and a TypeError. Written as
+    `def forward(ctx, x)` without the decorator they happen to work through `apply`, but calling an instance raises
+    "Legacy autograd function with non-static forward method is deprecated".
 
     Example
     -------
-    This raises at `apply`.
+    This raises "TypeError": `ctx` was taken for `self`.
 
         import torch
 
         class Double(torch.autograd.Function):
-            def forward(ctx, x):
+            def forward(self, ctx, x):
                 return 2 * x
 
-            def backward(ctx, grad):
+            def backward(self, ctx, grad):
                 return 2 * grad
 
         Double.apply(torch.ones(1, requires_grad=True))
 
     Fix
     ---
-    Put `@staticmethod` above `forward`, `backward`, `setup_context`, `vmap` and `jvp`.
+    Put `@staticmethod` above `forward`, `backward`, `setup_context` and `jvp`, and let the context be their first
+    argument; call the class with `Double.apply(x)`.
 
     Common false explanations
     -------------------------
-    "`self` works as the context." Nothing makes an instance; `apply` is called on the class.
+    "`self` is the instance, as in every method." There is no instance.
     """
 
     name = "function-not-static"
@@ -76,14 +79,19 @@ class FunctionNotStatic(LintRule):
         start = source.column(method.lineno, method.col_offset)
         span = Span(label, line, start, line, len(header.rstrip()) + 1)
         culprit = view.culprit(Role.RETURN_GRAD, method, "no `@staticmethod`")
-        from dataclasses import replace
-
         culprit = replace(culprit, span=span, source=header.strip(), function=f"{info.node.name}.{method.name}")
+        arguments = [a.arg for a in method.args.args]
+        has_both = len(arguments) >= 2 and arguments[0] == "self" and arguments[1] in ("ctx", "context")
+        if has_both:
+            harm = "With both `self` and `" + arguments[1] + "` it gets one argument too few: a TypeError."
+            fixes = [advice("add `@staticmethod` and drop `self`")]
+        else:
+            harm = "Through `apply` this happens to work; calling an instance raises \"Legacy autograd function with non-static forward method is deprecated\"."
+            fixes = [safe_fix("add `@staticmethod`", view.edit_between(place, f"@staticmethod\n{indent}"))]
         return self.diagnosis(
             f"`{info.node.name}.{method.name}` of a custom Function is not a `@staticmethod`",
             [culprit],
-            "`apply` calls it with a context object, not an instance. Without `@staticmethod` torch raises "
-            '"Legacy autograd function with non-static forward method is deprecated".',
+            f"torch takes it from the class, not from an instance, and passes a context object first. {harm}",
             Confidence.CERTAIN,
-            fixes=[safe_fix("add `@staticmethod`", view.edit_between(place, f"@staticmethod\n{indent}"))],
+            fixes=fixes,
         )

@@ -7,7 +7,7 @@ from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.model import Confidence, Role
 
 
-class InplaceOnLeaf(LintRule):
+class LeafWrittenInPlace(LintRule):
     """A leaf tensor that requires a gradient is written in place, which torch refuses.
 
     What happened
@@ -40,7 +40,7 @@ class InplaceOnLeaf(LintRule):
     changes nothing: the leaf is what may not be written to.
     """
 
-    name = "inplace-on-leaf"
+    name = "leaf-written-in-place"
 
     def on_write(self, write: Write, view: View) -> Found:
         target = write.target
