@@ -9,15 +9,15 @@ import pathlib
 import re
 
 from torchsleuth.explainer import listed_rules, paged_rules
-from torchsleuth.rule import Rule
+from torchsleuth.pages import RulePage
 
 FOLDER = pathlib.Path(__file__).parent / "rules"
 NOTICE = "<!-- Written by docs/generate.py from the rule's docstring: change that, then run `make docs`. -->"
 
 
-def page(rule: Rule) -> str:
+def page(rule: RulePage) -> str:
     """A rule's page as Markdown: its docstring with headings, and indented programs as Python blocks."""
-    content = rule.page()
+    content = rule.page
     lines = [NOTICE, "", f"# {rule.name}", "", content.summary, ""]
     for heading, text in content.sections:
         lines += [f"## {heading}", "", _fenced(text), ""]
@@ -38,7 +38,7 @@ def index() -> str:
     lines = [NOTICE, "", "# Rules", ""]
     for heading, rules in listed_rules():
         lines += [f"## {heading[0].upper()}{heading[1:]}", "", "| rule | what it says |", "| --- | --- |"]
-        lines += [f"| [{rule.name}]({rule.name}.md) | {_cell(rule.page().summary)} |" for rule in rules]
+        lines += [f"| [{rule.name}]({rule.name}.md) | {_cell(rule.page.summary)} |" for rule in rules]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

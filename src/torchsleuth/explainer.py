@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from torchsleuth import errorlog
 from torchsleuth.errorlog import ErrorLog
 from torchsleuth.messages import Falsehood, Found, Message, Program, Question, Reading, all_messages, all_questions
-from torchsleuth.rule import CrashRule, Page, Rule, all_rules
+from torchsleuth.pages import RulePage, all_pages
+from torchsleuth.rule import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _as_name(text: str) -> str:
 # Which message is it?
 
 
-def _message(log: ErrorLog) -> tuple[Message | Question | Rule, Found | None, bool] | None:
+def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None, bool] | None:
     """The reader (or rule) to ask, what it found, and whether an example stands in for numbers the text does not give."""
     types = {raised.message: raised.type for raised in log.raised}
     texts = [raised.message for raised in reversed(log.raised)]
@@ -133,14 +134,12 @@ def _example(message: Message, text: str) -> Found:
     return found
 
 
-def _claiming(text: str) -> list[CrashRule]:
+def _claiming(text: str) -> list[RulePage]:
     """Rules whose own patterns claim this "Type: message", the leading one first."""
-    rules = [rule for rule in all_rules() if isinstance(rule, CrashRule) and rule.messages]
-    claiming = [rule for rule in rules if any(re.search(pattern, text) for pattern in rule.messages)]
-    return sorted(claiming, key=lambda rule: -rule.priority)
+    return sorted((rule for rule in all_pages() if rule.claims(text)), key=lambda rule: -rule.priority)
 
 
-def _rule_of(source: Message | Question, found: Found | None) -> Rule | None:
+def _rule_of(source: Message | Question, found: Found | None) -> RulePage | None:
     if isinstance(source, Message) and found is not None:
         claiming = _claiming(f"{source.raises}: {found.match[0]}") or _claiming(f"{source.raises}: {found.match.string}") or _claiming(source.example)
         if claiming:
@@ -148,18 +147,17 @@ def _rule_of(source: Message | Question, found: Found | None) -> Rule | None:
     return _named_rule(source.rule)
 
 
-def _named_rule(name: str) -> Rule | None:
+def _named_rule(name: str) -> RulePage | None:
     """The rule of this name; where a crash and the linter know the same offence, the crash's, whose page tells more."""
-    rules = [rule for rule in all_rules() if rule.name == name]
-    return min(rules, key=lambda rule: not isinstance(rule, CrashRule), default=None)
+    return next((rule for rule in all_pages() if rule.name == name), None)
 
 
 # ---------------------------------------------------------------------------------------------
 # Putting an answer together
 
 
-def _answer(source: Message | Question | Rule, found: Found | None, by_example: bool, log: ErrorLog) -> Explanation:
-    if isinstance(source, Rule):
+def _answer(source: Message | Question | RulePage, found: Found | None, by_example: bool, log: ErrorLog) -> Explanation:
+    if isinstance(source, RulePage):
         page = _rule_page(source)
         return Explanation(True, page.title, page.rule, page.sections, notes=tuple(_notes(log)))
     reading = source.read(found) if isinstance(source, Message) else source.read(log.text)
@@ -176,7 +174,7 @@ def _answer(source: Message | Question | Rule, found: Found | None, by_example: 
         Section("Often said, and not true", tuple(_falsehoods(reading, rule))),
     ]
     if rule is not None:
-        page = rule.page()
+        page = rule.page
         sections.append(Section(f"About {rule.name} in general", tuple(_blocks(page.section("Why")))))
         if reading.program is None:
             sections = [Section(s.heading, tuple(_blocks(page.section("Example")))) if s.heading.startswith("A program") else s for s in sections]
@@ -204,14 +202,14 @@ def _program(program: Program | None) -> Iterator[Block]:
         yield Code(program.source)
 
 
-def _falsehoods(reading: Reading, rule: Rule | None) -> Iterator[Block]:
+def _falsehoods(reading: Reading, rule: RulePage | None) -> Iterator[Block]:
     for false in reading.falsehoods:
         yield from _falsehood(false)
     # A rule of the forward pass covers many messages, and what is wrongly said about one need not concern another.
     if rule is None or (reading.falsehoods and _family(rule) != _FAMILIES["backward"]):
         return
     told = [_words(false.claim) for false in reading.falsehoods]
-    for claim, blocks in _claims(rule.page()):
+    for claim, blocks in _claims(rule.page):
         if not any(_overlap(_words(claim), other) > 0.5 for other in told):
             yield from blocks
 
@@ -244,8 +242,8 @@ def _claims(page: Page) -> Iterator[tuple[str, list[Block]]]:
         yield claim, blocks
 
 
-def _rule_page(rule: Rule) -> Explanation:
-    page = rule.page()
+def _rule_page(rule: RulePage) -> Explanation:
+    page = rule.page
     sections = []
     for heading, text in page.sections:
         blocks = tuple(_blocks(text))
@@ -299,15 +297,15 @@ _FAMILIES = {
 }
 
 
-def paged_rules() -> list[Rule]:
+def paged_rules() -> list[RulePage]:
     """One rule per name: those that have a page of their own."""
-    return [rule for rule in all_rules() if _named_rule(rule.name) is rule]
+    return [rule for rule in all_pages() if _named_rule(rule.name) is rule]
 
 
-def listed_rules() -> list[tuple[str, list[Rule]]]:
+def listed_rules() -> list[tuple[str, list[RulePage]]]:
     """All rules, grouped by where they are found."""
-    groups: dict[str, list[Rule]] = {}
-    for rule in all_rules():
+    groups: dict[str, list[RulePage]] = {}
+    for rule in all_pages():
         groups.setdefault(_family(rule), []).append(rule)
     order = [*_FAMILIES.values(), *sorted(set(groups) - set(_FAMILIES.values()))]
     return [(heading, groups[heading]) for heading in order if heading in groups]
@@ -316,16 +314,14 @@ def listed_rules() -> list[tuple[str, list[Rule]]]:
 def _listing() -> Explanation:
     return Explanation(
         True,
-        f"{len(all_rules())} rules, and {len(all_messages())} messages of torch that are read with their numbers",
-        entries=tuple((heading, tuple(Entry(rule.name, rule.page().summary) for rule in rules)) for heading, rules in listed_rules()),
+        f"{len(all_pages())} rules, and {len(all_messages())} messages of torch that are read with their numbers",
+        entries=tuple((heading, tuple(Entry(rule.name, rule.page.summary) for rule in rules)) for heading, rules in listed_rules()),
         notes=("`torchsleuth explain RULE`, or the error message in quotes, or a log on standard input.",),
     )
 
 
-def _family(rule: Rule) -> str:
-    parts = type(rule).__module__.split(".")
-    folder = parts[parts.index("rules") + 1] if "rules" in parts and parts.index("rules") + 1 < len(parts) else "other"
-    return _FAMILIES.get(folder, folder)
+def _family(rule: RulePage) -> str:
+    return _FAMILIES.get(rule.family, rule.family)
 
 
 def _unknown(text: str, log: ErrorLog) -> Explanation:
@@ -357,7 +353,7 @@ def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 def _nearest(text: str, most: int = 5) -> Iterable[Entry]:
     """Rules and messages that share rare words with the text, or whose name is nearly it."""
-    candidates = {rule.name: (rule.page().summary, f"{rule.name} {rule.page().summary} {rule.page().section('What happened')}") for rule in all_rules()}
+    candidates = {rule.name: (rule.page.summary, f"{rule.name} {rule.page.summary} {rule.page.section('What happened')}") for rule in all_pages()}
     for message in all_messages():
         candidates.setdefault(message.name, (_first_line(message.example), message.example))
     bags = {name: _words(described) for name, (_, described) in candidates.items()}
