@@ -144,11 +144,23 @@ def _call(node: ast.Call, entry: Entry, below: Entry | None, logged_name: str) -
         star = names[-1][1:]
         names = (*names[:-1], *(star for _ in range(len(positional) - len(names) + 1)))
     for position, (argument_node, value, recomputed) in enumerate(positional):
-        given.append(Given(names[position] if position < len(names) else "", argument_node, value, recomputed))
+        own = _own_name(argument_node, entry)
+        given.append(Given(own or (names[position] if position < len(names) else ""), argument_node, value, recomputed))
     given.extend(named)
     if below is not None and not is_module_call(below) and below.origin.value == "torch":
         given = _received_by_function(below, given)
     return Call(name, entry, tuple(given), module if isinstance(module, torch.nn.Module) else None)
+
+
+def _own_name(node: ast.AST | None, entry: Entry) -> str:
+    """In torch's own functions a parameter that is passed on keeps the name that the documentation has for it."""
+    if entry.origin.value != "torch":
+        return ""
+    if isinstance(node, ast.Name) and node.id in entry.code.co_varnames[: entry.code.co_argcount + entry.code.co_kwonlyargcount]:
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return ""
 
 
 def _is_module_path(node: ast.AST) -> bool:

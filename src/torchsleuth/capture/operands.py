@@ -65,6 +65,7 @@ class Gathering:
             self.raws = self._with_log(self.program_raws)
         else:
             self.raws = self._flattened(self.inner_call.given, self.inner_call.entry)
+            self.raws = [raw for raw in self.raws if raw.tensor is not None]
             self._lend_sources(self.program_raws, forget=True)
             if not self.raws:
                 self.raws = self._with_log(self.program_raws)
@@ -78,6 +79,8 @@ class Gathering:
         """torch's own innermost call with tensors in it, and whether its Python code raised after a check."""
         raised = bool(self.failure.torch_entries) and self.failure.inner.raises_itself
         entries = self.failure.torch_entries
+        cut = next((position for position, entry in enumerate(entries) if _is_internal(entry)), len(entries))
+        entries = entries[:cut]
         for position in range(len(entries) - 1, -1, -1):
             entry = entries[position]
             if is_module_call(entry):
@@ -172,6 +175,10 @@ class Gathering:
         for raw in self.raws:
             ident = id(raw.tensor) if raw.tensor is not None else raw.mark.ident if raw.mark is not None else 0
             lender = by_id.get(ident) or (self._same_memory(raw, lenders) if forget else None)
+            if lender is None and forget:
+                lender = _same_argument(raw, lenders)
+                if lender is not None:  # what the user gave, not what torch made of it
+                    raw.tensor, raw.mark, raw.known = lender.tensor, lender.mark, lender.known
             if lender is not None:
                 raw.node, raw.entry, raw.element = lender.node, lender.entry, lender.element
             elif forget:
@@ -347,6 +354,17 @@ class Gathering:
 
     def user_call(self) -> tuple[Operand, ...]:
         return tuple(self.operand(raw) for raw in self._user_raws)
+
+
+def _is_internal(entry: Entry) -> bool:
+    """Below the public functions (`torch/_refs`, `torch/_prims_common`, `torch/_meta_registrations.py`, …)."""
+    parts = entry.code.co_filename.replace("\\", "/").split("/torch/")[-1].split("/")
+    return parts[0].startswith("_") and parts[0] not in ("_tensor.py", "_jit_internal.py")
+
+
+def _same_argument(raw: Raw, lenders: list[Raw]) -> Raw | None:
+    """torch's code converted an argument (a boolean mask to an additive one, say): same name, same shape."""
+    return next((lender for lender in lenders if lender.argument == raw.argument and lender.shape == raw.shape), None)
 
 
 def mark_of(tensor: torch.Tensor) -> Mark | None:

@@ -56,7 +56,7 @@ def index_items(gathering: Gathering, entry: Entry) -> tuple[tuple[IndexItem, ..
                 own,
                 value if type(value) is int else None,
                 shape[own] if own is not None and own < len(shape) else None,
-                gathering.origins.definitions.made(entry, item) if kind == "int" and not isinstance(item, ast.Constant) else None,
+                gathering.origins.definitions.made(entry, item) if kind in ("int", "float", "str", "other") and not isinstance(item, ast.Constant) else None,
                 raw.shape if raw is not None else (),
                 operand,
             )

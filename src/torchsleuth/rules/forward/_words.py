@@ -38,10 +38,13 @@ def code(text: str) -> str:
 def described(operand: Operand) -> str:
     """`x` has shape [4, 5], float32, on cpu."""
     tensor = operand.tensor
-    name = operand.called
-    extra = f" ({tensor.kind} `{tensor.name}`)" if tensor.kind in ("parameter", "buffer") and name != f"`{tensor.name}`" else ""
-    word = f" as `{operand.argument}`" if name == operand.argument or not operand.argument else ""
-    return f"{name}{extra}{word} has shape {shape(operand.shape)}, dtype {tensor.dtype}, on {tensor.device}"
+    return f"{fully(operand)} has shape {shape(operand.shape)}, dtype {tensor.dtype}, on {tensor.device}"
+
+
+def fully(operand: Operand) -> str:
+    """`self.positions` (parameter `model.positions`)."""
+    tensor, name = operand.tensor, operand.called
+    return f"{name} ({tensor.kind} `{tensor.name}`)" if tensor.kind in ("parameter", "buffer") and name != f"`{tensor.name}`" else name
 
 
 def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:

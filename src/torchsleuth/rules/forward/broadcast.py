@@ -16,6 +16,7 @@ from torchsleuth.rules.forward._words import (
     clashing_axes,
     code,
     failed,
+    fully,
     made_words,
     operand_facts,
     setting_facts,
@@ -98,7 +99,7 @@ class Broadcast(CrashRule):
         for operand in (one, other):
             size_creates(culprits, operand, axis)
         facts = [
-            Fact(f"{operand.called} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
+            Fact(f"{fully(operand)} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
                  f"dimension {axis % len(operand.shape)}{_from(operand, axis)}.", operand.known)
             for operand in (one, other)
         ]  # fmt: skip

@@ -68,7 +68,7 @@ class IndexDtype(CrashRule):
         if operation is None:
             return None
         message = line_of(operation.message)
-        bad = _index(operation.operands)
+        bad = _index(operation.operands, operation.name)
         item = next((item for item in operation.index if item.kind in ("float", "str", "other")), None)
         if bad is None and item is not None:
             title = f"`{item.source}` cannot be an index: it is a {item.kind}" if item.kind != "other" else f"`{item.source}` cannot be an index"
@@ -93,7 +93,7 @@ class IndexDtype(CrashRule):
         )  # fmt: skip
 
 
-def _index(operands: tuple[Operand, ...]) -> Operand | None:
+def _index(operands: tuple[Operand, ...], name: str) -> Operand | None:
     for operand in operands:
         if re.match(r"index|indices|input$|tensor$", operand.argument) and not re.match(r"(u?int(8|16|32|64)|bool)$", operand.tensor.dtype):
             if operand.argument == "input" and any(o.argument in ("index", "indices") for o in operands):
@@ -102,4 +102,4 @@ def _index(operands: tuple[Operand, ...]) -> Operand | None:
     for operand in operands:
         if re.match(r"index|indices", operand.argument) and operand.tensor.dtype != "int64":
             return operand
-    return next((operand for operand in operands if operand.argument in ("self", "tensor", "input") and len(operands) == 1), None)
+    return next((operand for operand in operands if operand.argument in ("self", "tensor", "input") and name == "one_hot"), None)

@@ -14,6 +14,7 @@ from torchsleuth.rules.forward._words import (
     advice,
     code,
     failed,
+    fully,
     made_words,
     operand_facts,
     setting_facts,
@@ -105,13 +106,13 @@ class MatmulShape(CrashRule):
             culprits.create(right.origin_of(right_axis) or right.made, f"the layer is made for {want} features here")
         else:
             size_creates(culprits, right, right_axis)
-        facts = [Fact(f"{left.called} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
+        facts = [Fact(f"{fully(left)} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
                       f"{left_axis % len(left.shape)}{_from(left, left_axis)}.", left.known)]  # fmt: skip
         if linear:
             made = made_words(right.made)
             facts.append(Fact(f"{layer} takes {want} features: its weight has shape {shape(right.shape)}{f', made by {made}' if made else ''}.", right.known))
         else:
-            facts.append(Fact(f"{right.called} has shape {shape(right.shape)}, dtype {right.tensor.dtype}; its {want} at dimension "
+            facts.append(Fact(f"{fully(right)} has shape {shape(right.shape)}, dtype {right.tensor.dtype}; its {want} at dimension "
                               f"{right_axis % len(right.shape)}{_from(right, right_axis)}.", right.known))  # fmt: skip
         facts += setting_facts(operation)
         story, fixes = _story(left, right, left_axis, right_axis, linear)
@@ -175,16 +176,16 @@ def _story(left: Operand, right: Operand, left_axis: int, right_axis: int, linea
     for start in range(2, len(sizes) - 1):
         if linear and want == math.prod(sizes[start:]):
             return f"The last {len(sizes) - start} dimensions together are {want}.", [f"Flatten them first: `{name}.flatten({start})`."]
+    if not linear and len(right.shape) >= 2 and right.shape[-1] == have:
+        own = right.source or right.tensor.name or "b"
+        turned = f"{own}.T" if len(right.shape) == 2 else f"{own}.transpose(-1, -2)"
+        return f"The last size of {right.called} is {have}: it may have to be transposed.", [f"`{left.source or 'a'} @ {turned}`, if that is what is meant."]
     if want in sizes[:-1]:
         axis = sizes.index(want)
         return (
             f"Dimension {axis} of {left.called} has size {want}: the dimensions may be in another order than meant.",
             [f"`{name}.transpose({axis}, -1)`, if dimension {axis} holds the features."],
         )
-    if not linear and len(right.shape) >= 2 and right.shape[-1] == have:
-        own = right.source or right.tensor.name or "b"
-        turned = f"{own}.T" if len(right.shape) == 2 else f"{own}.transpose(-1, -2)"
-        return f"The last size of {right.called} is {have}: it may have to be transposed.", [f"`{left.source or 'a'} @ {turned}`, if that is what is meant."]
     if linear:
         made = left.origin_of(len(sizes) - 1)
         if made is not None and made.operation in ("flatten", "view", "reshape"):
