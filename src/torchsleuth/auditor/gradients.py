@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import collections
 import inspect
+import typing
 from collections.abc import Iterable
 
 import torch
 from torch import nn
 
-from torchsleuth.auditor.observation import Cut, Unused, Weight
+from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unused, Weight
 from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import EXITS, Op, Trace
 from torchsleuth.origin import Origin, origin_of_file
@@ -229,4 +230,36 @@ def weights_of(
                 used is None or name in used, kind, is_user,
             )  # fmt: skip
         )
+    return found
+
+
+def is_lone_bias(name: str, states: dict[str, str]) -> bool:
+    """A bias alone with a zero gradient (before a normalisation, say) is no news; with its weight it is."""
+    owner, _, last = name.rpartition(".")
+    if "bias" not in last:
+        return False
+    return states.get(f"{owner}.weight" if owner else "weight") != "zero"
+
+
+def optimizer_facts(
+    model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site],
+    elsewhere: typing.Container[int] = (),
+) -> list[OptimizerFact]:
+    """Trained parameters that the optimizer does not hold, and held ones that are not the model's any more."""
+    if optimizer is None:
+        return []
+    held = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+    named = dict(model.named_parameters(remove_duplicate=False))
+    own = {id(p) for p in named.values()}
+    kind = type(optimizer).__name__
+    states = states or {}
+    missing = [
+        n for n, p in model.named_parameters()
+        if p.requires_grad and id(p) not in held and id(p) not in elsewhere and states.get(n, "ok") not in ("none", "unknown")
+    ]  # fmt: skip
+    stale = [p for key, p in held.items() if key not in own]
+    found = []
+    if missing:
+        replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
+        found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced))
     return found

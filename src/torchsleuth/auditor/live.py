@@ -23,12 +23,13 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, 
 
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
-from torchsleuth.auditor.gradients import grad_state
+from torchsleuth.auditor.calling import autocast_here
+from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.observation import ModeFact, NoUpdate, Observation, Site, Vanish
 from torchsleuth.auditor.preflight import traced_facts
 from torchsleuth.auditor.runner import BATCH_NORMS, unwrapped
-from torchsleuth.auditor.session import BUDGET_SECONDS, Session, autocast_here, is_lone_bias, optimizer_facts
+from torchsleuth.auditor.session import BUDGET_SECONDS, Session
 from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Op

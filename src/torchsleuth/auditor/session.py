@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 import time
 import typing
-from collections.abc import Mapping
 
 import torch
 from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import experiments, preflight
-from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.compare import distance, first_difference, moved_flags, output_leaves, May
 from torchsleuth.auditor.backward import BackwardWatch
-from torchsleuth.auditor.gradients import grad_state
+from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
+from torchsleuth.auditor.compare import May, distance, first_difference, moved_flags, output_leaves
+from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
-from torchsleuth.auditor.observation import ModeFact, Move, Observation, OptimizerFact, Overfit, Site
+from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.observation import ModeFact, Move, Observation, Overfit, Site
+from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.patterns import shared_layers
-from torchsleuth.auditor.runner import Runner, unwrapped, untouched
+from torchsleuth.auditor.runner import Runner, untouched, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Trace
@@ -58,7 +59,7 @@ def audit(
     args, kwargs, target = arguments(inner, batch, target)
     call = Call(inner, args, kwargs)
     autocast = autocast_here(call)
-    session = Session(inner, call, _loss(loss_fn, batch, target, explicit), where, autocast, budget_s)
+    session = Session(inner, call, loss_function(loss_fn, batch, target, explicit), where, autocast, budget_s)
     if taken:
         session.notes.append(f"the model was audited without its wrapper ({taken})")
     session.given_optimizer = optimizer
@@ -240,7 +241,7 @@ class Session:
             return
         moves: list[Move] = []
         for padding in self.paddings:
-            moves += self.attempt("padding", lambda padding=padding: experiments.padding_moves(lab, padding)) or []
+            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
         moves += self.causality(step, lab)
         evidence = self._batch_is_first(step)
         mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
@@ -252,7 +253,7 @@ class Session:
             self.notes.append(statistics)
         self.fields["moves"] = tuple(moves)
 
-    def lab(self) -> experiments.Lab | None:
+    def lab(self) -> Lab | None:
         """The undisturbed run, and whether the model gives the same result twice."""
         mode = "no-statistics" if self.model.training else "as-is"
         trace = Trace()
@@ -278,24 +279,23 @@ class Session:
                     f"experiments were not made: the model gives different results for the same input and random numbers (`{name}` differs by {gap:.3g})"
                 )
                 return None
-        return experiments.Lab(self.runner, self.call, base, trace, floor, mode)
+        return Lab(self.runner, self.call, base, trace, floor, mode)
 
-    def causality(self, step: StepView, lab: experiments.Lab) -> list[Move]:
-        names = self._lookup_names(step)
+    def causality(self, step: StepView, lab: Lab) -> list[Move]:
         causal: dict[int, bool] = {}
 
         def is_causal(lookup: Lookup) -> bool:
             if lookup.op.index not in causal:
-                leaf = self._leaf_for(lookup, names)
+                leaf = self._leaf_for(lookup)
                 causal[lookup.op.index] = bool(self.attempt("causality", lambda: experiments.is_causal(lab, leaf)))
             return causal[lookup.op.index]
 
-        self.fields["shifts"] = tuple(label_shifts(step.watch, names, is_causal))
+        self.fields["shifts"] = tuple(label_shifts(step.watch, lambda lookup: self._leaf_for(lookup).name, is_causal))
         wanted = [lookup for _, offset, _, _, lookup in step.watch.shifts if offset == 1]
         intent = "The loss compares position t with token t + 1, and that token is visible at position t: the model can copy it."
         if not wanted and (intent := self._means_to_be_causal(step)):
             wanted = self._main_lookups(step)
-        leaves = [self._leaf_for(lookup, names) for lookup in wanted[:1]]
+        leaves = [self._leaf_for(lookup) for lookup in wanted[:1]]
         if not leaves and self.causal:
             intent = "The model is meant to see no later position (`causal=True`)."
             leaves = batches.sequences(self.call)[-1:]
@@ -318,22 +318,15 @@ class Session:
         return ""
 
     def _main_lookups(self, step: StepView) -> list[Lookup]:
-        keys = {step.trace.known_key(leaf.tensor) for leaf in batches.sequences(self.call)}
-        return [lookup for lookup in step.watch.lookups if lookup.op.ins[0].key in keys]
+        named = {leaf.name for leaf in batches.sequences(self.call)}
+        return [lookup for lookup in step.watch.lookups if self._leaf_for(lookup).name in named]
 
-    def _lookup_names(self, step: StepView) -> dict[int, str]:
-        names = {}
-        for lookup in step.watch.lookups:
-            made = step.trace.ancestors({lookup.op.ins[0].key})
-            leaf = next((leaf for leaf in self.call.leaves if step.trace.known_key(leaf.tensor) in made), None)
-            names[lookup.op.index] = leaf.name if leaf is not None else "the ids looked up"
-        return names
-
-    def _leaf_for(self, lookup: Lookup, names: dict[int, str]) -> Leaf:
+    def _leaf_for(self, lookup: Lookup) -> Leaf:
+        """The input these ids are, by value; or a stand-in, where the model made them itself."""
         for leaf in self.call.leaves:
             if leaf.tensor.shape == lookup.ids.shape and not leaf.tensor.is_floating_point() and torch.equal(leaf.tensor.to(lookup.ids.dtype), lookup.ids):
                 return leaf
-        return Leaf(names[lookup.op.index], (), lookup.ids)
+        return Leaf("the ids looked up", (), lookup.ids)
 
     def _batch_is_first(self, step: StepView) -> bool:
         """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
@@ -420,120 +413,6 @@ def _is_triangular(buffer: torch.Tensor) -> bool:
         return False
     size = square.shape[0]
     return any(torch.equal(flags, torch.ones_like(flags).triu(k)) for k in range(0, min(4, size)))
-
-
-def is_lone_bias(name: str, states: dict[str, str]) -> bool:
-    """A bias alone with a zero gradient (before a normalisation, say) is no news; with its weight it is."""
-    owner, _, last = name.rpartition(".")
-    if "bias" not in last:
-        return False
-    return states.get(f"{owner}.weight" if owner else "weight") != "zero"
-
-
-def arguments(model: nn.Module, batch: typing.Any, target: typing.Any) -> tuple[tuple, dict, typing.Any]:
-    """Positional and keyword arguments from a batch, and the target if it travelled with it."""
-    if isinstance(batch, Mapping):
-        mapping = dict(batch)
-        accepted = _keywords(model)
-        if accepted is not None and any(key not in accepted for key in mapping):
-            extra = {k: v for k, v in mapping.items() if k not in accepted}
-            if not all(k in mapping and (k.lower() in ("y", "target", "targets", "label", "labels")) for k in extra):
-                if not any(k in accepted for k in mapping):
-                    return (batch,), {}, target  # the model takes the dict itself
-                raise UsageError(f"the model's forward takes no argument {', '.join(map(repr, extra))}; it takes {', '.join(sorted(accepted))}")
-            if len(accepted) and not any(k in accepted for k in mapping):
-                return (batch,), {}, target
-            target = next(iter(extra.values())) if target is None else target
-            mapping = {k: v for k, v in mapping.items() if k in accepted}
-        return (), mapping, target
-    if isinstance(batch, (tuple, list)) and not hasattr(batch, "_fields"):
-        items = tuple(batch)
-        if target is None and len(items) >= 2 and not _binds(model, items) and _binds(model, items[:-1]):
-            return items[:-1], {}, items[-1]
-        if isinstance(batch, list) and not _binds(model, items) and _binds(model, (batch,)):
-            return (batch,), {}, target
-        return items, {}, target
-    return (batch,), {}, target
-
-
-def padded_inputs(model: nn.Module, batch: typing.Any) -> list[str]:
-    """Names of the sequence inputs of which some positions are recognised as padding."""
-    inner, _ = unwrapped(model)
-    args, kwargs, _ = arguments(inner, batch, None)
-    return [padding.leaf.name for padding in padded(Call(inner, args, kwargs))[0]]
-
-
-def _binds(model: nn.Module, items: tuple) -> bool:
-    try:
-        inspect.signature(model.forward).bind(*items)
-    except TypeError:
-        return False
-    except ValueError:
-        return True
-    return True
-
-
-def _keywords(model: nn.Module) -> set[str] | None:
-    """The names `forward` takes; None if it takes any."""
-    try:
-        parameters = inspect.signature(model.forward).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-
-
-def _loss(loss_fn: typing.Callable | None, batch: typing.Any, target: typing.Any, explicit: bool) -> typing.Callable | None:
-    """A function from the model's result to the loss."""
-    if loss_fn is None:
-        return None
-    try:
-        parameters = [
-            p for p in inspect.signature(loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-        ]  # fmt: skip
-    except (TypeError, ValueError):
-        parameters = []
-    if len(parameters) < 2:
-        return loss_fn if len(parameters) == 1 or target is None else lambda output: loss_fn(output, target)
-    if not explicit and isinstance(batch, Mapping) and parameters[1].name in ("batch", "inputs", "data", "b"):
-        target = batch
-    elif target is None:
-        target = batch
-        if isinstance(batch, Mapping):
-            label = next((k for k in batch if k.lower() in ("labels", "label", "targets", "target", "y")), None)
-            target = batch[label] if label is not None else batch
-    return lambda output: loss_fn(output, target)
-
-
-def autocast_here(call: Call) -> tuple[str, torch.dtype] | None:
-    kind = next((leaf.tensor.device.type for leaf in call.leaves), "cpu")
-    return (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
-
-
-def optimizer_facts(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site],
-    elsewhere: typing.Container[int] = (),
-) -> list[OptimizerFact]:
-    """Trained parameters that the optimizer does not hold, and held ones that are not the model's any more."""
-    if optimizer is None:
-        return []
-    held = {id(p): p for group in optimizer.param_groups for p in group["params"]}
-    named = dict(model.named_parameters(remove_duplicate=False))
-    own = {id(p) for p in named.values()}
-    kind = type(optimizer).__name__
-    states = states or {}
-    missing = [
-        n for n, p in model.named_parameters()
-        if p.requires_grad and id(p) not in held and id(p) not in elsewhere and states.get(n, "ok") not in ("none", "unknown")
-    ]  # fmt: skip
-    stale = [p for key, p in held.items() if key not in own]
-    found = []
-    if missing:
-        replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
-        found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced))
-    return found
 
 
 def _first_line(error: BaseException) -> str:

@@ -247,7 +247,7 @@ class Watch:
     def _scatter(self, op: Op, args: tuple, kwargs: dict) -> None:
         if kwargs.get("reduce"):
             return
-        dim, index = args[1] if len(args) > 1 else kwargs["dim"], args[2] if len(args) > 2 else kwargs["index"]
+        index = args[2] if len(args) > 2 else kwargs["index"]
         source = args[3] if len(args) > 3 else kwargs.get("src")
         if not isinstance(source, torch.Tensor) or source.dim() == 0 or index.dim() != 1:
             return
@@ -277,12 +277,12 @@ class Watch:
         return any(seen.key in made for seen in self.trace.ops[read].outs)
 
 
-def label_shifts(watch: Watch, names: dict[int, str], causal: typing.Callable[[Lookup], bool]) -> list[LabelShift]:
+def label_shifts(watch: Watch, name: typing.Callable[[Lookup], str], causal: typing.Callable[[Lookup], bool]) -> list[LabelShift]:
     found = []
     for op, offset, matched, compared, lookup in watch.shifts:
         site = watch.trace.site(op)
         if site is not None and offset != 1:
-            found.append(LabelShift(offset, matched, compared, causal(lookup), site, names.get(lookup.op.index, "the input ids")))
+            found.append(LabelShift(offset, matched, compared, causal(lookup), site, name(lookup)))
     return found
 
 

@@ -30,7 +30,8 @@ class LossAtStart(AuditRule):
     Ten classes, scores of no meaning but a large size. This prints 2.3 (log 10) and then a much larger
     number:
 
-        import math, torch
+        import torch
+        import math
 
         torch.manual_seed(0)
         scores, target = torch.randn(1000, 10), torch.randint(10, (1000,))

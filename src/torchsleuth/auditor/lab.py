@@ -1,0 +1,207 @@
+"""The laboratory of paired runs: change something in the input, run again, find the first operation that moved.
+
+Embeddings of chosen positions are disturbed as they are looked up (ids, and masks or positions computed
+from them, stay as they are), floating inputs directly. `compare.May` says what may move.
+"""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved
+from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.runner import Runner
+from torchsleuth.auditor.trace import Op, Trace
+
+KEPT_BYTES = 2 << 30  # results kept for one localisation
+MOST_PLACES = 4  # places named for one leak
+
+
+class Lab:
+    """One model call to experiment on, with the undisturbed run to compare against."""
+
+    def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
+        self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
+
+    def embedded(self, leaf: Leaf) -> list[Op]:
+        """The lookups of this input's ids in embedding tables, as seen in the undisturbed run."""
+        key = self.trace.known_key(leaf.tensor)
+        found = []
+        for op in self.trace.ops:
+            if op.name == "embedding" and op.ins and _is_slice(op.ins[0].size, tuple(leaf.tensor.shape)):
+                made = self.trace.ancestors({op.ins[0].key})
+                if key is None or key in made:
+                    found.append(op)
+        return found
+
+    def changed(self, leaf: Leaf, where: torch.Tensor, trace: Trace | None = None) -> tuple[Trace | None, dict]:
+        """A trace that disturbs the content at `where` as it is looked up, or else exchanged inputs."""
+        if leaf.tensor.is_floating_point():
+            return trace, {leaf.path: disturbed(leaf.tensor, where)}
+        if self.embedded(leaf):
+            trace = trace or Trace()
+            trace.change = _lookup_change(leaf.tensor, where)
+            return trace, {}
+        return trace, {leaf.path: _other_ids(leaf.tensor, where)}
+
+    def run(
+        self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: typing.Callable | None = None
+    ) -> tuple[typing.Any, Trace | None]:
+        trace = Trace(keep=True) if keep else None
+        changes: dict = {}
+        lookups = []
+        for leaf, where in leaf_where:
+            made, exchanged = self.changed(leaf, where, Trace())
+            changes.update(exchanged)
+            if made is not None and made.change is not None:
+                lookups.append(made.change)
+        if healing is not None:
+            lookups.append(healing)
+        if lookups:
+            trace = trace or Trace()
+            trace.change = _chained(lookups)
+        args, kwargs = self.call.replaced(changes)
+        return self.runner.run(args, kwargs, trace=trace, mode=self.mode), trace
+
+    def locate(
+        self, leaf_where: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool
+    ) -> tuple[list[tuple[Found | None, Difference]], Trace]:
+        """Both runs again with all results kept: the first operation that moved.
+
+        Then the same with that operation's result put right, for there may be a second place that lets the change through.
+        """
+        first = Trace(keep=True)
+        result = self.runner.run(self.call.args, self.call.kwargs, trace=first, mode=self.mode)
+        if first.kept_bytes > KEPT_BYTES:
+            return [(None, difference)], first
+        places: set[tuple] = set()
+        found: list[tuple[Found | None, Difference]] = []
+        while len(found) < MOST_PLACES:
+            healing = _healing(first, places, may) if places else None
+            second, trace = self.run(leaf_where, keep=True, healing=healing)
+            if places:
+                left = first_difference(self.base, second, may, scalars=scalars, floor=max(self.floor, difference.distance * 1e-3))
+                if left is None:
+                    break
+                difference = left
+            assert trace is not None
+            one = first_moved(first, trace, result, difference.position, may)
+            place = (one.op.place.user_code, one.op.place.user_offset) if one is not None else None
+            if one is None or place is None or place in places or (places and one.op.place.code is not one.op.place.user_code):
+                break
+            found.append((one, difference))
+            places.add(place)
+            if one.op.place.code is not one.op.place.user_code:
+                break  # inside a library: the program's call is all there is to name
+        return found or [(None, difference)], first
+
+    def move(self, kind: str, changed: str, where: str, difference: Difference, found: Found | None, trace: Trace, **more) -> Move:
+        site = trace.site(found.op) if found else None
+        return Move(
+            kind, changed, where, difference.distance, max(difference.allowed, 1e-12),
+            operation=found.op.name if found else "",
+            operation_shape=found.op.outs[0].size if found and found.op.outs else (),
+            site=site, **more,
+        )  # fmt: skip
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def disturbed(tensor: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    """Noise of the tensor's own size added at `where` (flags over its leading axes)."""
+    flags = where.reshape(*where.shape, *[1] * (tensor.dim() - where.dim()))
+    generator = torch.Generator().manual_seed(7)
+    noise = torch.randn(tensor.shape, generator=generator).to(device=tensor.device, dtype=tensor.dtype)
+    spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
+    spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
+    return torch.where(flags, tensor.detach() + noise * spread, tensor.detach())
+
+
+def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    """Other ids at `where`, only such as occur in the input."""
+    values = ids.unique()
+    if values.numel() < 2:
+        return ids
+    rank = torch.searchsorted(values, ids.contiguous())
+    return torch.where(where.reshape(where.shape), values[(rank + 1) % values.numel()], ids)
+
+
+def _lookup_change(ids: torch.Tensor, where: torch.Tensor):
+    """Disturbs the rows that an embedding lookup of these ids returns at `where`."""
+
+    def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        if op.name != "embedding" or not isinstance(result, torch.Tensor):
+            return result
+        indices = args[0] if args else kwargs.get("input")
+        flags = _matching(indices, ids, where)
+        return result if flags is None else disturbed(result, flags)
+
+    return change
+
+
+def _chained(changes: list) -> typing.Callable:
+    def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        for one in changes:
+            result = one(op, args, kwargs, result)
+        return result
+
+    return change
+
+
+def _healing(first: Trace, places: set[tuple], may: May) -> typing.Callable:
+    """Gives the results of the operations at these places the values of the first run wherever the change must not show."""
+
+    def heal(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        if (op.place.user_code, op.place.user_offset) not in places or op.index >= len(first.ops):
+            return result
+        before = first.ops[op.index]
+        if before.name != op.name or not before.tensors:
+            return result
+        if isinstance(result, torch.Tensor):
+            return _put_right(may, before.tensors[0], result)
+        if type(result) is tuple and sum(isinstance(r, torch.Tensor) for r in result) == len(before.tensors):
+            kept = iter(before.tensors)
+            return tuple(_put_right(may, next(kept), r) if isinstance(r, torch.Tensor) else r for r in result)
+        return result
+
+    return heal
+
+
+def _put_right(may: May, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    return may.healed(first, second) if first.shape == second.shape else second
+
+
+def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor | None:
+    """The flags for these indices if they are the ids, the ids without a column, or the ids turned."""
+    if not isinstance(indices, torch.Tensor) or indices.dim() != 2 or not _is_slice(tuple(indices.shape), tuple(ids.shape)):
+        return None
+    length = ids.shape[1]
+    candidates = [(ids, where), (ids.T, where.T)]
+    candidates += [(ids[:, k:], where[:, k:]) for k in (1, 2) if length > k] + [(ids[:, :-k], where[:, :-k]) for k in (1, 2) if length > k]
+    for values, flags in candidates:
+        if values.shape == indices.shape and torch.equal(values.to(indices.dtype), indices):
+            return flags
+    return None
+
+
+def _is_slice(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    return len(shape) == len(whole) == 2 and (shape == whole or shape == whole[::-1] or (shape[0] == whole[0] and 0 < whole[1] - shape[1] <= 2))
+
+
+def row_and_position(difference: Difference, may: May) -> tuple[int, int | None]:
+    """The row, and the position along the sequence if the output has one, where the movement is largest."""
+    gap = (difference.first.double() - difference.second.double()).abs().nan_to_num(posinf=1e300) * difference.flags
+    index = torch.unravel_index(gap.argmax(), gap.shape) if gap.dim() else ()
+    row, position = 0, None
+    for axis, size in enumerate(gap.shape):
+        if size == may.batch and axis == 0:
+            row = int(index[axis])
+        elif size == may.length and position is None and axis != gap.dim() - 1:
+            position = int(index[axis])
+    if position is None and may.length is not None and gap.dim() == 2 and gap.shape[1] == may.length:
+        position = int(index[1])
+    return row, position

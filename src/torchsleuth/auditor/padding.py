@@ -1,0 +1,177 @@
+"""Does padding count? Two experiments: other content at padded positions, and more of them."""
+
+from __future__ import annotations
+
+import torch
+
+from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor.batch import Leaf, Padding
+from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
+from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+
+EXTRA_COLUMNS = 3
+_MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
+_THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
+
+
+def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
+    may = May(~padding.valid)
+    scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
+    change = [(padding.leaf, ~padding.valid)]
+    difference = None
+    if padding.mask is not None or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
+        # Where only the pad id says what is padding, another id there would be a word.
+        result, _ = lab.run(change)
+        difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
+    longer = _longer(lab, padding, scalars)
+    if difference is None:
+        return [longer[0]] if longer is not None and longer[0] is not None else []
+    if _inert(lab, padding) and (longer is None or longer[0] is None):
+        return []  # what stands at padded positions is zero by construction, and the length of it does not count
+    places, trace = lab.locate(change, difference, may, scalars)
+    inverted = _inverted(lab, padding, scalars)
+    return [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
+
+
+def _padding_move(
+    lab: Lab, padding: Padding, difference: Difference, found: Found | None, trace: Trace, may: May, inverted: bool, rank: int
+) -> Move:
+    row, position = row_and_position(difference, may)
+    row = row if row in padding.padded_rows else padding.padded_rows[0]
+    count = int((~padding.valid[row]).sum())
+    what = "tokens" if padding.leaf.tensor.dim() == 2 else "time steps"
+    changed = f"Changing the content of the {count} padded {what} of row {row} of `{padding.leaf.name}`"
+    pooled = not any(n == may.length for n in difference.first.shape)
+    if difference.first.dim() <= 2:
+        position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
+    where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
+    masking = _mask_application(lab, trace, found, padding.mask) if found else None
+    return lab.move(
+        "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
+        mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted,
+    )  # fmt: skip
+
+
+def _inert(lab: Lab, padding: Padding) -> bool:
+    """The padded content cannot be anything but zero: an embedding's `padding_idx`, or zeros in a float input."""
+    if padding.leaf.tensor.is_floating_point():
+        return bool((padding.leaf.tensor[~padding.valid] == 0).all())
+    lookups = lab.embedded(padding.leaf)
+    return bool(lookups) and all(
+        padding.pad_id is not None and op.argument(2, "padding_idx") == padding.pad_id for op in lookups
+    )
+
+
+def _inverted(lab: Lab, padding: Padding, scalars: bool) -> bool:
+    """Do the words not count? Disturb one word and see whether any other valid position moves."""
+    if padding.mask is None or padding.mask.tensor.dim() != 2:
+        return False
+    count = padding.valid.sum(1, keepdim=True)
+    # One from the middle: the first and the last are what pooled outputs are read from.
+    first = padding.valid & (padding.valid.cumsum(1) == (count + 1) // 2) & (~padding.valid).any(1, keepdim=True)
+    result, _ = lab.run([(padding.leaf, first)])
+    return first_difference(lab.base, result, May(first), scalars=scalars, floor=lab.floor) is None
+
+
+def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | None:
+    """More padding: append columns that the mask hides. None where the model cannot be run on them."""
+    if not padding.right:
+        return None
+    length = padding.leaf.tensor.shape[1]
+    changes = {}
+    for leaf in lab.call.leaves:
+        tensor = leaf.tensor
+        if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape:
+            fill = _fill(leaf, padding)
+            if fill is None:
+                return None
+            extra = tensor.new_full((tensor.shape[0], EXTRA_COLUMNS, *tensor.shape[2:]), fill)
+            changes[leaf.path] = torch.cat([tensor, extra], 1)
+    args, kwargs = lab.call.replaced(changes)
+    # Other sizes draw other random numbers, so this one is run without dropout.
+    base = lab.base if not lab.runner.model.training else lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval")
+    try:
+        result = lab.runner.run(args, kwargs, mode="eval")
+    except Exception:
+        return None
+
+    def fitted(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
+        if tensor.dim() != like.dim():
+            return None
+        for axis, (size, wanted) in enumerate(zip(tensor.shape, like.shape, strict=True)):
+            if size == length + EXTRA_COLUMNS and wanted == length:
+                tensor = tensor.narrow(axis, 0, length)
+            elif size != wanted:
+                return None
+        return tensor
+
+    enough = (~padding.valid).sum(1)
+    enough = enough >= min(EXTRA_COLUMNS, int(enough.max()))
+    may = May(~(padding.valid & enough[:, None]))
+    labels = any(batches.is_label(leaf) for leaf in lab.call.leaves)
+    for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(base), output_leaves(result), strict=False)):
+        trimmed = fitted(two, one)
+        if trimmed is None or (one.dim() == 0 and (labels or not scalars)):
+            continue
+        if one.dim() == 0 and not enough.all():
+            continue
+        difference = first_difference(one, trimmed, may, scalars=scalars, floor=max(lab.floor, 1e-5 * float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0))
+        if difference is None:
+            continue
+        first, second = Trace(keep=True), Trace(keep=True)
+        again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode="eval")
+        lab.runner.run(args, kwargs, trace=second, mode="eval")
+        found = first_moved(first, second, again, position, may, fitted)
+        row, where = row_and_position(difference, may)
+        difference.name = name
+        changed = f"Appending {EXTRA_COLUMNS} more columns of padding to `{padding.leaf.name}`"
+        place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
+        return (
+            lab.move(
+                "padding-length", changed, place, difference, found, first, pooled=where is None, assumed=padding.assumed,
+                mask_name=padding.mask.name if padding.mask else "",
+            ),
+        )  # fmt: skip
+    return (None,)
+
+
+def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:
+    """What stands in a column of padding of this input."""
+    if leaf is padding.leaf:
+        return 0.0 if leaf.tensor.is_floating_point() else padding.pad_id
+    if padding.mask is not None and leaf is padding.mask:
+        return int(not padding.keep_value) if leaf.tensor.dtype is not torch.bool else not padding.keep_value
+    if batches.is_label(leaf):
+        return -100 if not leaf.tensor.is_floating_point() else None
+    values = leaf.tensor[~padding.valid]
+    unique = values.unique() if values.dim() == 1 else values.new_zeros(0)
+    return unique[0].item() if unique.numel() == 1 else None
+
+
+def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -> Op | None:
+    """The operation just before the culprit that brought the mask and the values together."""
+    if mask is None:
+        return None
+    key = trace.known_key(mask.tensor)
+    if key is None:
+        return None
+    pure = {key}
+    for op in trace.ops:
+        if op.ins and any(s.key in pure for s in op.ins) and all(s.key in pure or s.size == () for s in op.ins):
+            pure.update(s.key for s in op.outs)
+    todo, seen = [(s, 0) for s in found.op.ins], set()
+    while todo:
+        tensor, depth = todo.pop(0)
+        op = trace.maker(tensor)
+        if op is None or op.index in seen or depth > 6:
+            continue
+        seen.add(op.index)
+        mine = [s for s in op.ins if s.key in pure]
+        if mine and len(mine) < len(op.ins) and op.name in _MASKING:
+            return op
+        if op.name in _THROUGH and not mine:
+            todo += [(s, depth + 1) for s in op.ins]
+    return None
