@@ -164,7 +164,9 @@ def _answer(source: Message | Question | RulePage, found: Found | None, by_examp
     rule = _named_rule(reading.rule) if reading.rule else _rule_of(source, found)
     notes = list(_notes(log))
     meaning = [Text(reading.meaning)]
-    if by_example and isinstance(source, Message) and re.search(r"\d", source.example):
+    title = reading.title
+    if by_example and isinstance(source, Message) and re.search(r"\d", source.example) and not reading.rule:
+        title = rule.page.summary if rule else f"The message is known: {_first_line(source.example)}"
         meaning.insert(0, Text(f"The text gives no numbers, so this is read as an example: {_first_line(source.example)}"))
     sections = [
         Section("What it says", tuple(meaning)),
@@ -179,7 +181,7 @@ def _answer(source: Message | Question | RulePage, found: Found | None, by_examp
         if reading.program is None:
             sections = [Section(s.heading, tuple(_blocks(page.section("Example")))) if s.heading.startswith("A program") else s for s in sections]
         notes.append(f"`torchsleuth explain {rule.name}` prints the whole page of this rule.")
-    return Explanation(True, reading.title, rule.name if rule else "", tuple(s for s in sections if s.blocks), notes=tuple(notes))
+    return Explanation(True, title, rule.name if rule else "", tuple(s for s in sections if s.blocks), notes=tuple(notes))
 
 
 def _notes(log: ErrorLog) -> Iterator[str]:
@@ -339,7 +341,8 @@ def _unknown(text: str, log: ErrorLog) -> Explanation:
 
 _COMMON = frozenset(
     "a an the of to in is it and or for on with not this that be by from are was as at does do how what why when which my your i torch pytorch tensor tensors error "
-    "runtimeerror valueerror typeerror get got fix cause causes causing during can no".split()
+    "runtimeerror valueerror typeerror get got fix cause causes causing during can no expected before after new one be been has have had but than should must given give gives "
+    "starting start finished prior into out up its when there where use used using say says write writing training train loop object attribute trying create".split()
 )
 
 

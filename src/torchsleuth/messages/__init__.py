@@ -142,6 +142,10 @@ def running(*lines: str, prints: str = "", says: str = "") -> Program:
     return Program(_source(lines), prints=prints, says=says)
 
 
+# Said before a program where the message is of an older torch than the one the program runs on.
+OLD_WORDS = "In the words of today's PyTorch this raises:"
+
+
 def _source(lines: tuple[str, ...]) -> str:
     body = "\n".join(lines)
     imports = ["import torch"]

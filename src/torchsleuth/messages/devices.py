@@ -204,3 +204,22 @@ def to_numpy(found: Found) -> Reading:
             ),
         ),
     )
+
+
+@reads(
+    r"CUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED|EXECUTION_FAILED|INVALID_VALUE)",
+    example="RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+)
+def cublas(found: Found) -> Reading:
+    status = found["status"]
+    return Reading(
+        f"the GPU's matrix library reports {status}",
+        "The message names no cause of its own: it says only that cuBLAS could not start or finish.",
+        (
+            ("The GPU's memory is full: cuBLAS needs some for itself.", "An index or label out of range in an earlier kernel left the GPU unusable (a device-side assert).")
+            if status in ("NOT_INITIALIZED", "ALLOC_FAILED")
+            else ("An index or label out of range in an earlier kernel: the error appears at a later product.", "Builds of torch, CUDA and driver that do not fit.")
+        ),
+        None,
+        ("Run once on the CPU, which names an index or label out of range at its own line; then look at the memory (`nvidia-smi`), and try a smaller batch.",),
+    )

@@ -300,7 +300,8 @@ def bool_minus(found: Found) -> Reading:
 
 
 @reads(
-    r"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch\.(?:cuda\.)?(?P<dtype>\w+)Tensor",
+    r"Expected tensor for argument #1 'indices' to have (?:one of the following scalar types: Long, Int|scalar type Long); but got torch\.(?:cuda\.)?"
+    r"(?P<dtype>\w+)Tensor",
     example="RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
     "torch.FloatTensor instead (while checking arguments for embedding)",
     fragments=(r"argument #1 'indices' to have one of the following scalar types",),

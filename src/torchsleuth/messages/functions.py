@@ -54,6 +54,27 @@ def invalid_gradient(found: Found) -> Reading:
 
 
 @reads(
+    r"Function (?P<name>\w+) returned an invalid gradient at index (?P<i>\d+) - expected (?P<what>device|type|dtype) (?P<want>[\w.:]+) but got (?P<got>[\w.:]+)",
+    example="RuntimeError: Function MulBackward0 returned an invalid gradient at index 0 - expected device cpu but got cuda:0",
+)
+def gradient_device(found: Found) -> Reading:
+    want, got, what = found["want"], found["got"], found["what"]
+    name = found["name"].rstrip("0123456789")
+    return Reading(
+        f"`{name}` gave a gradient on {got} for an input on {want}" if what == "device" else f"`{name}` gave a gradient of {what} {got} for an input of {want}",
+        f"A gradient must have the {what} of its input (number {found['i']}, from 0): {want}, not {got}.",
+        (
+            "Forward mixed a CPU scalar tensor with GPU tensors, which is allowed, or a tensor or parameter was moved between forward and backward.",
+            "A custom `backward` creates tensors on a fixed device: use `torch.zeros_like(x)` or `device=x.device`.",
+        )
+        if what == "device"
+        else ("A custom `backward` computes in another dtype, or a parameter was converted (`.half()`) between forward and backward.",),
+        None,
+        ("Move and convert before the forward pass, and leave the tensors alone until after backward.",),
+    )
+
+
+@reads(
     r"function (?P<name>\w+) returned an incorrect number of gradients \(expected (?P<want>\d+), got (?P<got>\d+)\)",
     example="RuntimeError: function GBackward returned an incorrect number of gradients (expected 2, got 1)",
     fragments=(r"incorrect number of gradients",),

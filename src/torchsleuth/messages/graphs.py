@@ -68,7 +68,7 @@ def second_backward(found: Found) -> Reading:
 @reads(
     r"element (?P<element>\d+) of tensors does not require grad and does not have a grad_fn",
     example="RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
-    fragments=(r"does not require grad and does not have a grad_fn", r"does not have a grad_fn"),
+    fragments=(r"does not require grad and does not have a grad_fn", r"does not have a grad_fn", r"element \d+ of tensors does not require grad"),
 )
 def no_grad_fn(found: Found) -> Reading:
     element = found.int("element")

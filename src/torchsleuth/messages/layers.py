@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, count, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Reading, call, count, raising, reads, running, shape
 
 
 @reads(
@@ -68,11 +68,15 @@ def conv_channels(found: Found) -> Reading:
 
 @reads(
     r"Expected (?P<single>\d)D \(unbatched\) or (?P<batch>\d)D \(batched\) input to (?P<op>\w+), but got input of size: \[(?P<size>[\d, ]*)\]",
+    r"Expected (?P<dims>\d)-dimensional input for \d-dimensional weight \[?[\d, ]+\]?, but got \d-dimensional input of size \[(?P<size>[\d, ]*)\] instead",
     example="RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [28, 28]",
     fragments=(r"\(unbatched\) or \dD \(batched\)",),
 )
 def conv_dims(found: Found) -> Reading:
-    single, batch, op, size = found.int("single"), found.int("batch"), found["op"], found.ints("size")
+    size = found.ints("size")
+    old = found.has("dims")
+    batch = found.int("dims") if old else found.int("batch")
+    single, op = batch - 1, f"conv{batch - 2}d" if old else found["op"]
     names = {2: "[C, L] or [N, C, L]", 3: "[C, H, W] or [N, C, H, W]", 4: "[C, D, H, W] or [N, C, D, H, W]"}.get(single, "")
     return Reading(
         f"`{op}` got an input with {count(len(size), 'dimension')}",
@@ -85,8 +89,9 @@ def conv_dims(found: Found) -> Reading:
         raising(
             f"torch.nn.Conv{op[-2]}d(3, 8, 1)(torch.zeros({call(size)}))",
             raises=f"Expected {single}D (unbatched) or {batch}D (batched) input to {op}, but got input of size: {shape(size)}",
+            says=OLD_WORDS if old else "",
         )
-        if op in ("conv1d", "conv2d", "conv3d")
+        if not (old and len(size) == single) and op in ("conv1d", "conv2d", "conv3d")
         else None,
         ("Bring it to [N, C, ...] with `unsqueeze`/`reshape`.",),
     )  # fmt: skip

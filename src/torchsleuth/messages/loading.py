@@ -193,3 +193,54 @@ def fake_broadcast(found: Found) -> Reading:
         ),
         ("Run the function without `torch.compile` first: the traceback is then your own.",),
     )
+
+
+@reads(
+    r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) (?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)",
+    example="RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed. ",
+)
+def worker_died(found: Found) -> Reading:
+    signal = (found["signal"] or "").strip() if found.has("signal") else ""
+    why = {
+        "Killed": "\"Killed\" is the signal the operating system sends when memory runs out.",
+        "Bus error": "\"Bus error\" here is usually shared memory (/dev/shm) that is full: in a container it is often only 64 MB.",
+        "Segmentation fault": "\"Segmentation fault\" is a crash inside a native library used in the worker (image or video decoding, a fork after threads were started).",
+    }.get(signal, "The worker process ended without an exception of its own that could be passed on.")
+    return Reading(
+        f"a data loading process died{': ' + signal if signal else ''}",
+        f"A worker process of the DataLoader (pid {found['pid'].strip()}) ended. {why} The line in the main process only noticed it.",
+        (
+            "Memory: each worker holds its own copy of what the dataset keeps in Python lists; many workers, large batches, prefetching.",
+            "Shared memory too small (containers): `--ipc=host` or a larger `--shm-size`.",
+            "A native library that does not survive a fork: try `multiprocessing_context='spawn'`.",
+        ),
+        None,
+        ("Run with `num_workers=0` once: an ordinary exception then shows itself. Then fewer workers, data in arrays or files instead of lists.",),
+    )
+
+
+@reads(
+    r"Expected to have finished reduction in the prior iteration before starting a new one",
+    r"Expected to mark a variable ready only once",
+    example="RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that your module has parameters "
+    "that were not used in producing loss.",
+    rule="unused-parameters",
+)
+def ddp_reduction(found: Found) -> Reading:
+    twice = "once" in found.match[0]
+    return Reading(
+        "a parameter was reported twice in one backward" if twice else "some parameters got no gradient in the iteration before",
+        "DistributedDataParallel waits for the gradient of every parameter exactly once per backward"
+        + ("; one came twice." if twice else "; in the iteration before, some never came."),
+        (
+            ("Two backward passes through one forward, or re-entrant activation checkpointing together with unused parameters: use `use_reentrant=False`.",
+             "A parameter shared between modules that DDP sees as two.")
+            if twice
+            else
+            ("Parts of the model take no part in the loss (a head, a branch not taken, an output that is dropped).",
+             "The forward pass was called on `model.module` instead of `model`.")
+        ),
+        None,
+        ("Remove what is unused or let it take part in the loss; `find_unused_parameters=True` tolerates it, at some cost." if not twice else
+         "One backward per forward; `static_graph=True` where the same graph runs each time.",),
+    )  # fmt: skip

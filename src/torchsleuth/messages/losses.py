@@ -133,6 +133,7 @@ def class_axis(found: Found) -> Reading:
 @reads(
     r"expected target dtype to be Long or Byte, but got (?P<got>\w+)",
     r"expected scalar type Long but found (?P<found>\w+)",
+    r"Expected object of scalar type Long but got scalar type (?P<found>\w+) for argument #2 'target'",
     example="RuntimeError: expected target dtype to be Long or Byte, but got Float",
     fragments=(r"expected target dtype",),
 )
@@ -157,8 +158,8 @@ def target_dtype(found: Found) -> Reading:
 
 
 @reads(
-    r"0D or 1D target tensor expected, multi-target not supported",
-    r"only batches of spatial targets supported \(3D tensors\) but got targets of (?:dimension|size): ?:? ?(?P<dims>\d+)",
+    r"(?:0D or 1D target tensor expected, )?multi-target not supported",
+    r"only batches of spatial targets supported \(3D tensors\) but got targets of (?:dimension|size)[: ]*\[?(?P<dims>\d[\d, ]*)\]?",
     example="RuntimeError: 0D or 1D target tensor expected, multi-target not supported",
     fragments=(r"multi-target not supported",),
 )

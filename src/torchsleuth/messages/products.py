@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Program, Reading, call, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Program, Reading, call, raising, reads, running, shape
 
 
 @reads(
     r"mat1 and mat2 shapes cannot be multiplied \((?P<n>\d+)x(?P<k>\d+) and (?P<l>\d+)x(?P<m>\d+)\)",
+    r"size mismatch, m1: \[(?P<n>\d+) x (?P<k>\d+)\], m2: \[(?P<l>\d+) x (?P<m>\d+)\]",
     example="RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x64 and 128x10)",
     fragments=(r"mat1 and mat2 shapes",),
 )
@@ -35,6 +36,7 @@ def mat1_mat2(found: Found) -> Reading:
             f"layer = torch.nn.Linear({l}, {m})",
             f"layer(torch.zeros({n}, {k}))",
             raises=f"RuntimeError: mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})",
+            says=OLD_WORDS if "m1:" in found.match[0] else "",
         ),
         (
             f"Make the layer for what arrives (`nn.Linear({k}, {m})`) if {k} is right, or put right what makes {k} of it.",

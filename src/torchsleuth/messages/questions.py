@@ -102,7 +102,8 @@ def reduce_in_a_loop(text: str) -> Reading:
     )
 
 
-@answers(r"modif\w*|chang\w*|writ\w*|assign\w*|in-?place|overwrit\w*", r"unpack\w*|unbind|split|chunk|slic\w*|element\w*|channel\w*|row\w*", r"tensor|torch|gradient|grad\b", rule="inplace-saved-tensor")
+@answers(r"modif\w*|chang\w*|writ\w*|assign\w*|in-?place|overwrit\w*", r"unpack\w*|unbind|split|chunk|slic\w*|element\w*|channel\w*|row\w*", r"tensor|torch|gradient|grad\b",
+         r"error|fail|rais|gradient|grad\b|backward|autograd|break|in-?place|wrong", rule="inplace-saved-tensor")
 def modifying_pieces(text: str) -> Reading:
     return Reading(
         "writing into pieces of a tensor is recorded; it fails in three exact cases",
@@ -186,6 +187,78 @@ def gradient_through_a_choice(text: str) -> Reading:
                     "(chosen * 2).backward()",
                     "print(scores.grad)",
                     prints="None",
+                ),
+            ),
+        ),
+    )
+
+
+@answers(r"\bgrads?\b|gradients?", r"\bnone\b|\bmissing\b|no gradients?", rule="gradient-cut")
+def grad_is_none(text: str) -> Reading:
+    return Reading(
+        "`.grad` is None: backward has not reached that tensor, or does not keep its gradient",
+        "After `loss.backward()` only leaves (parameters, inputs created with `requires_grad=True`) that the loss was computed from hold a gradient.",
+        (
+            "The tensor is not a leaf: `x = torch.randn(3, requires_grad=True).to(device)`, `x = x * 2`. Ask the leaf, or call `x.retain_grad()` before backward.",
+            "The history is cut between it and the loss: `.detach()`, `.data`, `.item()`, numpy, `torch.tensor(...)`, `argmax`, `no_grad()`.",
+            "It was not used in this forward pass, or is frozen (`requires_grad=False`).",
+            "`zero_grad()` has run since: it sets gradients to None.",
+        ),
+        running(
+            "x = torch.ones(3, requires_grad=True)",
+            "h = x * 2                                # computed: its gradient is not kept",
+            "h.sum().backward()",
+            "print(x.grad.tolist(), h.is_leaf)",
+            prints="[2.0, 2.0, 2.0] False",
+            says="A computed tensor keeps no gradient, the leaf does; this prints [2.0, 2.0, 2.0] False:",
+        ),
+        ("Print `x.is_leaf`, `x.requires_grad` and `x.grad_fn` along the way from the parameter to the loss; the first that surprises is the place.",),
+        running("x = torch.ones(3, requires_grad=True)", "h = x * 2", "h.retain_grad()", "h.sum().backward()", "print(h.grad.tolist())", prints="[1.0, 1.0, 1.0]"),
+        falsehoods=(
+            Falsehood(
+                "A gradient of None is a gradient of zero.",
+                "Zero means that the loss was computed from it and does not change with it; None that nothing was recorded.",
+                running(
+                    "used, unused = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)",
+                    "(used * 0).backward()",
+                    "print(used.grad.item(), unused.grad)",
+                    prints="0.0 None",
+                ),
+            ),
+        ),
+    )
+
+
+@answers(r"\bnans?\b", r"\bloss\b|\bgradients?\b|\btrain\w*|\bweights?\b|\boutputs?\b", rule="nan-gradient")
+def loss_is_nan(text: str) -> Reading:
+    return Reading(
+        "NaN comes from one operation, and spreads from there",
+        "A NaN is made by 0/0, inf - inf, 0 * inf, the log of a negative number or the softmax of a row that is masked entirely; every later result it touches is NaN, and one "
+        "optimizer step with a NaN gradient makes all weights NaN.",
+        (
+            "The loss diverged: the learning rate is too high, inputs are not scaled, gradients are not clipped.",
+            "The input holds NaN or infinity already: `x.isfinite().all()`.",
+            "`log(0)`, `sqrt` at 0 in backward, a division by a norm or a count of zero, `0 * inf` behind `torch.where`.",
+            "Half precision overflows beyond 65504: `GradScaler`, or bfloat16.",
+            "A row of attention in which every key is masked; a loss over zero valid targets.",
+        ),
+        running(
+            "scores = torch.zeros(2).masked_fill(torch.tensor([True, True]), float('-inf'))",
+            "print(torch.softmax(scores, -1).tolist())",
+            prints="[nan, nan]",
+            says="A row masked entirely; this prints [nan, nan]:",
+        ),
+        ("Find the first one: `torch.autograd.set_detect_anomaly(True)` names the backward node, `isfinite()` after each layer the forward one.",),
+        falsehoods=(
+            Falsehood(
+                "`torch.nan_to_num` on the loss repairs it.",
+                "It hides the NaN in the loss; the gradient behind it is still NaN.",
+                running(
+                    "x = torch.zeros(1, requires_grad=True)",
+                    "loss = torch.nan_to_num(torch.sqrt(x) * (0.0 / x))",
+                    "loss.sum().backward()",
+                    "print(x.grad.item())",
+                    prints="nan",
                 ),
             ),
         ),

@@ -331,3 +331,54 @@ def checkpoint_differs(found: Found) -> Reading:
         else None,
         ("Make the function depend on its arguments only; pass what changes as an argument.",),
     )  # fmt: skip
+
+
+@reads(
+    r"'NoneType' object (?:has no attribute '(?P<attribute>\w+)'|is not (?P<use>callable|subscriptable|iterable))",
+    example="AttributeError: 'NoneType' object has no attribute 'backward'",
+)
+def none_used(found: Found) -> Reading:
+    if found.has("attribute"):
+        what = f"`.{found['attribute']}` was asked of"
+    else:
+        what = {"callable": "something was called that is", "subscriptable": "something was indexed that is", "iterable": "something was looped over that is"}[found["use"]]
+    grad = found.has("attribute") and found["attribute"] in ("zero_", "data", "norm", "clone", "detach", "mul_", "add_", "abs", "mean", "sum", "shape")
+    causes = [
+        "A function or a `forward` forgot its `return` (or returns in one branch only).",
+        "A `.grad` that was never computed: backward was not called, the tensor is not a leaf, or nothing leads from the loss to it.",
+        "A method that works in place and returns None (`list.append`, `dict.update`, `random.shuffle`).",
+    ]
+    if grad:
+        causes = [causes[1], causes[0], causes[2]]
+    return Reading(
+        "a value is None where something else was expected",
+        f"This is Python's own message: {what} `None`.",
+        tuple(causes),
+        raising(
+            "class Net(torch.nn.Module):",
+            "    def forward(self, x):",
+            "        x.sum()                      # no return",
+            "",
+            f"Net()(torch.ones(3)).{found['attribute']}",
+            raises=f"AttributeError: 'NoneType' object has no attribute '{found['attribute']}'",
+        )
+        if found.has("attribute")
+        else None,
+        ("Print what the value before the dot is made by, and give that a `return`.",),
+    )
+
+
+@reads(
+    r"Trying to create tensor with negative dimension (?P<size>-\d+): \[(?P<sizes>[-\d, ]*)\]",
+    r"\w+: Dimension size must be non-negative",
+    example="RuntimeError: Trying to create tensor with negative dimension -1: [-1, 3]",
+)
+def negative_size(found: Found) -> Reading:
+    return Reading(
+        "a tensor of negative size",
+        "A factory such as `torch.zeros` needs the sizes themselves" + (f", and got {found['size']} among [{found['sizes']}]." if found.has("size") else ", and one is negative."),
+        ("-1 means \"whatever is left\" only in `view`, `reshape` and `expand`, not where a tensor is made.", "A difference of lengths came out negative: `max_len - len(x)` of a text that "
+         "is too long."),
+        raising("torch.zeros(-1, 3)", raises="imension", says="Today's words differ a little; this raises:"),
+        ("Take the size from a tensor (`x.shape[0]`), truncate first, or `max(0, n)`.",),
+    )  # fmt: skip
