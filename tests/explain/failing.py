@@ -75,6 +75,8 @@ EXACT = (
     ("permute", "torch.zeros({a}, {b}).permute(0, 3, 1, 2)"),
     ("conv-channels", "torch.nn.Conv2d({a}, 8, 3)(torch.zeros(2, {b}, 9, 9))"),
     ("conv-channels", "torch.nn.Conv2d({a} * 10, 8, 1)(torch.zeros(2, 9, 9, {a} * 10))"),
+    ("conv-channels", "torch.nn.Conv2d(3, {a}, 7)(torch.zeros({b}, 20, 20, 3))"),
+    ("conv-channels", "torch.nn.Conv2d(4, 8, (2, 3), groups=2)(torch.zeros(2, {a} + 4, 9, 9))"),
     ("conv-channels", "torch.nn.Conv1d({a}, 4, 1)(torch.zeros(2, {b}, 9))"),
     ("conv-channels", "torch.nn.ConvTranspose2d({a}, 8, 2)(torch.zeros(2, {b}, 9, 9))"),
     ("conv-dims", "torch.nn.Conv2d(3, 8, 1)(torch.zeros({a}, {b}))"),

@@ -147,8 +147,9 @@ OLD_WORDS = "In the words of today's PyTorch this raises:"
 
 
 def _source(lines: tuple[str, ...]) -> str:
-    body = "\n".join(lines)
-    imports = ["import torch"]
+    own = [line for line in lines if line.startswith(("import ", "from "))]
+    body = "\n".join(line for line in lines if line not in own)
+    imports = ["import torch", *own]
     if re.search(r"(?<![.\w])nn\.", body):
         imports.append("from torch import nn")
     if re.search(r"(?<![.\w])F\.", body):

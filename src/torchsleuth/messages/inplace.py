@@ -56,7 +56,11 @@ def saved_tensor_overwritten(found: Found) -> Reading:
     }
     where += hints.get(node, "." if node else " (a leaf, an input, a buffer or a parameter).")
     rows, columns = (size if len(size) == 2 else (0, 0))
-    made = None
+    weight = node in ("AsStrided", "T", "Transpose") and bool(columns)
+    causes = (
+        "`x += y`, `x[i] = v`, `x.relu_()`, `inplace=True` or `torch.add(..., out=x)` after an operation that saved `x` or made it.",
+        "`optimizer.step()` between a forward pass and a backward pass through the old weights: GAN-style training, two losses, a kept hidden state.",
+    )
     if node in SAVES_RESULT and size and writes > 0 and then == 0:
         made = raising(
             f"x = torch.ones({call(size)}, requires_grad=True)",
@@ -90,8 +94,7 @@ def saved_tensor_overwritten(found: Found) -> Reading:
         f"An operation kept a {dtype(found['dtype'])} tensor of shape {shape(size)} for its derivative when it was at version {then}; now it is at version "
         f"{now}, so {'one write' if writes == 1 else f'{writes} writes'} went into its memory in between (views count together)." + where,
         (
-            "`x += y`, `x[i] = v`, `x.relu_()`, `inplace=True` or `torch.add(..., out=x)` after an operation that saved `x` or made it.",
-            "`optimizer.step()` between a forward pass and a backward pass through the old weights: GAN-style training, two losses, a kept hidden state.",
+            *(causes if not weight else reversed(causes)),
             "A buffer or a running state updated in place in `forward`, also under `no_grad`.",
             "A forward pass run twice (a shared module with a buffer, DataParallel/DDP) before one backward.",
         ),

@@ -34,7 +34,6 @@ def conv_channels(found: Found) -> Reading:
     kernel = weight[2:]
     square = len(set(kernel)) <= 1
     layer = layer if square else layer.replace(f", {weight[2]}", f", {tuple(kernel)}", 1)
-    fits = all(n >= k for n, k in zip(size[-dims:], kernel, strict=False))
     return Reading(
         f"a convolution made for {want} channels got {got}",
         f"The weight {shape(weight)} expects {want} input channels. Channels are dimension 1 of a batch (dimension 0 of a single sample); "
@@ -49,7 +48,7 @@ def conv_channels(found: Found) -> Reading:
             f"layer(torch.zeros({call(size)}))",
             raises=f"weight of size {shape(weight)}, expected input{shape(size)} to have {want} channels, but got {got} channels instead",
         )
-        if 1 <= dims <= 3 and len(size) == dims + 2 and fits
+        if 1 <= dims <= 3 and len(size) == dims + 2
         else None,
         (f"Bring the channels to dimension 1, or make the layer for {got} channels if that is what the data has.",),
         falsehoods=(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Program, Reading, call, raising, reads, running, shape
 
 
@@ -16,11 +18,16 @@ def mat1_mat2(found: Found) -> Reading:
     story = []
     if n == l:
         story.append(f"The input seems transposed: {n} equals the {l} that is expected as its last size. Linear layers take the features last.")
-    if k and l and k != l and n * k % l == 0 and n * k // l > 0 and n != l:
-        story.append(
-            f"The input has {n} x {k} = {n * k} numbers, which is {n * k // l} rows of {l}: a flatten that mixes the wrong "
-            "dimensions (or does not flatten enough: `flatten(1)` was forgotten after the convolutions) would look like this."
-        )
+    if k and l and l % k == 0 and l > k > 1:
+        ratio, side = l // k, math.isqrt(l // k)
+        grid = f" ({k} channels of {side}x{side} pixels, for instance)" if side * side == ratio else ""
+        story.append(f"{l} is {ratio} x {k}: the layer was made for {ratio} times as many features{grid}; the image is smaller than planned, was pooled further, or was not flattened.")
+    elif k and l and k % l == 0 and k > l > 1:
+        story.append(f"{k} is {k // l} x {l}: {k // l} times as many features arrive as the layer was made for: a larger image, a pooling that is missing, two things concatenated, or flattened "
+                     "over one dimension too many.")  # fmt: skip
+    elif k and l and n * k % l == 0 and n != l:
+        story.append(f"The input has {n} x {k} = {n * k} numbers, which is {n * k // l} rows of {l}: a flatten that mixes the batch into the features (or leaves features in the rows) would look like "
+                     "this.")  # fmt: skip
     return Reading(
         f"{k} features arrive where {l} are expected",
         f"A matrix product needs as many columns on the left as rows on the right: {n}x{k} times {l}x{m}. For a linear layer this "

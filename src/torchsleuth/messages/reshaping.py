@@ -33,6 +33,8 @@ def invalid_shape(found: Found) -> Reading:
             said = f"With {size // others} instead of {fixed} in place {place} it would fit"
             if place == 0 and size // others < fixed:
                 story.append(f"{said}: a last partial batch of {size // others} rows meets a hard-coded batch size of {fixed}.")
+            elif place == 0:
+                story.append(f"{said}: a batch of {size // others} rows meets a hard-coded {fixed}.")
             else:
                 story.append(f"{said}: is {fixed} a fixed number that the data has outgrown?")
     flat = f"torch.zeros({size})"
@@ -41,7 +43,7 @@ def invalid_shape(found: Found) -> Reading:
         meaning + " A view rearranges elements; it neither drops nor adds any.",
         (
             *story[:2],
-            "The batch size is hard-coded, and the last batch is smaller (or evaluation uses another).",
+            *(() if story else ("The batch size is hard-coded, and the last batch is smaller (or evaluation uses another).",)),
             "The size after convolutions and pooling is not the one the `view` was written for: another image size, padding or stride.",
             "The tensor has dimensions the code does not know of (several channels, heads, directions).",
         ),
