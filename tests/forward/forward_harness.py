@@ -10,7 +10,7 @@ import linecache
 import re
 import sys
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchsleuth.capture.collect import collect
@@ -52,8 +52,7 @@ class Case:
     program: str
     rule: str
     says: tuple[str, ...] = ()
-    late: bool = True  # also diagnosed without the operation log
-    extra: dict = field(default_factory=dict)
+    late: bool | tuple[int, ...] = True  # without the operation log: all marked lines, some of them, or just these
 
     def marks(self) -> dict[int, list[str]]:
         found = {}

@@ -61,9 +61,19 @@ class Call:
 
 def call_at(entry: Entry, below: Entry | None, logged_name: str = "") -> Call | None:
     """What the running expression of this frame calls, with its arguments; `below` is the frame it called into."""
-    node, evaluator = entry.node, entry.evaluator
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.For, ast.With)) and getattr(node, "value", None) is not None:
+    node = entry.node
+    if isinstance(node, (ast.If, ast.While, ast.Assert)):
+        node = node.test
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        node = node.iter
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return)) and node.value is not None:
         node = node.value
+    return call_at_node(node, entry, below, logged_name)
+
+
+def call_at_node(node: ast.AST | None, entry: Entry, below: Entry | None = None, logged_name: str = "") -> Call | None:
+    """The same for any expression of a frame."""
+    evaluator = entry.evaluator
     if isinstance(node, ast.BinOp):
         return Call(_OPERATORS[type(node.op)], entry, (_given("self", node.left, evaluator), _given("other", node.right, evaluator)))
     if isinstance(node, ast.AugAssign):

@@ -45,6 +45,39 @@ class Definitions:
             return self._here(entry.code, node, "constant")
         return self._here(entry.code, node, operation_word(node))
 
+    def here(self, entry: Entry, node: ast.AST) -> Made | None:
+        return self._here(entry.code, node, operation_word(node))
+
+    def step(self, entry: Entry, node: ast.AST) -> tuple[Entry, ast.AST] | None:
+        """One step back from a name: to the expression it was assigned from, here or in the caller."""
+        if not isinstance(node, ast.Name):
+            return None
+        bound = self._binding(entry, node.id)
+        if bound is not None:
+            return (entry, bound[1]) if bound[2] == "assign" else None
+        if node.id in _parameters(entry.code):
+            caller, given = self.argument_expression(entry, node.id)
+            return (caller, given) if caller is not None and given is not None else None
+        if entry.code.co_name != "<module>" and node.id in entry.frame.f_globals:
+            module = next((e for e in self._failure.entries if e.code.co_name == "<module>" and e.frame.f_globals is entry.frame.f_globals), None)
+            return self.step(module, node) if module is not None and module is not entry else None
+        return None
+
+    def of_module(self, module: torch.nn.Module) -> tuple[types.CodeType, ast.AST] | None:
+        """The constructor call of a module that a variable of the user's holds."""
+        for entry in reversed(self._failure.entries):
+            if entry.origin is not Origin.USER:
+                continue
+            for name, value in list(entry.frame.f_locals.items()):
+                if value is module and name != "self":
+                    found = self.step(entry, ast.Name(name, ast.Load()))
+                    if found is not None and isinstance(found[1], ast.Call):
+                        return found[0].code, found[1]
+            for name, value in list(entry.frame.f_globals.items()):
+                if value is module:
+                    return self._global_node(entry, name)
+        return None
+
     def _here(self, code: types.CodeType, node: ast.AST, word: str, known: Known = Known.INFERRED) -> Made | None:
         place = source.place_of_node(code, node, known)
         return Made(word, place) if place is not None else None
@@ -104,15 +137,16 @@ class Definitions:
         return None
 
     def _of_global(self, entry: Entry, name: str) -> Made | None:
+        found = self._global_node(entry, name)
+        return self._here(*found, operation_word(found[1])) if found is not None else None
+
+    def _global_node(self, entry: Entry, name: str) -> tuple[types.CodeType, ast.AST] | None:
+        """The one assignment of a global in the function's own file."""
         tree = source.tree_of(entry.code.co_filename)
-        if tree is None:
+        found = [bound for bound in _bindings(tree) if bound[0] == name] if tree is not None else []
+        if len(found) != 1 or found[0][3] != "assign":
             return None
-        found = [bound for bound in _bindings(tree) if bound[0] == name]
-        if len(found) != 1:
-            return None
-        _, _, value, kind = found[0]
-        module_code = _stand_in(entry.code.co_filename)
-        return self._here(module_code, value, "loop" if kind == "loop" else operation_word(value))
+        return _stand_in(entry.code.co_filename), found[0][2]
 
     # -- arguments ------------------------------------------------------------------------------
 
@@ -298,6 +332,12 @@ def _function_node(code: types.CodeType) -> ast.AST | None:
     return None
 
 
+def bindings_in(code: types.CodeType) -> tuple[tuple[str, int], ...]:
+    """(name, line) of every binding in a function."""
+    scope = _function_node(code)
+    return tuple((name, statement.lineno) for name, statement, _, _ in _bindings(scope)) if scope is not None else ()
+
+
 @functools.lru_cache(maxsize=512)
 def _bindings(scope: ast.AST) -> tuple[tuple[str, ast.AST, ast.AST, str], ...]:
     """(name, statement, expression, kind) for every binding in a function, not in the functions nested in it."""
@@ -365,4 +405,4 @@ def stand_in(filename: str, function: str = "") -> types.CodeType:
     return code.replace(co_name=function, co_qualname=function) if function else code
 
 
-__all__: typing.Final = ("Definitions", "attribute_definition", "operation_word", "stand_in")
+__all__: typing.Final = ("Definitions", "attribute_definition", "bindings_in", "operation_word", "stand_in")

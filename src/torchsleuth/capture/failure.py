@@ -44,6 +44,8 @@ def place_at(code: types.CodeType, lasti: int, known: Known = Known.OBSERVED, vi
     node = source.expression_at(code.co_filename, where) if where is not None else None
     if isinstance(node, (ast.For, ast.AsyncFor)):
         return source.place_of_node(code, node.iter, known, via)
+    if isinstance(node, (ast.If, ast.While)):
+        return source.place_of_node(code, node.test, known, via)
     if isinstance(node, ast.comprehension):
         return source.place_of_node(code, node.iter, known, via)
     if isinstance(node, (ast.With, ast.AsyncWith)):
@@ -197,6 +199,10 @@ def _involved(entry: Entry) -> typing.Iterator[typing.Any]:
         parts = [node.func.value, node.func] if isinstance(node.func, ast.Attribute) else [node.func, *node.args]
     elif isinstance(node, ast.expr):
         parts = [node]
+    elif isinstance(node, (ast.If, ast.While, ast.Assert)):
+        parts = [node.test]
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        parts = [node.iter]
     else:
         parts = []
     for part in parts:

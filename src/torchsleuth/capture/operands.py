@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import types
 import typing
 from dataclasses import dataclass
 
@@ -11,10 +12,12 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper
+from torchsleuth.capture.definitions import Definitions, attribute_definition, operation_word
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure, is_module_call
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.paths import Paths
+from torchsleuth.capture.trails import Trails, mark_of, property_choice, size_choice
 from torchsleuth.evidence import Place, TensorFact
 from torchsleuth.evidence_forward import Argument, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
@@ -302,6 +305,14 @@ class Gathering:
             made = origins.of_live(raw.tensor) if raw.tensor.grad_fn is not None else None
         if made is None and raw.node is not None and raw.entry is not None:
             made = origins.definitions.made(raw.entry, raw.node)
+        if not sizes and made is not None and made.place.known is Known.INFERRED:
+            trails, entry, node = Trails(origins.definitions), raw.entry, raw.node
+            if raw.element is None and entry is not None and node is not None:
+                sizes = tuple(
+                    SizeOrigin(axis, size, trails.follow(entry, node, size_choice(axis)) or made) for axis, size in enumerate(raw.shape)
+                )
+                dtype_made = trails.follow(entry, node, property_choice("dtype"))
+                device_made = trails.follow(entry, node, property_choice("device"))
         if not sizes and made is not None:
             sizes = _all_axes(raw.shape, made)
         return Operand(
@@ -320,7 +331,7 @@ class Gathering:
 
     def _module_attribute(self, raw: Raw) -> Made | None:
         """A parameter of a module that the log did not see being made: the `self.fc = nn.Linear(…)` in its owner's class."""
-        return module_made(self.failure, owner_of(self.failure, raw.tensor))
+        return module_made(self.failure, self.origins.definitions, owner_of(self.failure, raw.tensor))
 
     def _fact(self, raw: Raw) -> TensorFact:
         if raw.tensor is not None and raw.known is Known.OBSERVED:
@@ -367,16 +378,6 @@ def _same_argument(raw: Raw, lenders: list[Raw]) -> Raw | None:
     return next((lender for lender in lenders if lender.argument == raw.argument and lender.shape == raw.shape), None)
 
 
-def mark_of(tensor: torch.Tensor) -> Mark | None:
-    try:
-        return Mark(
-            id(tensor), storage_of(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype,
-            tensor.device, -1, tensor.requires_grad, tensor.is_leaf,
-        )  # fmt: skip
-    except Exception:
-        return None
-
-
 def owner_of(failure: Failure, tensor: torch.Tensor | None) -> torch.nn.Module | None:
     for _, root in failure.crash.names.modules:
         for module in root.modules():
@@ -386,21 +387,38 @@ def owner_of(failure: Failure, tensor: torch.Tensor | None) -> torch.nn.Module |
     return None
 
 
-def module_made(failure: Failure, module: torch.nn.Module | None) -> Made | None:
-    """The constructor call of a module, by the syntax of its owner's class."""
-    from torchsleuth.capture.definitions import attribute_definition, operation_word
+def module_made(failure: Failure, definitions: Definitions, module: torch.nn.Module | None) -> Made | None:
+    """The constructor call of a module, by syntax: in its owner's class, among a Sequential's arguments, or a variable's."""
+    found = _module_node(failure, definitions, module, 4)
+    place = source.place_of_node(*found, Known.INFERRED) if found is not None else None
+    return Made(operation_word(found[1]), place) if found is not None and place is not None else None
 
-    if module is None:
+
+def _module_node(
+    failure: Failure, definitions: Definitions, module: torch.nn.Module | None, depth: int
+) -> tuple[types.CodeType, ast.AST] | None:
+    if module is None or depth == 0:
         return None
     for _, root in failure.crash.names.modules:
         for owner in root.modules():
             for name, child in owner.__dict__.get("_modules", {}).items():
-                if child is module:
-                    found = attribute_definition(owner, name)
-                    if found is not None:
-                        place = source.place_of_node(found[0], found[1], Known.INFERRED)
-                        return Made(operation_word(found[1]), place) if place is not None else None
-    return None
+                if child is not module:
+                    continue
+                if isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)) and name.isdigit():
+                    return _element(_module_node(failure, definitions, owner, depth - 1), int(name), len(owner))
+                return attribute_definition(owner, name)
+    return definitions.of_module(module)
+
+
+def _element(made: tuple[types.CodeType, ast.AST] | None, position: int, count: int) -> tuple[types.CodeType, ast.AST] | None:
+    """The element of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where the syntax shows all of them."""
+    if made is None or not isinstance(made[1], ast.Call):
+        return made
+    arguments = made[1].args
+    elements = arguments[0].elts if len(arguments) == 1 and isinstance(arguments[0], (ast.List, ast.Tuple)) else arguments
+    if len(elements) != count or any(isinstance(element, ast.Starred) for element in elements):
+        return made
+    return made[0], elements[position]
 
 
 def _all_axes(shape: tuple[int, ...], made: Made | None) -> tuple[SizeOrigin, ...]:

@@ -39,7 +39,7 @@ _CARRIES = {
     "view_as", "type_as", "masked_select", "sort", "hstack", "vstack", "concat", "swapaxes", "movedim", "take", "pad",
     "repeat_interleave", "tile", "requires_grad_", "index", "broadcast_to", "unique", "as_tensor", "where", "ravel", "clamp",
 }  # fmt: skip
-_VALUE_COPIES = _CARRIES - {"pad", "where", "clamp"}
+VALUE_COPIES = _CARRIES - {"pad", "where", "clamp"}
 
 
 class Origins:
@@ -180,7 +180,7 @@ class Origins:
             if found is None:
                 break
             last = found[0]
-            if last.name not in _VALUE_COPIES or not last.operands:
+            if last.name not in VALUE_COPIES or not last.operands:
                 break
             following = last.operands[0]
             verdicts = [(operand, is_bad(operand)) for operand in last.operands if operand.dtype == following.dtype or len(last.operands) == 1]

@@ -21,7 +21,7 @@ def batch():
 
 model = Tagger()
 model(batch())
-""", "index-out-of-range", ("`ids[1, 1]` = 12", "1 of 6 values is out of range", "0…9", "model.table", "nn.Embedding(10, 4)")),
+""", "index-out-of-range", ("`ids[1, 1]` = 12", "1 of 6 values is out of range", "0…9", "model.table", "nn.Embedding(10, 4)"), late=(10, 17)),
     Case("ids-from-one", """\
 import torch
 from torch import nn
@@ -47,7 +47,7 @@ ids = torch.zeros(2, 4, dtype=torch.long)
 ids[0, 1] = 5
 ids[1, 2] = 6  #! create
 F.embedding(ids, weight)  #! index
-""", "index-out-of-range", ("`ids[1, 2]` = 6", "0…5")),
+""", "index-out-of-range", ("`ids[1, 2]` = 6", "0…5"), late=(4, 7)),
     Case("select", """\
 import torch
 h = torch.zeros(1, 32, 100)  #! create

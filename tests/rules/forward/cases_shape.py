@@ -23,7 +23,7 @@ x = torch.randn(2, 3)
 tokens = pad(x, 6)
 mask = make_mask(torch.tensor([3, 2]))
 scores = tokens * mask  #! operand
-""", "broadcast-mismatch", ("`tokens`", "`mask`", "6 against 5"), late=False),
+""", "broadcast-mismatch", ("`tokens`", "`mask`", "6 against 5"), late=(11, 12, 13)),
     Case("size-given-by-caller", """\
 import torch
 def ones(n):
@@ -211,7 +211,7 @@ class Net(nn.Module):
         return self.second(h)  #! operand
 net = Net()
 net(torch.randn(1, 1, 28, 28))
-""", "conv-shape", ("16 channels", "takes 32", "net.second"), late=False),
+""", "conv-shape", ("16 channels", "takes 32", "net.second"), late=(8, 10, 11)),
     Case("kernel-too-large", """\
 import torch
 from torch import nn

@@ -11,11 +11,12 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.embedded import Embedded, embedded, innermost
 from torchsleuth.capture.failure import Entry, Failure, is_module_call
-from torchsleuth.capture.operands import Gathering, Raw, mark_of, module_made
-from torchsleuth.capture.origins import Origins
+from torchsleuth.capture.operands import Gathering, Raw, module_made
+from torchsleuth.capture.origins import VALUE_COPIES, Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.samples import sample_words
 from torchsleuth.capture.subscripts import index_items
+from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -91,6 +92,8 @@ def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Opera
     made = None
     if values.bad and raw.mark is not None and gathering.origins.log_reaches:
         made = gathering.origins.value(raw.mark, values.first[0].position, _badness(gathering, limit))
+    if made is None and raw.node is not None and raw.entry is not None and values.bad and not gathering.origins.log_reaches:
+        made = Trails(gathering.origins.definitions).follow(raw.entry, raw.node, value_choice(VALUE_COPIES))
     return dataclasses.replace(operand, values=values, value_made=made or operand.made)
 
 
@@ -133,7 +136,7 @@ def _module_made(failure: Failure, origins: Origins, module: torch.nn.Module | N
         made = origins.of_parameter(mark) if mark is not None else None
         if made is not None:
             return dataclasses.replace(made, operation=type(module).__name__)
-    return module_made(failure, module)
+    return module_made(failure, origins.definitions, module)
 
 
 def _wrapper(failure: Failure) -> str:

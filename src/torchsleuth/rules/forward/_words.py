@@ -258,5 +258,11 @@ def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
     return (operand.made, f"{operand.called} {shape(operand.shape)} comes from here") if operand is not None else (None, "")
 
 
+def value_words(operand: Operand, what: str) -> str:
+    """Said where a bad value came from; where only the syntax tells, the tensor may have been written to since."""
+    made = operand.value_made
+    return f"{what} comes from here" if made is not None and made.place.known is Known.OBSERVED else f"{operand.called} was made here"
+
+
 def line_of(message: str) -> str:
     return message.split("\nException raised from", 1)[0].strip().splitlines()[0] if message.strip() else ""

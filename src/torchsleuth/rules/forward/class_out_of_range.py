@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape
+from torchsleuth.rules.forward._words import bad_values, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape, value_words
 
 
 class ClassOutOfRange(CrashRule):
@@ -78,7 +78,7 @@ class ClassOutOfRange(CrashRule):
         classes = int(values.high) + 1
         first = values.first[0]
         facts = [seen(bad_values(target, values))]
-        creates = [(target.value_made, f"the label {first.value} comes from here")]
+        creates = [(target.value_made, value_words(target, f"the label {first.value}"))]
         fixes: list[str] = []
         name = target.source or target.tensor.name or "labels"
         if values.limit == "num_classes":

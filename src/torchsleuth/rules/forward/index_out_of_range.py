@@ -21,6 +21,7 @@ from torchsleuth.rules.forward._words import (
     plural,
     setting_facts,
     shape,
+    value_words,
 )
 
 _EMBEDDINGS = ("embedding", "embedding_bag")
@@ -106,7 +107,7 @@ class IndexOutOfRange(CrashRule):
         culprits = Culprits()
         first = values.first[0]
         culprits.lead(operation, Role.INDEX, f"holds {first.value}; legal: {legal(values)}", bad)
-        culprits.create(bad.value_made, f"the value {first.value} comes from here")
+        culprits.create(bad.value_made, value_words(bad, f"the value {first.value}"))
         table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
         facts = [Fact(bad_values(bad, values), bad.known if bad.known is not Known.OBSERVED else Known.OBSERVED)]
         story, fixes, inferred = _story(operation, bad, table)
