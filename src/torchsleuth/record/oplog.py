@@ -110,6 +110,7 @@ class OperationLog(TorchFunctionMode):
         self._spent_ns = 0
         self._count = 0
         self._home = 0
+        self._leaving = False
         self._trampolines: dict[tuple[int, int], types.FunctionType] = {}
 
     # -- on and off -----------------------------------------------------------------------------
@@ -131,6 +132,9 @@ class OperationLog(TorchFunctionMode):
         depth = torch._C._len_torch_function_stack()
         if depth == 0 or torch._C._get_function_stack_at(depth - 1) is not self:
             return not any(torch._C._get_function_stack_at(level) is self for level in range(depth))
+        if self._leaving:  # `__exit__` itself starts a function, and a recorder's start event may ask again
+            return False
+        self._leaving = True
         self.__exit__(None, None, None)
         self._trampolines.clear()
         return True
