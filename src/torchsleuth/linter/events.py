@@ -41,6 +41,7 @@ class Frame:
     sinks: list[tuple[int, str, Value]] = field(default_factory=list)
     returns: list[Value] = field(default_factory=list)
     writes: int = 0
+    frozen: set[str] = field(default_factory=set)  # expressions whose requires_grad was set to False
 
     @property
     def is_script(self) -> bool:

@@ -376,10 +376,10 @@ class Expressions:
             return UNKNOWN
         if head == "torch" and last in v.CONSTRUCTORS:
             return self.construct(node, last, args, kwargs)
-        if head == "torch.autograd" and last == "grad":
+        if head == "torch.autograd" and last in ("grad", "backward"):
             for value in args[:1]:
                 self.sink("backward", value)
-            return UNKNOWN
+            return Value("tuple", node)
         if head.startswith("torch.nn.init"):
             if args and args[0].is_tensor and last.endswith("_"):
                 outer, self.frame.no_grad = self.frame.no_grad, True

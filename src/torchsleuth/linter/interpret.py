@@ -175,7 +175,8 @@ class Interpreter(expressions.Expressions):
         self.frame = frame
         frame.attributes = {k: clone_value(v) for k, v in info.attributes.items()} if info else {}
         is_forward = bool(info and info.is_module and node.name == "forward")
-        evidence = tensor_evidence(node, self)
+        open_arguments = any(a.annotation is None and a.arg != "self" for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])
+        evidence = tensor_evidence(node, self) if open_arguments else {}
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         defaults = dict(zip([a.arg for a in reversed(arguments[: len(node.args.posonlyargs) + len(node.args.args)])],
                             reversed(node.args.defaults), strict=False))  # fmt: skip
@@ -295,6 +296,9 @@ class Interpreter(expressions.Expressions):
                 constant = getattr(statement, "value", None)
                 if isinstance(constant, ast.Constant) and constant.value is True:
                     self.mark_requires_grad(owner)
+                elif isinstance(constant, ast.Constant) and constant.value is False:
+                    owner.grad, owner.leaf = False, False
+                    self.frame.frozen.add(ast.unparse(target.value))
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, statement: ast.stmt) -> None:
         names = target.elts
@@ -302,7 +306,7 @@ class Interpreter(expressions.Expressions):
         if value.kind == "size" and plain:
             source = value.inputs[0] if value.inputs else None
             if source is not None and source.is_tensor:
-                learn_shape(source, tuple(n.id if isinstance(n, ast.Name) else None for n in names))
+                self._learn_shape(source, tuple(n.id if isinstance(n, ast.Name) else None for n in names))
             for dim, name in enumerate(names):
                 part = number(statement, "size", value.inputs)
                 part.extra = {"dim": dim}
@@ -315,6 +319,18 @@ class Interpreter(expressions.Expressions):
             elif value.is_tensor and plain:
                 part = self.view_of(value, statement, "unbind")
             self.bind(name, part, statement)
+
+    def _learn_shape(self, value: Value, names: tuple) -> None:
+        """`b, t, c = x.shape` says how many dimensions `x` has, on this path."""
+        if value.ndim is not None and value.ndim != len(names):
+            return
+        known = copy.copy(value)
+        known.ndim, known.shape = len(names), names if value.shape is None else value.shape
+        for name, bound in list(self.frame.env.items()):
+            if bound is value:
+                self.frame.env[name] = known
+        if not self.frame.arms:
+            value.ndim, value.shape = known.ndim, known.shape
 
     def _aug_assign(self, node: ast.AugAssign, body, position) -> None:
         other = self.ev(node.value)
@@ -340,10 +356,12 @@ class Interpreter(expressions.Expressions):
         self.ev(node.test)
         frame = self.frame
         before, arms = dict(frame.env), frame.arms
+        self._narrow(node.test, True, frame.env)
+        self._narrow(node.test, False, before)
         frame.arms = (*arms, (id(node), 0))
         first_ends = self.block(node.body)
         first = frame.env
-        frame.env = before if frame.depth or not frame.is_script else before
+        frame.env = before
         frame.arms = (*arms, (id(node), 1))
         second_ends = self.block(node.orelse)
         second = frame.env
@@ -355,6 +373,25 @@ class Interpreter(expressions.Expressions):
         result = second if first_ends and not second_ends else first if second_ends else merged_env(first, second)
         self._set_env(result)
         return first_ends and second_ends
+
+    def _narrow(self, test: ast.expr, holds: bool, env: dict[str, Value]) -> None:
+        """`isinstance(x, Tensor)` and its kin: where it fails, `x` is no tensor; where another type holds, neither."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._narrow(test.operand, not holds, env)
+        elif isinstance(test, ast.BoolOp):
+            if isinstance(test.op, ast.And) == holds:
+                for part in test.values:
+                    self._narrow(part, holds, env)
+        elif isinstance(test, ast.Call) and test.args and isinstance(test.args[0], ast.Name) and test.args[0].id in env:
+            function = self.dotted(test.func)
+            if function in ("isinstance", "torch.is_tensor"):
+                is_tensor = function == "torch.is_tensor" or (len(test.args) > 1 and "Tensor" in ast.unparse(test.args[1]))
+                if is_tensor != holds and env[test.args[0].id].kind == "tensor":
+                    env[test.args[0].id] = UNKNOWN
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name) and test.left.id in env:
+            if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
+                if isinstance(test.ops[0], ast.Is) == holds and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+                    env[test.left.id] = NONE
 
     def _set_env(self, env: dict[str, Value]) -> None:
         if self.frame.is_script:
@@ -594,13 +631,6 @@ def root_name(node: ast.AST | None) -> str:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def learn_shape(value: Value, names: tuple) -> None:
-    if value.ndim is None:
-        value.ndim = len(names)
-    if value.shape is None and value.ndim == len(names):
-        value.shape = names
 
 
 def is_tensor_annotation(node: ast.AST | None) -> bool:

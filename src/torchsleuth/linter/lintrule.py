@@ -27,7 +27,16 @@ class View:
         self.source = source
         self.interpreter = interpreter
         self.remarks: list[tuple[int, str]] = []  # (line, what was left alone and why), for --verbose
+        self._words: dict[str, bool] = {}
+        self.covered: dict[int, ast.AST] = {}  # parts of loops that a finding already speaks of
         self.jobs: dict[tuple, typing.Any] = {}  # proofs that can be run, by (rule, span of the first culprit)
+
+    def has(self, word: str) -> bool:
+        """Whether the file contains this text at all: most rules are about words that most files do not have."""
+        known = self._words.get(word)
+        if known is None:
+            known = self._words[word] = word in self.source.text
+        return known
 
     def dotted(self, node: ast.AST) -> str:
         return self.interpreter.dotted(node)

@@ -128,6 +128,17 @@ class Comparison:
                 ) from None
             finally:
                 spec["dims"].pop()
+        for spec in self.job["parameters"]:
+            if spec["kind"] != "number":
+                continue
+            for label in sorted({c for p in self.job["parameters"] for c in p.get("dims", [])} | {"tail"}):
+                spec["kind"], spec["like"] = "vector", label
+                try:
+                    self._trial({}, extra, seed=7, must_run=False)
+                except Differs:
+                    raise EdgeDiffers(f"only if `{spec['name']}` is a number, which nothing here says; with a vector the loop does something else") from None
+                finally:
+                    spec["kind"] = "number"
 
     def _trial(self, sizes: dict, extra: int, seed: int, must_run: bool, ties: bool = False, name: str = "") -> bool:
         old = self._outcome(self.original, sizes, extra, seed, ties)
@@ -230,6 +241,8 @@ class Comparison:
             kind = spec["kind"]
             if kind == "number":
                 return 0.3 + 0.1 * (len(label) % 3)
+            if kind == "vector":
+                return torch.rand(4 if spec["like"] == "tail" else size(spec["like"]), generator=generator) + 0.5
             if kind == "size":
                 return size(spec["class"])
             if kind == "device":

@@ -16,7 +16,7 @@ SAME = frozenset({"clone", "detach", "contiguous", "float", "exp", "relu", "sigm
 LISTLIKE = re.compile(
     r"(list|lists|tensors|seqs|sequences|items|layers|modules|chunks|batches|dicts?|tuples?|outs|xs|ys|preds_all|samples|"
     r"hidden_states|files|paths|texts|words|names|groups|blocks|heads_list|splits|parts|pieces|segments|examples|args|"
-    r"all_\w+|\w+_list|\w+_outputs|outputs)$"
+    r"all_\w+|\w+_list|\w+_outputs|outputs|shape|shapes|size|sizes|strides?|dims?|axes|perm|offsets?|lengths_list)$"
 )
 NOT_TENSOR_KINDS = frozenset({"list", "dict", "tuple", "module", "numpy", "str", "none", "range", "zip", "optimizer", "parameters",
                               "class", "function", "path", "size", "number"})  # fmt: skip
@@ -45,6 +45,7 @@ class Context:
     exact_ranks: dict[str, int] = field(default_factory=dict)
     evidence: set[str] = field(default_factory=set)
     against: dict[str, str] = field(default_factory=dict)
+    arguments: set[str] = field(default_factory=set)
 
     # Sizes --------------------------------------------------------------------------------------
 
@@ -113,13 +114,25 @@ class Context:
                 return not value.assumed
             if value.kind in NOT_TENSOR_KINDS:
                 raise GiveUp(f"`{text}` is not a tensor but {article(value.kind)}")
-        if text in self.evidence or text in self.allocations or text in self.shapes:
+        is_argument = text in self.arguments and not self.counts.get(text)
+        if text in self.allocations or text in self.shapes:
             return True
+        if text in self.evidence and (is_argument or self.counts.get(text) == 1 or "." in text):
+            return True
+        if not is_argument and "." not in text:
+            raise GiveUp(f"nothing here shows that `{text}` is a tensor")
         if "." in text:
             raise GiveUp(f"nothing here shows that `{text}` is a tensor")
         if LISTLIKE.search(text):
             raise GiveUp(f"nothing here shows that `{text}` is a tensor, and its name suggests a list")
         return False
+
+    def is_number(self, text: str) -> bool:
+        """Something the source shows, or an argument's nature suggests, to be one number and no tensor."""
+        value = self.value(text)
+        if value is not None and value.kind == "number":
+            return True
+        return (text in self.arguments and not self.counts.get(text)) or text in self.sizes or "." in text
 
 
 def article(kind: str) -> str:
@@ -127,7 +140,11 @@ def article(kind: str) -> str:
 
 
 def size_expression(node: ast.expr) -> tuple[str, int] | None:
-    """`x.shape[k]`, `x.size(k)` or `len(x)` -> (x, k)."""
+    """`x.shape[k]`, `x.size(k)`, `x.size()[k]` or `len(x)` -> (x, k)."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        call = node.value
+        if call.func.attr == "size" and not call.args and is_dotted(call.func.value) and (dim := integer(node.slice)) is not None:
+            return ast.unparse(call.func.value), dim
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         dim = integer(node.slice)
         if dim is not None and is_dotted(node.value.value):
@@ -167,6 +184,10 @@ def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     for node in statements:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and node.lineno < loop.lineno:
             _read_assignment(node, context)
+    for node in statements:
+        if isinstance(node, ast.Assign) and _is_list(node.value):
+            for target in _targets(node):
+                context.against.setdefault(target, "is a list")
     _read_uses(statements, context)
     _read_annotations(frame.node, context)
     return context
@@ -290,6 +311,14 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
             context.against.setdefault(ast.unparse(node.value), "is unpacked here")
 
 
+def _is_list(node: ast.expr) -> bool:
+    if isinstance(node, (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.GeneratorExp)):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Add)):
+        return isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "dict", "set", "sorted", "tuple", "range", "zip")
+
+
 def _is_new_or_rest(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in (None, ...)
 
@@ -299,12 +328,15 @@ def _read_annotations(function: ast.AST, context: Context) -> None:
     if arguments is None:
         return
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        context.arguments.add(argument.arg)
         if argument.annotation is None:
             continue
         text = ast.unparse(argument.annotation)
         if re.search(r"\bTensor\b", text) and not re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|[Dd]ict", text):
             context.evidence.add(argument.arg)
         elif re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|Iterator|[Dd]ict|ndarray|Generator|DataLoader", text):
+            context.against[argument.arg] = f"is annotated `{text}`"
+        elif text in ("int", "float", "str", "bool"):
             context.against[argument.arg] = f"is annotated `{text}`"
     if arguments.vararg is not None:
         context.against[arguments.vararg.arg] = "is a tuple of arguments"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from dataclasses import dataclass, field, replace
 
 from torchsleuth.linter.vectorise import operators as ops
@@ -11,6 +12,10 @@ from torchsleuth.linter.vectorise.context import Context, integer, is_dotted, si
 from torchsleuth.linter.vectorise.lifted import (
     FULL, INNER, Equal, GiveUp, Lifted, RankUnknown, Recurrence, SizeKey, aligned, expression, method, name, number, subscript,
 )  # fmt: skip
+
+
+# What holds positions, by its name: anything else of one or more dimensions may be a boolean mask.
+INDEX_NAME = re.compile(r"id|ind|label|target|perm|order|pos|token|class|top|sort|argm|nbr|neigh|parent|arange", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,11 @@ class Lifter:
         if value is not None and value.kind in ("list", "dict", "module", "tuple", "numpy", "str"):
             raise GiveUp(f"`{text}` is not a tensor")
         rank = self.context.rank(text)
-        if rank is not None:
+        if rank is not None or (text in self.context.evidence and text not in self.context.against):
             return self.base(node)
         if size_expression(node) is None:
+            if not self.context.is_number(text):
+                raise GiveUp(f"nothing here shows what `{text}` is")
             self.numbers.add(text)
         return Lifted(copy.deepcopy(node), kind="free")
 
@@ -452,6 +459,10 @@ class Lifter:
                 self._join_axis(axis, offset, size)
                 indices.append(positions)
             else:
+                if (entry.rank or entry.more) and not INDEX_NAME.search(ast.unparse(entry.code)):
+                    raise GiveUp(f"`{ast.unparse(entry.code)[:30]}` may be a mask, which selects differently in every turn")
+                if "mask" in ast.unparse(entry.code):
+                    raise GiveUp("a mask selects differently in every turn")
                 self.mark_index(entry, size)
                 indices.append(entry)
         if len(indices) == 1:

@@ -31,6 +31,7 @@ class Store:
     op: ast.operator | None
     axes: tuple[str, ...]
     test: Lifted | None = None
+    tests: tuple[Lifted, ...] = ()
     previous: bool = False  # out[i] = out[i - 1] + value: a running total
 
 
@@ -490,16 +491,25 @@ class Reader:
 
     def _merge_stores(self, start: int, middle: int, test: Lifted) -> None:
         """The same place written in both arms: one value, chosen by the test."""
+        depth = len(self.tests)
         first, second = self.stores[start:middle], self.stores[middle:]
         for one in first:
             for other in second:
                 if one.target == other.target and one.op is None and other.op is None and _same(one.entries, other.entries):
-                    merged = self.lifter.where(test, one.value, other.value)
+                    one.value = self.lifter.where(test, self._chosen(one, depth + 1), self._chosen(other, depth + 1))
                     self.stores.remove(other)
-                    one.value = merged
-                    one.test = None if len(self.tests) == 0 else self._test()
+                    one.tests = tuple(self.tests)
+                    one.test = self._test() if self.tests else None
                     break
         self.stored.clear()
+
+    def _chosen(self, store: Store, depth: int) -> Lifted:
+        """What a store leaves in its place: its value where its inner conditions hold, what was there otherwise."""
+        value = store.value
+        for test in reversed(store.tests[depth:]):
+            place = ast.Subscript(expression(store.target), store.entries[0] if len(store.entries) == 1 else ast.Tuple(store.entries, ast.Load()), ast.Load())
+            value = self.lifter.where(test, value, self.lifter.index(self.lifter.base(place.value), list(store.entries)))
+        return value
 
     def _extreme(self, node: ast.If):
         """`if v > best: best = v` -> an accumulated maximum."""
@@ -565,7 +575,8 @@ class Reader:
         text = ast.unparse(owner)
         if text in self.lifter.carried:
             raise GiveUp(f"`{text}` is set in the loop and written to")
-        self.context.require_tensor(text)
+        if not self.context.require_tensor(text):
+            raise GiveUp(f"nothing here shows that `{text}` is a tensor")
         rank = self.context.rank(text)
         fixed = sum(not isinstance(e, ast.Slice) for e in entries)
         self.lifter.wanted_rank = rank - fixed if rank is not None else None
@@ -575,13 +586,13 @@ class Reader:
         running = self._running(text, entries, node, op)
         if running is not None:
             value, op_node = running
-            self.stores.append(Store(text, entries, value, op_node, axes, None, previous=True))
+            self.stores.append(Store(text, entries, value, op_node, axes, None, (), previous=True))
             self.lifter.wanted_rank = None
             return
         value = self.lifter.lift(node)
         self.lifter.wanted_rank = None
         test = self._test() if self.tests else None
-        self.stores.append(Store(text, entries, value, op, axes, test))
+        self.stores.append(Store(text, entries, value, op, axes, test, tuple(self.tests)))
 
     def _running(self, text: str, entries: list[ast.expr], node: ast.expr, op) -> tuple[Lifted, ast.operator] | None:
         """`out[i] = out[i - 1] + e`: a running sum or product of `e`."""

@@ -8,6 +8,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 
 from torchsleuth.linter.events import Frame
+from torchsleuth.linter.values import TENSOR_METHODS
 from torchsleuth.linter.vectorise import operators as ops
 from torchsleuth.linter.vectorise.context import Context, context_of
 from torchsleuth.linter.vectorise.lift import Gathered
@@ -88,6 +89,9 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
     _check_after(plan, frame, loop)
     before, after = body[:position], body[position + 1 :]
     finals: list[ast.stmt] = []
+    targets = [store.target for store in reader.stores]
+    if len(set(targets)) != len(targets):
+        raise GiveUp("a tensor is written at several places")
     for store in reader.stores:
         finals.append(_store(plan, store, before, keep_stores))
     for accumulator in reader.accumulators.values():
@@ -107,8 +111,29 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
     return _finished(plan)
 
 
+def _require_evidence(plan: Plan) -> None:
+    """Where no torch operation is involved, a loop over what may be a list or numbers is nobody's business."""
+    lifter = plan.reader.lifter
+    if not lifter.bases:
+        raise GiveUp("no tensor is involved")
+    if plan.is_sure:
+        return
+    nodes = [n for n in ast.walk(plan.loop) if isinstance(n, (ast.Call, ast.Attribute))]
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            path = plan.context.dotted(node.func)
+            if path.startswith("torch.") and path != "torch.arange":
+                return
+            if isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_METHODS and node.func.attr != "append":
+                return
+    if plan.collected or any(s.target in plan.context.allocations for s in plan.reader.stores):
+        return
+    raise GiveUp("nothing here shows that it runs over a tensor")
+
+
 def _finished(plan: Plan) -> Plan:
     """Positions are made on the device of the tensors they are used with."""
+    _require_evidence(plan)
     device = next((b for b in plan.reader.lifter.bases if "." not in b), None)
     if device is not None:
         placer = _Placer(device)

@@ -56,7 +56,7 @@ class ArgumentMutated(LintRule):
         if write.how != "augmented" or frame.is_script or not isinstance(write.node, ast.AugAssign):
             return None
         name = write.name
-        if not isinstance(write.node.target, ast.Name) or frame.params.get(name) is not write.target or write.target.assumed:
+        if not isinstance(write.node.target, ast.Name) or name not in frame.params or frame.params[name].storage is not write.target.storage or write.target.op != "argument" or write.target.assumed:
             return None
         function = getattr(frame.node, "name", "")
         if function.endswith("_") or type(write.node.op) not in SIGNS:

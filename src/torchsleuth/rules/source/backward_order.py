@@ -50,7 +50,7 @@ class BackwardOrder(LintRule):
     name = "backward-order"
 
     def on_loop(self, node: ast.AST, frame: Frame, body, position, view: View) -> Found:
-        if not isinstance(node, (ast.For, ast.While)) or frame.inlined:
+        if not view.has(".backward(") or not isinstance(node, (ast.For, ast.While)) or frame.inlined:
             return None
         events = [e for e in events_in(node.body, frame)]
         if any(e.conditional for e in events):

@@ -46,6 +46,8 @@ class LeafWrittenInPlace(LintRule):
         target = write.target
         if not target.leaf or target.grad is not True or write.no_grad or write.how == "data":
             return None
+        if write.text in write.frame.frozen:
+            return None
         return self.diagnosis(
             f"`{view.short(write.node, 60)}` writes in place to a leaf that requires a gradient",
             [view.culprit(Role.MUTATE, write.node, f"`{write.text}` is a leaf that requires grad", write.frame)],

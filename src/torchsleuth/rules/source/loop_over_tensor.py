@@ -99,8 +99,7 @@ class LoopOverTensor(LintRule):
     # ----------------------------------------------------------------------------------------------
 
     def _is_covered(self, node: ast.AST, view: View) -> bool:
-        covered = view.__dict__.setdefault("covered_loops", {})
-        return id(node) in covered and covered[id(node)] is not node
+        return id(node) in view.covered and view.covered[id(node)] is not node
 
     def _attempt(self, node, shown, make, before, frame: Frame, view: View) -> Diagnosis | None:
         try:
@@ -115,10 +114,9 @@ class LoopOverTensor(LintRule):
             if os.environ.get("TORCHSLEUTH_DEBUG"):
                 raise
             return None  # a loop form nobody thought of must not stop the linting of a file
-        covered = view.__dict__.setdefault("covered_loops", {})
         for inner in ast.walk(node):
             if inner is not node:
-                covered[id(inner)] = node
+                view.covered[id(inner)] = node
         return self._diagnosis(plan, edits, node, shown, before, frame, view)
 
     def _diagnosis(self, plan: Plan, edits, node, shown, before, frame: Frame, view: View) -> Diagnosis:
@@ -160,20 +158,47 @@ class LoopOverTensor(LintRule):
 
 
 def _may_be_vectorised(node: ast.For | ast.While) -> bool:
-    for child in ast.walk(node):
-        if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store):
-            return True
-        if isinstance(child, ast.AugAssign):
-            return True
-        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr == "append":
-            return True
-        if isinstance(child, ast.Assign) and isinstance(child.targets[0], ast.Name):
-            name = child.targets[0].id
-            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(child.value)):
-                return True
-        if isinstance(child, ast.If) and isinstance(child.test, ast.Compare):
-            return True
-    return False
+    """A cheap look: something is filled, gathered or added up, and nothing stands in the way at once."""
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        function = node.iter.func
+        if isinstance(function, ast.Name):
+            if function.id not in ("range", "enumerate", "zip"):
+                return False
+        elif not (isinstance(function, ast.Attribute) and function.attr in ("unbind", "arange")):
+            return False
+    if node.orelse:
+        return False
+    gathers = False
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        child = pending.pop()
+        if isinstance(child, BARRIERS):
+            return False
+        if isinstance(child, ast.Assign):
+            target = child.targets[0]
+            gathers |= isinstance(target, ast.Subscript)
+            if isinstance(target, ast.Attribute) or isinstance(child.value, (ast.ListComp, ast.Dict, ast.Lambda)):
+                return False
+            if isinstance(target, ast.Name) and isinstance(child.value, (ast.BinOp, ast.Call)):
+                gathers |= any(isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(child.value))
+        elif isinstance(child, ast.AugAssign):
+            gathers = True
+        elif isinstance(child, ast.Expr):
+            call = child.value
+            if isinstance(call, ast.Call):
+                if not (isinstance(call.func, ast.Attribute) and call.func.attr == "append"):
+                    return False
+                gathers = True
+        elif isinstance(child, ast.If):
+            gathers |= isinstance(child.test, ast.Compare)
+            pending += [*child.body, *child.orelse]
+        elif isinstance(child, (ast.For, ast.While)):
+            pending += child.body
+    return gathers
+
+
+BARRIERS = (ast.Return, ast.Raise, ast.Try, ast.With, ast.Break, ast.Delete, ast.Assert, ast.FunctionDef, ast.ClassDef, ast.Import,
+            ast.ImportFrom, ast.Global, ast.Nonlocal, ast.AsyncFor, ast.AsyncWith)  # fmt: skip
 
 
 def _touches_tensors(node: ast.AST, frame: Frame) -> bool:

@@ -47,7 +47,7 @@ class LossLoggedWithGraph(LintRule):
     name = "loss-logged-with-graph"
 
     def on_loop(self, node: ast.AST, frame: Frame, body, position, view: View) -> Found:
-        if not isinstance(node, (ast.For, ast.While)) or frame.inlined:
+        if not view.has(".backward(") or not isinstance(node, (ast.For, ast.While)) or frame.inlined:
             return None
         backward = {e.receiver: e for e in events_in(node.body, frame) if e.kind == "backward" and not e.retains}
         found = []

@@ -47,7 +47,7 @@ class MissingZeroGrad(LintRule):
     name = "missing-zero-grad"
 
     def on_loop(self, node: ast.AST, frame: Frame, body, position, view: View) -> Found:
-        if not isinstance(node, (ast.For, ast.While)) or frame.inlined:
+        if not view.has(".backward(") or not isinstance(node, (ast.For, ast.While)) or frame.inlined:
             return None
         events = events_in(node.body, frame)
         backward = [e for e in events if e.kind == "backward"]

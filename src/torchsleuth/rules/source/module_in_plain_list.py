@@ -62,6 +62,8 @@ class ModuleInPlainList(LintRule):
         init = info.methods["__init__"]
         if init not in info.node.body:
             return None
+        if not any(isinstance(n, (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Tuple)) for n in _assigned(init)):
+            return None
         registered = self._registered(info)
         found = []
         for node in ast.walk(init):
@@ -136,3 +138,9 @@ class ModuleInPlainList(LintRule):
             Confidence.CERTAIN,
             fixes=fixes,
         )
+
+
+def _assigned(init: ast.AST):
+    for node in ast.walk(init):
+        if isinstance(node, ast.Assign) and is_self_attribute(node.targets[0]):
+            yield node.value

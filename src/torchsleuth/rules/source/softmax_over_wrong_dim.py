@@ -53,6 +53,8 @@ class SoftmaxOverWrongDim(LintRule):
         return self._judge(operands[0], call.node, call, view)
 
     def on_statement(self, node: ast.stmt, frame, view: View) -> Found:
+        if not view.has("softmax"):
+            return None
         value = getattr(node, "value", None)
         found = []
         for child in ast.walk(value) if value is not None else ():

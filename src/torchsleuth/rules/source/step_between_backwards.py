@@ -61,6 +61,8 @@ class StepBetweenBackwards(LintRule):
         return self._judge(tree.body, view.interpreter.frame, view)
 
     def _judge(self, body: list[ast.stmt], frame: Frame, view: View):
+        if not view.has("retain_graph"):
+            return None
         events = [e for e in events_in(body, frame) if not e.conditional]
         found = []
         for place, first in enumerate(events):
