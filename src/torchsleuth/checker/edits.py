@@ -238,7 +238,7 @@ def _shapes(scope: Scope) -> dict[str, int]:
 
 def _wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     """A whole gradient transposed, summed, flipped or reshaped; an operand of a product transposed."""
-    for element in _formulas(node):
+    for element in _formulas(node) if _is_returned(method, node) else ():
         text = _bracketed(method, element)
         yield Change(element, f"{text}.transpose(-1, -2)", True)
         for dim in (0, 1, 2, -1):
@@ -256,6 +256,10 @@ def _wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult,)):
         for operand in (node.left, node.right):
             yield Change(operand, f"{_bracketed(method, operand)}.transpose(-1, -2)")
+
+
+def _counts(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """None put in for an input that has no gradient, or a returned value taken out."""
     if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Tuple):
         yield Change(node.value, f"{method.segment(node.value)}, None", True)
         yield Change(node.value, f"{method.segment(node.value)}, None, None", True)
@@ -266,6 +270,19 @@ def _wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
             parts = [method.segment(e) for e in node.value.elts]
             parts.insert(position, "None")
             yield Change(node.value, ", ".join(parts), True)
+
+
+def _is_returned(method: Method, node: ast.AST) -> bool:
+    """A return, or an assignment to a name that is returned: its value is a gradient, not a step on the way."""
+    if not isinstance(node, ast.Assign):
+        return isinstance(node, ast.Return)
+    names = {t.id for t in node.targets if isinstance(t, ast.Name)}
+    for other in own_nodes(method.tree):
+        if isinstance(other, ast.Return) and other.value is not None:
+            elements = other.value.elts if isinstance(other.value, ast.Tuple) else [other.value]
+            if any(isinstance(e, ast.Name) and e.id in names for e in elements):
+                return True
+    return False
 
 
 def _bracketed(method: Method, node: ast.expr) -> str:
@@ -328,13 +345,13 @@ def _insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[
                     yield Change(operand, f"{text}.{reduction}({dim}, keepdim=True)")
 
 
-FAMILIES = (_orders, _constants, _operators, _calls, _comparisons, _names, _signs, _factors, _wrapped, _insertions)
+FAMILIES = (_orders, _constants, _operators, _calls, _comparisons, _names, _signs, _factors, _counts, _wrapped, _insertions)
 SUGGESTED = {
-    "factor": (_signs, _calls, _operators, _constants, _factors),
+    "factor": (_operators, _orders, _signs, _calls, _constants, _factors),
     "other-input": (_orders, _names),
     "transposed": (_calls, _orders, _wrapped),
     "shape": (_orders, _calls, _constants, _wrapped),
-    "count": (_wrapped,),
+    "count": (_counts, _orders),
     "no-grad-output": (_factors, _names),
     "tensor-factor": (_factors, _names, _operators),
     "other-tensor": (_orders, _names),

@@ -41,6 +41,7 @@ class Experiment:
         self.refused: list[tuple[str, str]] = []
         self.remarks: list[str] = []
         self.bad: set[int] = set()
+        self.mends: list[Mend] = []
         self.double = "not-tried"
         self.study_run: Run | None = None
         self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
@@ -360,7 +361,9 @@ class Experiment:
             from torchsleuth.checker.mend import mended
 
             kind = finding.relation.kind if finding.relation is not None else finding.kind
-            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind)
+            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends)
+            if mend is not None and mend not in self.mends:
+                self.mends.append(mend)
         if k < 0:
             node = source.return_statement(method, lines)
             label = f"returns {finding.returned_count} gradients for {finding.expected_count} inputs"

@@ -174,7 +174,12 @@ def _slope(bench: Bench, evaluation: Evaluation, k: int) -> tuple[torch.Tensor, 
                 best, best_gap = slope, gap
         previous = slope
     rounding = sum(float(out.norm()) for out in evaluation.run.outputs if is_float(out))
-    return direction, best, best_gap <= 1e-4 * abs(best) + 1e-7 * rounding + 1e-12
+    reliable = best_gap <= 1e-4 * abs(best) + 1e-7 * rounding + 1e-12
+    if reliable:
+        # On a kink both steps give the mean of two slopes; only the two sides tell.
+        ahead, behind = (bench.rise(evaluation, {k: direction}, step) for step in (STEP, -STEP))
+        reliable = abs(ahead - behind) <= 1e-3 * (abs(ahead) + abs(behind)) + 1e-6 * rounding + 1e-12
+    return direction, best, reliable
 
 
 def _matches(gradient: torch.Tensor, slope: tuple[torch.Tensor, float, bool]) -> bool:
@@ -217,19 +222,16 @@ def next_to_kinks(
     step = 1e-7 * scales(arguments)[k]
     hits = 0
     for position in sample.tolist():
-        sides = []
+        sides: list[list[torch.Tensor]] = []
         for sign in (1, -1):
             moved = value.clone()
             moved.view(-1)[position] += sign * step
             there = bench.forward(arguments.with_values(moved if j == k else v for j, v in enumerate(arguments.values))).outputs
-            sides.append(
-                sum(
-                    float((g * (b - a)).sum()) * sign / step
-                    for g, a, b in zip(evaluation.grads, here, there, strict=True)
-                    if g is not None and a.shape == b.shape
-                )
-            )
-        low, high = min(sides), max(sides)
+            sides.append([g * (b - a) * (sign / step) for g, a, b in zip(evaluation.grads, here, there, strict=True)
+                          if g is not None and a.shape == b.shape])  # fmt: skip
+        # Output by output: each may be on a kink of its own, and any slope between its two sides is one of it.
+        low = sum(float(torch.minimum(p, m).sum()) for p, m in zip(*sides, strict=True))
+        high = sum(float(torch.maximum(p, m).sum()) for p, m in zip(*sides, strict=True))
         slack = 1e-3 * (abs(low) + abs(high)) + 1e-5 * typical + 1e-8
         got = float(returned.reshape(-1)[position])
         if high - low > 2 * slack and low - slack <= got <= high + slack:

@@ -23,7 +23,7 @@ class OutputMarks(FunctionRule):
 
     Example
     -------
-    The output is a view of x and is then changed in place. This raises "Output 0 of FlattenBackward is a
+    The output is a view of x and is then changed in place. This raises "Output 0 of Flatten is a
     view and is being modified inplace":
 
         import torch
