@@ -1,0 +1,197 @@
+"""Who else holds this tensor? Decides from the source whether giving a variable a new tensor is seen by anyone else.
+
+An in-place write changes the tensor for all who hold it; an out-of-place one gives a new tensor to one name. The two
+mean the same where nothing else holds the old tensor and looks at it afterwards.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.fixes.script import Function, Script, called, names_in, path_of
+
+# Methods whose result shares memory with the tensor they are called on.
+VIEWS = {
+    "view", "reshape", "transpose", "permute", "t", "squeeze", "unsqueeze", "expand", "expand_as", "narrow", "select",
+    "flatten", "unbind", "split", "chunk", "detach", "contiguous", "view_as", "swapaxes", "movedim", "unfold", "diagonal",
+    "float", "double", "to", "cpu", "cuda", "half", "requires_grad_", "squeeze_", "unsqueeze_", "T", "mT", "data", "real", "imag",
+}  # fmt: skip
+_KEEPS = {"append", "extend", "insert", "add", "put", "setdefault", "update", "register_buffer", "appendleft"}
+_NAMESPACES = {"torch", "F", "nn", "functional", "np", "math", "th", "numpy"}
+
+
+def is_seen_elsewhere(script: Script, write: ast.stmt, target: ast.expr) -> str:
+    """"" where only `target` itself sees the difference, else who else may: words for the fix's meaning."""
+    if isinstance(target, ast.Attribute):
+        return _attribute(script, write, target)
+    if not isinstance(target, ast.Name):
+        return "whoever holds the same tensor"
+    return _name(script, write, target.id)
+
+
+def _name(script: Script, write: ast.stmt, name: str) -> str:
+    scope = script.scope_of(write)
+    if isinstance(scope, ast.Lambda):
+        return "the caller"
+    if name in _parameters(scope):
+        return "" if _is_rebound_before(script, scope, write, name) else f"the caller's tensor behind the argument `{name}`"
+    for node in script.own_nodes(scope):
+        if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
+            return ""
+        if isinstance(node, (ast.For, ast.AsyncFor)) and name in names_in(node.target):
+            return f"what the loop runs over: `{script.segment(node.iter)}`"
+        if isinstance(node, (ast.With, ast.AsyncWith)) and any(i.optional_vars is not None and name in names_in(i.optional_vars) for i in node.items):
+            return f"whoever else holds `{name}`"
+    for holder in _holders(script, scope, name):
+        if _is_used_from(script, scope, write, holder):
+            return f"`{holder}`, which shares its memory"
+    for node in script.own_nodes(scope):
+        kept = _kept_by(script, node, name)
+        if kept:
+            return kept
+    if isinstance(scope, ast.Module):
+        return ""
+    # A nested function that reads the name sees the new binding; nothing to fear from closures.
+    return "" if _bindings(script, scope, name) else f"whoever else holds `{name}`"
+
+
+def _attribute(script: Script, write: ast.stmt, target: ast.Attribute) -> str:
+    """An attribute is rebound on its object; another name for the tensor in the same function would miss it."""
+    text = path_of(target)
+    if not text:
+        return "whoever holds the same tensor"
+    scope = script.scope_of(write)
+    for node in script.own_nodes(scope):
+        if isinstance(node, ast.Assign) and text in _shared_from(script, node.value):
+            for goal in node.targets:
+                if isinstance(goal, ast.Name) and _is_used_from(script, scope, write, goal.id):
+                    return f"`{goal.id}`, which shares its memory"
+    return ""
+
+
+def _parameters(scope: ast.AST) -> set[str]:
+    if not isinstance(scope, (*Function, ast.Lambda)):
+        return set()
+    arguments = scope.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return {argument.arg for argument in every if argument is not None}
+
+
+def _bindings(script: Script, scope: ast.AST, name: str) -> list[ast.Assign | ast.AnnAssign]:
+    found = []
+    for node in script.own_nodes(scope):
+        if isinstance(node, ast.Assign) and any(name in names_in(target, ast.Store) for target in node.targets):
+            found.append(node)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name and node.value is not None:
+            found.append(node)
+    return found
+
+
+def _is_rebound_before(script: Script, scope: ast.AST, write: ast.stmt, name: str) -> bool:
+    """The argument was given a fresh tensor, unconditionally, before the write: `x = x * 2`."""
+    body = scope.body if isinstance(scope.body, list) else []
+    for node in _bindings(script, scope, name):
+        if node in body and node.lineno < write.lineno and not _shared_from(script, node.value):
+            return True
+    return False
+
+
+def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
+    """Other names whose tensor is, or shares memory with, this one's: `y = x`, `row = x[0]`, `x = y.view(-1)`."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        current = pending.pop()
+        for node in script.own_nodes(scope):
+            if not isinstance(node, ast.Assign):
+                continue
+            shared = _shared_from(script, node.value)
+            stored = {n for target in node.targets for n in _plain_targets(target)}
+            # A subscript that stores somewhere (`d[k] = x`) keeps it under a name we cannot follow.
+            linked = stored if current in shared else shared if current in stored else set()
+            for other in linked - found - {name}:
+                found.add(other)
+                pending.append(other)
+    return found
+
+
+def _plain_targets(target: ast.expr) -> list[str]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [name for item in target.elts for name in _plain_targets(item)]
+    if isinstance(target, ast.Starred):
+        return _plain_targets(target.value)
+    text = path_of(target.value if isinstance(target, ast.Subscript) else target)
+    return [text] if text else []
+
+
+def _shared_from(script: Script, value: ast.expr | None) -> set[str]:
+    """Names whose memory the value of an expression may share."""
+    if value is None:
+        return set()
+    if isinstance(value, (ast.Name, ast.Attribute)):
+        if isinstance(value, ast.Attribute) and value.attr in VIEWS:
+            return _shared_from(script, value.value)
+        text = path_of(value)
+        return {text} if text else set()
+    if isinstance(value, ast.Subscript):
+        # A list, a mask or an index tensor copies; a number or a slice makes a view.
+        return set() if isinstance(value.slice, (ast.List, ast.Compare)) else _shared_from(script, value.value)
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return {name for item in value.elts for name in _shared_from(script, item)}
+    if isinstance(value, ast.IfExp):
+        return _shared_from(script, value.body) | _shared_from(script, value.orelse)
+    if isinstance(value, ast.NamedExpr):
+        return _shared_from(script, value.value)
+    if isinstance(value, ast.Call):
+        name = called(value)
+        if isinstance(value.func, ast.Attribute) and path_of(value.func.value).split(".")[0] not in _NAMESPACES:
+            if name in VIEWS or (name.endswith("_") and not name.endswith("__")):
+                return _shared_from(script, value.func.value)
+        if _is_own_function(script, name):
+            # A function of the user's may hand back what it was given.
+            return {n for argument in [*value.args, *(k.value for k in value.keywords)] for n in _shared_from(script, argument)}
+    return set()
+
+
+def _is_own_function(script: Script, name: str) -> bool:
+    return any(isinstance(node, Function) and node.name == name for node in ast.walk(script.tree))
+
+
+def _is_used_from(script: Script, scope: ast.AST, write: ast.stmt, name: str) -> bool:
+    """Read after the write: further down, or anywhere in a loop around it, or outside this function."""
+    if "." in name:
+        return True  # an attribute outlives the function
+    if name in _parameters(scope):
+        return True
+    loops = script.loops_around(write)
+    outer = loops[-1] if loops else None
+    for node in script.own_nodes(scope):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            if node.lineno > (write.end_lineno or write.lineno):
+                return True
+            if outer is not None and outer.lineno <= node.lineno <= (outer.end_lineno or outer.lineno):
+                return True
+        if isinstance(node, (*Function, ast.Lambda)) and name in names_in(node, ast.Load):
+            return True
+    return False
+
+
+def _kept_by(script: Script, node: ast.AST, name: str) -> str:
+    """Places that keep the tensor itself for later: `parts.append(x)`, `self.last = x`, `cache[k] = x`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPS:
+        if path_of(node.func.value).split(".")[0] in _NAMESPACES or name == path_of(node.func.value):
+            return ""
+        if any(name in _shared_from(script, argument) for argument in node.args):
+            return f"`{script.segment(node.func.value)}`, which keeps it"
+    if isinstance(node, ast.Assign) and name in _shared_from(script, node.value):
+        for target in node.targets:
+            if isinstance(target, (ast.Attribute, ast.Subscript)):
+                return f"`{script.segment(target)}`, which keeps it"
+    if isinstance(node, (ast.Yield, ast.YieldFrom)) and node.value is not None and name in _shared_from(script, node.value):
+        return "what was yielded"
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple, ast.Dict)):
+        items = node.value.values if isinstance(node.value, ast.Dict) else node.value.elts
+        targets = [t for t in node.targets if not isinstance(t, (ast.Tuple, ast.List))]
+        if targets and any(item is not None and name in _shared_from(script, item) for item in items):
+            return f"`{script.segment(targets[0])}`, which keeps it"
+    return ""

@@ -1,0 +1,234 @@
+"""A graph gone through twice: detach what is carried over, recompute what was computed once, or keep the graph."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph, Place
+from torchsleuth.fixes.copies import occurrences
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.ordering import carried_names, detached, recomputed
+from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
+from torchsleuth.model import Diagnosis, Fix
+from torchsleuth.wording import short
+
+_TRUNCATED = "Gradients then stop at the step boundary (truncated backpropagation through time)."
+
+
+class FreedGraphFixer(Fixer):
+    rule = "freed-graph"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        freed = evidence.freed
+        script = scripts.get(_users(freed.second)) if freed is not None else None
+        if freed is None or script is None:
+            return []
+        backward = script.statement_at(_users(freed.second).span)
+        if backward is None:
+            return []
+        if freed.carried:
+            return _carried(scripts, script, backward, freed, freed.carried)
+        if freed.same_root:
+            return [_computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
+        return _shared(scripts, script, backward, freed)
+
+
+def _users(place: Place) -> Place:
+    return place.via if place.in_library and place.via is not None else place
+
+
+# -- carried over ---------------------------------------------------------------------------------
+
+
+def _carried(
+    scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph, carried: tuple[CarriedTensor, ...]
+) -> list[Fix | None]:
+    loops = script.loops_around(backward)
+    fixes: list[Fix | None] = []
+    outside = [_made_outside(scripts, script, item, loops[0] if loops else None) for item in carried]
+    if loops and any(statement is not None for statement in outside):
+        fixes.append(_computed_in_loop(scripts, script, backward, next(s for s in outside if s is not None)))
+        fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+        return fixes
+    if loops:
+        known = [item.tensor.name for item in carried if path_is_simple(item.tensor.name)]
+        names = [name for name in known if _is_visible(script, backward, name)]
+        names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
+        if names:
+            edits = [edit for name in dict.fromkeys(names) for edit in []]
+            listed = list(dict.fromkeys(names))
+            if len(listed) == 1:
+                edits = detached(script, listed[0], backward)
+            else:
+                edits = script.after(backward, *(f"{name} = {name}.detach()" for name in listed))
+            is_sum = _is_running_sum(loops[0], listed[0]) and freed.root is not None and freed.root.name == listed[0]
+            meaning = _TRUNCATED
+            if is_sum:
+                meaning = f"Each backward then differentiates the newest part of `{listed[0]}` only; the earlier parts have had theirs."
+            words = ", ".join(f"`{name}`" for name in listed)
+            fixes.append(scripts.fix(f"Detach {words} after each step's backward.", edits, meaning, safe=False))
+    fixes += [_detached_where_used(scripts, item) for item in carried[:1]]
+    return fixes
+
+
+def path_is_simple(name: str) -> bool:
+    return bool(name) and all(part.isidentifier() for part in name.split("."))
+
+
+def _is_visible(script: Script, backward: ast.stmt, name: str) -> bool:
+    """The name is bound in the function (or module) of the backward call."""
+    scope = script.scope_of(backward)
+    bound = {path_of(node) for node in script.own_nodes(scope) if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)}
+    return name in bound
+
+
+def _is_running_sum(loop: ast.AST, name: str) -> bool:
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign) and path_of(node.target) == name and isinstance(node.op, ast.Add):
+            return True
+        if isinstance(node, ast.Assign) and any(path_of(t) == name for t in node.targets) and isinstance(node.value, ast.BinOp):
+            if isinstance(node.value.op, ast.Add) and name in {path_of(node.value.left), path_of(node.value.right)}:
+                return True
+    return False
+
+
+def _detached_where_used(scripts: Scripts, item: CarriedTensor) -> Fix | None:
+    place = _users(item.used) if item.used is not None else None
+    script = scripts.get(place)
+    node = script.node_at(place.span) if script is not None else None
+    if script is None or not isinstance(node, ast.expr) or not item.tensor.name:
+        return None
+    found = occurrences(script, node, item.tensor.name)
+    if len(found) != 1:
+        return None
+    return scripts.fix(
+        f"Detach `{item.tensor.name}` where it enters the new step.", script.wrapped(found[0], ".detach()"), _TRUNCATED, safe=False
+    )
+
+
+# -- computed once --------------------------------------------------------------------------------
+
+
+def _made_outside(scripts: Scripts, script: Script, item: CarriedTensor, loop: ast.stmt | None) -> ast.stmt | None:
+    """The statement before the loop, in the loop's own block, that made what each round uses."""
+    if item.made is None or loop is None or scripts.get(_users(item.made)) is not script:
+        return None
+    statement = script.statement_at(_users(item.made).span)
+    block = script.block_of(loop)
+    return statement if statement in block and block.index(statement) < block.index(loop) else None
+
+
+def _computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None) -> Fix | None:
+    """What was computed once before the loop, computed in every round."""
+    loops = script.loops_around(backward)
+    if not loops:
+        return None
+    loop = loops[-1] if made is None else next((item for item in loops if made in script.block_of(item)), loops[0])
+    block = script.block_of(loop)
+    before = block[: block.index(loop)]
+    if made is None:
+        wanted = names_in(backward, ast.Load)
+        last = next((s for s in reversed(before) if isinstance(s, ast.Assign) and names_in(s, ast.Store) & wanted), None)
+        if last is None:
+            return None
+        made = last
+    chosen = _computation(before, made)
+    if any(not isinstance(s, ast.Assign) or not script.is_alone_on_line(s) or "\n" in script.segment(s) for s in chosen):
+        return None
+    first = loop.body[0]
+    if first.lineno == loop.lineno:
+        return None
+    edits = script.before(first, *(script.segment(statement) for statement in chosen))
+    for statement in chosen:
+        edits += script.removed(statement)
+    words = ", ".join(f"`{short(script.segment(statement), 40)}`" for statement in chosen[:2])
+    return scripts.fix(
+        f"Compute {words} in every round of the loop.", edits, "It is then computed anew, with the weights of that round.", safe=False
+    )
+
+
+def _computation(before: list[ast.stmt], made: ast.stmt) -> list[ast.stmt]:
+    """`made` and the statements before it that compute on tensors and lead to it; data and modules stay outside."""
+    chosen = [made]
+    wanted = names_in(made, ast.Load)
+    for statement in reversed(before[: before.index(made)]):
+        if isinstance(statement, ast.Assign) and names_in(statement, ast.Store) & wanted and _computes(statement.value):
+            chosen.append(statement)
+            wanted |= names_in(statement, ast.Load)
+    return chosen[::-1]
+
+
+_MAKERS = {"randn", "rand", "zeros", "ones", "tensor", "arange", "full", "empty", "randint", "eye", "linspace", "randperm", "clone", "detach", "Parameter"}
+
+
+def _computes(value: ast.expr) -> bool:
+    if isinstance(value, ast.BinOp):
+        return True
+    name = called(value)
+    return isinstance(value, ast.Call) and bool(name) and name not in _MAKERS and not name[0].isupper() and name not in ("parameters", "DataLoader")
+
+
+# -- one graph, two losses ------------------------------------------------------------------------
+
+
+def _shared(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph) -> list[Fix | None]:
+    first = script.statement_at(_users(freed.first).span) if freed.first is not None and scripts.get(_users(freed.first)) is script else None
+    if first is None:
+        return []
+    block = script.block_of(backward)
+    if first in block and first is not backward:
+        between = block[block.index(first) + 1 : block.index(backward)]
+        step = next((s for s in between if isinstance(s, ast.Expr) and called(s.value) == "step"), None)
+        if step is not None:
+            made = script.statement_at(_users(freed.failing).span) if freed.failing is not None else None
+            again = recomputed(script, [made] if made is not None else [], step, backward)
+            if again is not None:
+                words = ", ".join(f"`{short(line, 40)}`" for line in again[1][:2])
+                return [
+                    scripts.fix(
+                        f"Run {words} again after `{short(script.segment(step), 40)}`.",
+                        again[0],
+                        "The second loss is then computed with the updated weights.",
+                        safe=False,
+                    )
+                ]
+    if first is backward:
+        return [_computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "")]
+    return [*_kept(scripts, freed, ""), _summed(scripts, script, first, backward)]
+
+
+def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]:
+    """`retain_graph=True` on the backward that came first."""
+    place = _users(freed.first) if freed.first is not None else _users(freed.second)
+    script = scripts.get(place)
+    node = script.node_at(place.span) if script is not None else None
+    if script is None or not isinstance(node, ast.Call) or called(node) not in ("backward", "grad"):
+        return []
+    flag = next((k for k in node.keywords if k.arg == "retain_graph"), None)
+    if flag is not None:
+        edits = [script.replace(flag.value, "True")]
+    else:
+        line, column = script.end(node)
+        lead = ", " if node.args or node.keywords else ""
+        if script.between((line, column - 1), (line, column)) != ")" or _trailing_comma(script, node):
+            return []
+        edits = [script.insert((line, column - 1), f"{lead}retain_graph=True")]
+    return [scripts.fix("Keep the graph for the second backward: `retain_graph=True` in the first.", edits, meaning, safe=not meaning)]
+
+
+def _trailing_comma(script: Script, call: ast.Call) -> bool:
+    last = [*call.args, *(k.value for k in call.keywords)]
+    return bool(last) and "," in script.between(max(script.end(item) for item in last), script.end(call))
+
+
+def _summed(scripts: Scripts, script: Script, first: ast.stmt, second: ast.stmt) -> Fix | None:
+    """`(a + b).backward()`, where the two calls stand next to one another."""
+    block = script.block_of(second)
+    if first not in block or block.index(second) - block.index(first) != 1:
+        return None
+    calls = [s.value for s in (first, second) if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    if len(calls) != 2 or any(called(c) != "backward" or c.args or c.keywords or not isinstance(c.func, ast.Attribute) for c in calls):
+        return None
+    one, other = (script.segment(c.func.value) for c in calls)
+    edits = [*script.removed(first), script.replace(calls[1].func.value, f"({one} + {other})")]
+    return scripts.fix(f"Add the losses and call backward once: `({one} + {other}).backward()`.", edits)

@@ -1,0 +1,135 @@
+"""A write into a leaf: under `no_grad` where it initialises or updates, out of place where it is part of the computation."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence, InplaceTarget
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.outofplace import out_of_place
+from torchsleuth.fixes.script import Function, Script, Scripts, called, path_of
+from torchsleuth.model import Diagnosis, Edit, Fix
+
+_NOT_DIFFERENTIATED = "The write is then not part of what is differentiated."
+
+
+class InplaceOnLeafFixer(Fixer):
+    rule = "inplace-on-leaf"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        target = evidence.inplace_target
+        frame = evidence.user_frame
+        place = target.place if target is not None else frame.place if frame is not None else None
+        if place is not None and place.in_library:
+            place = place.via
+        script = scripts.get(place)
+        statement = script.statement_at(place.span) if script is not None else None
+        if script is None or statement is None:
+            return []
+        update = _is_update(script, statement, target)
+        wrapped = under_no_grad(scripts, script, statement, update)
+        rewrite = out_of_place(script, place.span)
+        other = None
+        if rewrite is not None and not (target is not None and target.tensor.kind == "parameter"):
+            name = target.tensor.name if target is not None else ""
+            meaning = "The write is then part of what is differentiated"
+            leaf = target is not None and target.tensor.is_leaf
+            meaning += f", and `{name}` is no longer a leaf afterwards: its `.grad` stays empty." if leaf and name.isidentifier() else "."
+            if rewrite.seen_by:
+                meaning += f" It is no longer seen by {rewrite.seen_by}."
+            other = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=False)
+        values_only = update or other is None or (target is not None and not target.tensor.is_leaf) or _gives_values(script, statement)
+        return [wrapped, other] if values_only else [other, wrapped]
+
+
+def _is_update(script: Script, statement: ast.stmt, target: InplaceTarget | None) -> bool:
+    """Written to give a leaf its values: a parameter, an initialisation, a step by hand, a tensor whose `.grad` is read."""
+    if target is not None:
+        names = [fact.name for fact in (target.tensor, target.base) if fact is not None]
+        kinds = [fact.kind for fact in (target.tensor, target.base) if fact is not None]
+        if "parameter" in kinds:
+            return True
+    else:
+        names = []
+    function = script.scope_of(statement)
+    if isinstance(function, Function) and any(word in function.name for word in ("init", "reset")):
+        return True
+    if any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in ast.walk(statement)):
+        return True
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and path_of(node.value) in names:
+            return True
+        if isinstance(node, ast.Call) and path_of(node.func).split(".")[-2:-1] == ["optim"]:
+            if any(path_of(inner) in names for argument in node.args for inner in ast.walk(argument)):
+                return True
+    return False
+
+
+def _gives_values(script: Script, statement: ast.stmt) -> bool:
+    """A loop that fills a tensor, with no backward after it: more likely its values than part of a loss."""
+    return isinstance(statement, (ast.Assign, ast.AugAssign)) and bool(script.loops_around(statement)) and not _feeds_backward(script, statement)
+
+
+def _feeds_backward(script: Script, statement: ast.stmt) -> bool:
+    scope = script.scope_of(statement)
+    return any(isinstance(node, ast.Call) and called(node) == "backward" and node.lineno >= statement.lineno for node in script.own_nodes(scope))
+
+
+def under_no_grad(scripts: Scripts, script: Script, statement: ast.stmt, update: bool) -> Fix | None:
+    """The write, and the writes next to it, under `with torch.no_grad():`."""
+    torch = script.module_name("torch")
+    if torch is None:
+        return None
+    header = f"with {torch}.no_grad():"
+    groups = [_neighbours(script, statement)]
+    function = script.scope_of(statement)
+    if isinstance(function, Function) and update and any(word in function.name for word in ("init", "reset")):
+        # An initialisation usually has more of the kind: each of them would be the next failure.
+        for other in script.own_nodes(function):
+            if _is_write(other) and not any(other in group for group in groups) and not _is_under_no_grad(script, other):
+                groups.append(_neighbours(script, other))
+    edits: list[Edit] = []
+    for group in groups:
+        found = script.inside(header, group[0], group[-1])
+        if not found:
+            if group is groups[0]:
+                return None
+            continue
+        edits += found
+    return scripts.fix(f"Write under `{header}`.", edits, "" if update else _NOT_DIFFERENTIATED, safe=update)
+
+
+def _neighbours(script: Script, statement: ast.stmt) -> list[ast.stmt]:
+    block = script.block_of(statement)
+    at = block.index(statement)
+    first = last = at
+    while first > 0 and _is_write(block[first - 1]) and _is_parameter_like(block[first - 1]):
+        first -= 1
+    while last + 1 < len(block) and _is_write(block[last + 1]) and _is_parameter_like(block[last + 1]):
+        last += 1
+    return block[first : last + 1]
+
+
+def _is_write(node: ast.AST) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        name = called(node.value)
+        return name.endswith("_") and not name.endswith("__") and isinstance(node.value.func, ast.Attribute) and name != "requires_grad_"
+    if isinstance(node, ast.AugAssign):
+        return True
+    return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript)
+
+
+def _is_parameter_like(node: ast.stmt) -> bool:
+    """Of neighbouring writes only those that go into attributes (`layer.bias.zero_()`), or zero a gradient."""
+    target: ast.AST = node.value if isinstance(node, ast.Expr) else node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+    while isinstance(target, (ast.Call, ast.Subscript)):
+        target = target.func.value if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) else getattr(target, "value", None)
+    path = path_of(target)
+    return path.rsplit(".", 1)[-1] in ("weight", "bias", "grad", "data") or path.count(".") >= 1
+
+
+def _is_under_no_grad(script: Script, node: ast.AST) -> bool:
+    for ancestor in script.ancestors(node):
+        if isinstance(ancestor, ast.With) and any(called(item.context_expr) in ("no_grad", "inference_mode") for item in ancestor.items):
+            return True
+    return False

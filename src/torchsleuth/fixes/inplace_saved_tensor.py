@@ -1,0 +1,246 @@
+"""An overwritten saved tensor: write out of place, copy what is saved, or change the order of step and backward."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence, StaleSave, WriteSite
+from torchsleuth.fixes.copies import cloned_saves, occurrences
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.modules import inplace_flags, switched_off
+from torchsleuth.fixes.ordering import carried_names, detached, moved_after, recomputed
+from torchsleuth.fixes.outofplace import Rewrite, out_of_place
+from torchsleuth.fixes.script import Script, Scripts, called, names_in
+from torchsleuth.model import Diagnosis, Edit, Fix
+from torchsleuth.wording import short
+
+
+class InplaceSavedTensorFixer(Fixer):
+    rule = "inplace-saved-tensor"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failing = next((save for save in evidence.stale if save.failing), None)
+        if failing is None:
+            return []
+        # Backward stopped at the first; the fix has to help the others too.
+        every = [failing, *(save for save in evidence.stale if save is not failing)]
+        sites = _sites(every)
+        if any(_is_step(scripts, site) for site in sites):
+            return _around_step(scripts, evidence, every, sites)
+        if failing.tensor.kind == "parameter" and failing.tensor.is_leaf:
+            moved = _weights_after_backward(scripts, evidence, sites)
+            if moved is not None:
+                return [moved]
+        module = _inplace_module(scripts, sites)
+        rewrite = _out_of_place(scripts, sites)
+        clone = _clones(scripts, every)
+        argument = _argument_copied(scripts, failing, sites)
+        # A copy per write costs more than a copy per save, which often stands outside the loop.
+        first = [fix for fix in (module, rewrite) if fix is not None and not fix.meaning and "copy" not in fix.title]
+        rest = [fix for fix in (module, rewrite) if fix is not None and fix not in first]
+        return [*first, clone, *rest, argument]
+
+
+def _sites(saves: list[StaleSave]) -> list[WriteSite]:
+    found: dict[object, WriteSite] = {}
+    for save in saves:
+        for site in save.writes:
+            found.setdefault(site.place.span, site)
+    return list(found.values())
+
+
+# -- the write ------------------------------------------------------------------------------------
+
+
+def _out_of_place(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:
+    rewrites: list[Rewrite] = []
+    spelled: set[object] = set()
+    for site in sites:
+        script = scripts.get(site.place)
+        if script is None:
+            return None
+        statement = script.statement_at(site.place.span)
+        if statement is None:
+            return None
+        if statement in spelled:
+            continue  # two writes of one statement: `x[i] += y` adds and then assigns
+        spelled.add(statement)
+        same = [other for other in sites if script.statement_at(other.place.span) is statement and other.place.span.file == site.place.span.file]
+        lead = max(same, key=lambda other: (other.place.span.end_line, other.place.span.end_column))
+        on_tensor = _is_tensor_subscript(script, statement, same)
+        rewrite = out_of_place(script, lead.place.span, on_tensor)
+        if rewrite is None:
+            return None
+        rewrites.append(rewrite)
+    if not rewrites:
+        return None
+    seen = next((rewrite.seen_by for rewrite in rewrites if rewrite.seen_by), "")
+    meaning = f"The change is then no longer seen by {seen}." if seen else ""
+    edits = [edit for rewrite in rewrites for edit in rewrite.edits]
+    return scripts.fix(rewrites[0].title, edits, meaning, safe=not seen)
+
+
+def _is_tensor_subscript(script: Script, statement: ast.stmt, sites: list[WriteSite]) -> bool:
+    """Whether `x` in `x[i] += y` is a tensor: then the statement also assigns into it."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
+        if any(site.operation == "__setitem__" for site in sites):
+            return True
+        observed = all(site.first_version is not None for site in sites)
+        return not observed and not _is_list(script, statement, statement.target.value)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        inner: ast.expr = statement.value
+        while isinstance(inner, (ast.Call, ast.Attribute)):
+            inner = inner.func if isinstance(inner, ast.Call) else inner.value
+        if isinstance(inner, ast.Subscript):
+            return not _is_list(script, statement, inner.value)
+    return True
+
+
+def _is_list(script: Script, statement: ast.stmt, node: ast.expr) -> bool:
+    text = ast.unparse(node)
+    for other in script.own_nodes(script.scope_of(statement)):
+        if isinstance(other, ast.Assign) and any(ast.unparse(target) == text for target in other.targets):
+            if isinstance(other.value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) or (
+                isinstance(other.value, ast.Call) and called(other.value) in ("list", "dict")
+            ):
+                return True
+    return False
+
+
+def _inplace_module(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:
+    edits: list[Edit] = []
+    for site in sites:
+        script = scripts.get(site.place if not site.place.in_library else site.place.via)
+        place = site.place if not site.place.in_library else site.place.via
+        if script is None or place is None:
+            return None
+        flags = inplace_flags(script, script.node_at(place.span))
+        if not flags:
+            return None
+        edits += switched_off(script, flags)
+    return scripts.fix("Let the module compute out of place: `inplace=False`.", edits)
+
+
+# -- the save -------------------------------------------------------------------------------------
+
+
+def _clones(scripts: Scripts, saves: list[StaleSave]) -> Fix | None:
+    found = cloned_saves(scripts, saves)
+    if found is None:
+        return None
+    edits, names = found
+    words = ", ".join(f"`{short(name, 40)}`" for name in names[:3])
+    return scripts.fix(f"Save a copy for backward: `.clone()` on {words}, where it is saved.", edits)
+
+
+def _argument_copied(scripts: Scripts, failing: StaleSave, sites: list[WriteSite]) -> Fix | None:
+    """The library writes into what it is given: give it a copy."""
+    edits: list[Edit] = []
+    for site in sites:
+        via = site.place.via
+        script = scripts.get(via)
+        node = script.node_at(via.span) if script is not None else None
+        if script is None or not isinstance(node, ast.Call) or not failing.tensor.name:
+            return None
+        arguments = [item for a in [*node.args, *(k.value for k in node.keywords)] for item in occurrences(script, a, failing.tensor.name)]
+        if not arguments:
+            return None
+        for argument in arguments:
+            edits += script.wrapped(argument, ".clone()")
+    meaning = f"`{failing.tensor.name}` itself is then no longer changed by the call."
+    return scripts.fix(f"Pass a copy: `{failing.tensor.name}.clone()`.", edits, meaning, safe=False)
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+def _is_step(scripts: Scripts, site: WriteSite) -> bool:
+    place = site.place.via or site.place
+    script = scripts.get(place)
+    node = script.node_at(place.span) if script is not None else None
+    return isinstance(node, ast.Call) and called(node) in ("step", "minimize", "update_parameters")
+
+
+def _statement(scripts: Scripts, place) -> tuple[Script, ast.stmt] | None:
+    if place is not None and place.in_library:
+        place = place.via
+    script = scripts.get(place)
+    statement = script.statement_at(place.span) if script is not None else None
+    return (script, statement) if statement is not None else None
+
+
+def backward_statement(scripts: Scripts, evidence: Evidence) -> tuple[Script, ast.stmt] | None:
+    """The user's statement that was running when it failed."""
+    frame = evidence.user_frame
+    return _statement(scripts, frame.place) if frame is not None else None
+
+
+def _around_step(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], sites: list[WriteSite]) -> list[Fix | None]:
+    failed = backward_statement(scripts, evidence)
+    step = next((_statement(scripts, site.place.via or site.place) for site in sites if _is_step(scripts, site)), None)
+    if failed is None or step is None or failed[0] is not step[0]:
+        return []
+    script, backward, stepping = failed[0], failed[1], step[1]
+    places = [_statement(scripts, save.place) for save in saves]
+    statements = [found[1] for found in places if found is not None and found[0] is script]
+    again = recomputed(script, statements, stepping, backward)
+    fixes: list[Fix | None] = []
+    if again is not None:
+        words = ", ".join(f"`{short(line, 40)}`" for line in again[1][:2])
+        fixes.append(
+            scripts.fix(
+                f"Run {words} again after `{short(script.segment(stepping), 40)}`.",
+                again[0],
+                "The second loss is then computed with the updated weights, as alternating (GAN-style) training means it.",
+                safe=False,
+            )
+        )
+    moved = moved_after(script, stepping, backward)
+    fixes.append(
+        scripts.fix(
+            f"Call `{short(script.segment(stepping), 40)}` after the last backward that needs the old weights.",
+            moved,
+            "Both losses are then taken at the old weights, and gradients that the second backward leaves in the same "
+            "parameters count in this step too.",
+            safe=False,
+        )
+    )
+    if again is None and moved is None:
+        fixes.append(carried_over(scripts, script, backward))
+    return fixes
+
+
+def carried_over(scripts: Scripts, script: Script, backward: ast.stmt) -> Fix | None:
+    """What the loop carries from one step into the next, cut after each backward."""
+    loops = script.loops_around(backward)
+    names = carried_names(script, loops[0], names_in(backward, ast.Load)) if loops else []
+    if len(names) != 1:
+        return None
+    return scripts.fix(
+        f"Detach `{names[0]}` after each step's backward.",
+        detached(script, names[0], backward),
+        "Gradients then stop at the step boundary (truncated backpropagation through time).",
+        safe=False,
+    )
+
+
+def _weights_after_backward(scripts: Scripts, evidence: Evidence, sites: list[WriteSite]) -> Fix | None:
+    """Weights changed by hand between forward and backward: change them after it."""
+    failed = backward_statement(scripts, evidence)
+    if failed is None or not sites:
+        return None
+    script, backward = failed
+    block = script.block_of(backward)
+    found = _statement(scripts, sites[0].place)
+    if found is None or found[0] is not script:
+        return None
+    outer = found[1]
+    while outer not in block:
+        parent = next((a for a in script.ancestors(outer) if isinstance(a, ast.stmt)), None)
+        if parent is None:
+            return None
+        outer = parent
+    edits = moved_after(script, outer, backward)
+    between = block[block.index(outer) + 1 : block.index(backward)] if edits else []
+    meaning = "What stands in between then sees the old weights." if between else ""
+    return scripts.fix("Change the weights after `backward()`, which needs the old ones.", edits, meaning, safe=not between)
