@@ -7,7 +7,7 @@ import sys
 
 CPYTHON = platform.python_implementation() == "CPython"
 
-# PEP 669. `sys.monitoring` lets a tool ask for line and call events on chosen code objects only, so
+# PEP 669. `sys.monitoring` lets a tool ask for line events on chosen code objects only, so
 # code that is not the program's costs nothing after its first call.
 HAS_MONITORING = CPYTHON and sys.version_info >= (3, 12)
 
@@ -18,3 +18,10 @@ LOCALS_ARE_A_SNAPSHOT = sys.version_info < (3, 13)
 # `return` inside `finally` and friends aside, bytecode positions (PEP 657) can be switched off with
 # -X no_debug_ranges or PYTHONNODEBUGRANGES; then only line numbers are known.
 HAS_POSITIONS = next(iter((lambda: 0).__code__.co_positions()), (None,) * 4)[2] is not None
+
+
+def saved_tensors_can_be_unpacked_one_by_one() -> bool:
+    """torch 2.13's `SavedTensor` has `unpack()`; 2.11's has not, and a node's list of them is unpacked as a whole."""
+    import torch
+
+    return hasattr(torch._C._autograd.SavedTensor, "unpack")

@@ -160,14 +160,23 @@ def _answer(source: Message | Question | RulePage, found: Found | None, by_examp
     if isinstance(source, RulePage):
         page = _rule_page(source)
         return Explanation(True, page.title, page.rule, page.sections, notes=tuple(_notes(log)))
-    reading = source.read(found) if isinstance(source, Message) else source.read(log.text)
+    if isinstance(source, Question):
+        reading = source.read(log.text)
+    else:
+        assert found is not None
+        try:
+            reading = source.read(found)
+        except (IndexError, KeyError, ValueError, ZeroDivisionError):
+            # Numbers that contradict one another (dimension 3 of a tensor with two) are not torch's: a message retyped or shortened.
+            found, by_example = _example(source, log.text), True
+            reading = source.read(found)
     rule = _named_rule(reading.rule) if reading.rule else _rule_of(source, found)
     notes = list(_notes(log))
     meaning = [Text(reading.meaning)]
     title = reading.title
     if by_example and isinstance(source, Message) and re.search(r"\d", source.example) and not reading.rule:
         title = rule.page.summary if rule else f"The message is known: {_first_line(source.example)}"
-        meaning.insert(0, Text(f"The text gives no numbers, so this is read as an example: {_first_line(source.example)}"))
+        meaning.insert(0, Text(f"The text gives no numbers that fit, so this is read as an example: {_first_line(source.example)}"))
     sections = [
         Section("What it says", tuple(meaning)),
         Section("True causes, the most likely first", tuple(Text(cause, number) for number, cause in enumerate(reading.causes, 1))),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
+import re
 import subprocess
 import sys
 
@@ -82,7 +84,7 @@ def test_index_put_does_not_fail_that_way() -> None:
         ("select(): index 5 out of range for tensor of size (3, 4) at dimension 1", "legal indices are 0 to 3"),
         ("RuntimeError: The size of tensor a (5) must match\n the size of tensor b (6) at non-singleton dimension 1", "has 5 and the second"),
         ("mat1 and mat2 shapes cannot be multiplied (32x512 and 2048x10)", "`nn.Linear(in_features=2048, out_features=10)`"),
-        ("mat1 and mat2 shapes cannot be multiplied", "The text gives no numbers, so this is read as an example"),
+        ("mat1 and mat2 shapes cannot be multiplied", "The text gives no numbers that fit, so this is read as an example"),
         ("why do I get 'grad can be implicitly created only for scalar outputs'?", "one weight each"),
         ("shape '[32, 10]' is invalid for input of size 70", "a last partial batch of 7 rows meets a hard-coded batch size of 32"),
         ("Target -1 is out of bounds.", "only `ignore_index` is ignored, and its default is -100"),
@@ -169,6 +171,15 @@ def test_strange_input_never_fails() -> None:
                  "shape '[0, -1]' is invalid for input of size 0", "too many indices for tensor of dimension 0",
                  "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got -2)"):  # fmt: skip
         str(explain(text))
+
+
+def test_wrong_numbers_never_fail() -> None:
+    draw = random.Random(3)
+    for message in all_messages():
+        for _ in range(2):
+            text = re.sub(r"-?\d+", lambda found: draw.choice(("0", "1", "7", "512", "-1", "-3", "1000000000000", found[0])), message.example)
+            text = re.sub(r"\[[^\]]*\]", lambda found: draw.choice((found[0], found[0], "[]", "[3]", "[2, 3, 4, 5]")), text)
+            assert str(explain(text))
 
 
 # The command.

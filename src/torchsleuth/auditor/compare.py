@@ -39,6 +39,7 @@ class May:
     def allows(self, moved: torch.Tensor) -> bool:
         if not moved.any():
             return True
+        self.table = self.table.to(moved.device)
         for view in self._readings(moved):
             if not (view[0] & ~view[1]).any():
                 return True

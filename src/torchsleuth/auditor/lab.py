@@ -114,8 +114,8 @@ class Lab:
 def disturbed(tensor: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     """Noise of the tensor's own size added at `where` (flags over its leading axes)."""
     flags = where.reshape(*where.shape, *[1] * (tensor.dim() - where.dim()))
-    generator = torch.Generator().manual_seed(7)
-    noise = torch.randn(tensor.shape, generator=generator).to(device=tensor.device, dtype=tensor.dtype)
+    generator = torch.Generator(device="cpu").manual_seed(7)
+    noise = torch.randn(tensor.shape, generator=generator, device="cpu").to(device=tensor.device, dtype=tensor.dtype)
     spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
     return torch.where(flags, tensor.detach() + noise * spread, tensor.detach())

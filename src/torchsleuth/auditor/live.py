@@ -285,6 +285,8 @@ class StepWatch:
                 fields["losses"], _ = self.view.losses([])
                 self._loose = Observation("the program", self._step_site, no_update=self._no_update, **fields)
         except Exception as error:
+            for one in self.captured:  # what was seen before does not need the tensors
+                self.fields.setdefault(id(one.model), {"inputs": tuple(self.view.watch.inputs)})
             self.notes.append(f"the first step could not be read: {type(error).__name__}: {error}")
         finally:
             for one in self.captured:
@@ -344,7 +346,12 @@ class StepWatch:
         observations = []
         notes = list(self.notes)
         for one in sorted(self.captured, key=lambda c: -sum(p.numel() for p in c.model.parameters()))[:2]:
-            observation = self._observation(one)
+            try:
+                observation = self._observation(one)
+            except Exception as error:  # a device that died with the program, for one
+                kept = self.fields.get(id(one.model), {})
+                notes.append(f"no experiment was made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+                observation = Observation(type(one.model).__name__, one.site, training=one.training, **kept)
             observations.append(observation)
             notes += observation.notes
             for diagnosis in findings(observation):

@@ -92,7 +92,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
             changes[leaf.path] = torch.cat([tensor, extra], 1)
     args, kwargs = lab.call.replaced(changes)
     # Other sizes draw other random numbers, so this one is run without dropout.
-    base = lab.base if not lab.runner.model.training else lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval")
+    base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     try:
         result = lab.runner.run(args, kwargs, mode="eval")
     except Exception:

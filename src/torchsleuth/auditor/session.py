@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import time
 import typing
@@ -89,6 +90,8 @@ class Session:
     # -- the whole ----------------------------------------------------------------------------
 
     def audit(self, overfit: bool = False) -> None:
+        collecting = gc.isenabled()
+        gc.disable()  # many short runs make much garbage; looking for cycles in it would take longer than they do
         try:
             inputs = preflight.batch_facts(self.call, self.pad_ids)
             self.fields["inputs"] = tuple(inputs)
@@ -100,6 +103,8 @@ class Session:
                 if overfit:
                     self.overfit()
         finally:
+            if collecting:
+                gc.enable()
             if self._said:
                 print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
 
@@ -139,6 +144,7 @@ class Session:
     def step(self) -> StepView | None:
         """Forward, loss and backward once, traced. None if the model cannot be run at all."""
         view = StepView()
+        view.watch.refuses = True
         keys = parameter_keys(view.trace, self.model)
         parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         try:
@@ -171,15 +177,17 @@ class Session:
         with _paused(trace):
             if loss is not None and parameters:
                 if loss.requires_grad:
-                    watch.attach(loss)
-                    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+                    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
                     states = {name: grad_state(grad) for name, grad in zip(parameters, grads, strict=True)}
+                    if set(states.values()) & {"zero", "nan"}:
+                        watch.attach(loss)  # once more, looking at every node
+                        torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+                        watch.detach()
                 else:
                     states = dict.fromkeys(parameters, "none")
             optimized = self._optimized()
             self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size))
         if states is not None and loss is not None and set(states.values()) & {"zero", "nan"}:
-            watch.detach()
             self.zero_or_nan(states, watch, keys)
         if optimized is not None:
             self.fields["optimizer"] = tuple(optimizer_facts(self.model, self.given_optimizer, states, None, {}))
@@ -342,7 +350,7 @@ class Session:
             self.fields["modes"] = (*self.fields.get("modes", ()), fact)
 
     def _dropout_in_eval(self) -> ModeFact | None:
-        first = self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=0)
+        first = self.runner.calm(self.call.args, self.call.kwargs)
         second = self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=1)
         nothing = May(torch.zeros(1, dtype=torch.bool))
         difference = first_difference(first, second, nothing)

@@ -25,6 +25,10 @@ _KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
 MOST_IDS = 1 << 20
 
 
+class Refused(Exception):
+    """The call was not made: on this device it would end in an assert that no program survives."""
+
+
 @dataclass
 class Lookup:
     """Token ids that were looked up in a table of `rows` embeddings."""
@@ -46,6 +50,7 @@ class Watch:
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
+    refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
     _read: dict[tuple, int] = field(default_factory=dict)
 
     def install(self) -> None:
@@ -65,6 +70,8 @@ class Watch:
             try:
                 with torch.no_grad():
                     watcher(op, args, kwargs, result)
+            except Refused:
+                raise
             except Exception:  # the program must not notice that we failed to read something
                 pass
 
@@ -91,6 +98,11 @@ class Watch:
                     self.trace.site(op), int(bad.shape[0]),
                 )  # fmt: skip
             )
+            self._refuse(ids, f"index {value} is out of range for a table of {table.shape[0]} rows")
+
+    def _refuse(self, tensor: torch.Tensor, why: str) -> None:
+        if self.refuses and tensor.device.type != "cpu":
+            raise Refused(f"{why}; the call was not made, because on {tensor.device.type} it would end in a device-side assert")
 
     # -- losses --------------------------------------------------------------------------------
 
@@ -116,6 +128,7 @@ class Watch:
                 InputFact("label-out-of-range", "", "", values[-1], tuple(at.tolist()), int(classes), op.name,
                           self.trace.site(op), int(bad.sum()))
             )  # fmt: skip
+            self._refuse(target, f"label {values[-1]} is out of range for {classes} classes")
 
     def _loss(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         given, target = _operands(args, kwargs)

@@ -1,7 +1,6 @@
 """Which expression on a line made an autograd node: by the kind of node and the order of evaluation.
 
-The ring knows the line (and on Python >= 3.12 the last call before the node was made); a line may hold several
-operations. Each operation in the syntax, in order of evaluation, is compared with the node's name; where that
+The ring knows the line; a line may hold several operations. Each operation in the syntax, in order of evaluation, is compared with the node's name; where that
 leaves more than one, or none, the answer is the whole statement and says so.
 """
 

@@ -152,24 +152,13 @@ class Timeline:
         via = None
         if origin_of(event.code) is Origin.LIBRARY:
             via = self._user_place_before(position)
-        where = None
-        if event.kind is Kind.CALL:
-            where = source.instruction_range(event.code, event.where)
-            line = where[0] if where else None
-        else:
-            line = event.where
-        if line is None:
+        statement = source.statement_at(event.code.co_filename, event.where)
+        if statement is None:
             return None
-        statement = source.statement_at(event.code.co_filename, line)
-        unsure = event.index in self.recording.ring.gaps or self._other_threads
-        if statement is not None:
-            expression = expression_of_node(node_name, statement, self._equal_before(node_name, number, position))
-            if expression is None and unsure:
-                return None
-            if expression is None and where is not None:
-                return source.place(event.code, where, Known.OBSERVED, via)
-            return source.place_of_node(event.code, expression or statement, Known.OBSERVED, via)
-        return source.place(event.code, where, Known.OBSERVED, via) if where else None
+        expression = expression_of_node(node_name, statement, self._equal_before(node_name, number, position))
+        if expression is None and (event.index in self.recording.ring.gaps or self._other_threads):
+            return None
+        return source.place_of_node(event.code, expression or statement, Known.OBSERVED, via)
 
     def _pending(self, position: int) -> int | None:
         """For a return, the event of the caller that is still pending: back over the whole callee."""
@@ -222,8 +211,6 @@ class Timeline:
             elif event.kind is Kind.START:
                 depth -= 1
             elif depth < 0 and origin_of(event.code) is Origin.USER:
-                if event.kind is Kind.CALL:
-                    return source.place_of_instruction(event.code, event.where)
                 statement = source.statement_at(event.code.co_filename, event.where)
                 return source.place_of_node(event.code, statement) if statement is not None else None
             position -= 1

@@ -91,12 +91,22 @@ class Message:
     def found_in(self, text: str, whole: str, during_backward: bool = False, type_name: str = "") -> Found | None:
         """The longest occurrence with its numbers, or None."""
         matches = [match for pattern in self.patterns if (match := pattern.search(text))]
+        matches = [match for match in matches if _possible(match)]
         best = max(matches, key=lambda match: match.end() - match.start(), default=None)
         return None if best is None else Found(best, whole, during_backward, type_name)
 
     def hinted_in(self, text: str) -> int:
         """How much of the text a fragment covers; 0 where none is there."""
         return max((m.end() - m.start() for pattern in self.fragments if (m := pattern.search(text))), default=0)
+
+
+# Groups that count dimensions. No tensor has more than 64, so a larger number is not torch's, and no program is built from it.
+_DIMENSIONS = frozenset({"dim", "dims", "given", "at", "letters", "low", "high", "takes"})
+
+
+def _possible(match: re.Match[str]) -> bool:
+    numbers = (value for group, value in match.groupdict().items() if group in _DIMENSIONS and value is not None)
+    return all(abs(int(number)) <= 64 for number in numbers if re.fullmatch(r"-?\d{1,99}", number))
 
 
 @dataclass(frozen=True, slots=True)

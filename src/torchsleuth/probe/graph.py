@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import typing
@@ -9,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
+
+from torchsleuth import env
 
 MOST_NODES = 400_000
 LEAF_SEQUENCE = 1 << 62  # AccumulateGrad nodes carry the highest number there is
@@ -77,13 +80,34 @@ def saved_tensors(node: typing.Any) -> Iterator[Saved]:
         except RuntimeError as error:
             yield Saved(slot, "freed" if _FREED in str(error) else "fresh", message=str(error))
             continue
-        several = isinstance(raw, (list, tuple))
-        for position, item in enumerate(raw if several else (raw,)):
-            name = f"{slot}[{position}]" if several and len(raw) > 1 else slot
-            if getattr(item, "unpack_hook", None) is not None:
-                continue  # unpacking would run the program's hook, and torch checks no version there
-            # `_saved_result` knows which node asks; a bare `unpack()` of a node's own result does not.
-            yield _state(name, item, item.unpack if several else functools.partial(getattr, node, f"_saved_{slot}"))
+        if not isinstance(raw, (list, tuple)):
+            if not _has_hook(raw):
+                # `_saved_result` knows which node asks; a bare `unpack()` of a node's own result does not.
+                yield _state(slot, raw, functools.partial(getattr, node, f"_saved_{slot}"))
+        elif env.saved_tensors_can_be_unpacked_one_by_one():
+            for position, item in enumerate(raw):
+                if not _has_hook(item):
+                    yield _state(f"{slot}[{position}]" if len(raw) > 1 else slot, item, item.unpack)
+        elif not any(map(_has_hook, raw)):
+            yield _state_of_list(node, slot, raw)
+
+
+def _has_hook(raw: typing.Any) -> bool:
+    """Unpacking would run the program's hook, and torch checks no version there."""
+    return getattr(raw, "unpack_hook", None) is not None
+
+
+def _state_of_list(node: typing.Any, slot: str, raws: typing.Sequence[typing.Any]) -> Saved:
+    """The list unpacks or fails as a whole; the version in the message tells which item it was."""
+    attribute = "saved_tensors" if slot == "tensors" else f"_saved_{slot}"
+    state = _state(slot, None, functools.partial(getattr, node, attribute))
+    if state.state != "stale":
+        return state
+    for raw in raws:
+        tensor = _raw_data(raw)
+        if tensor is not None and tensor._version == state.version_now and f"{list(tensor.shape)}]" in state.message:
+            return dataclasses.replace(state, tensor=tensor)
+    return state
 
 
 def _state(name: str, raw: typing.Any, unpack: typing.Callable[[], object]) -> Saved:

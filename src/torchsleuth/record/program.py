@@ -15,12 +15,6 @@ def is_program_code(code: types.CodeType) -> bool:
     return origin_of_file(code.co_filename).is_program and code.co_name != TRAMPOLINE_NAME
 
 
-def is_compiler(function: object) -> bool:
-    if getattr(function, "__name__", None) not in COMPILER_NAMES:
-        return False
-    return str(getattr(function, "__module__", "")).split(".", 1)[0] == "torch"
-
-
 # Where those functions live. Others of the same names (`re.compile`, a class body called `trace`, the mark
 # `torch.jit.export`) run whenever a library such as transformers is imported, and compile nothing.
 _COMPILER_FILES = ("torch/__init__.py", "jit/_script.py", "jit/_trace.py", "export/__init__.py", "_dynamo/eval_frame.py",
@@ -28,7 +22,7 @@ _COMPILER_FILES = ("torch/__init__.py", "jit/_script.py", "jit/_trace.py", "expo
 
 
 def is_compiler_code(code: types.CodeType) -> bool:
-    """As `is_compiler`, by code object."""
+    """Whether this is one of torch's functions that compile or trace what they are given."""
     if code.co_name not in COMPILER_NAMES or origin_of_file(code.co_filename) is not Origin.TORCH:
         return False
     return code.co_filename.replace("\\", "/").endswith(_COMPILER_FILES)

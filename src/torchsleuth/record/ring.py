@@ -14,9 +14,8 @@ DEFAULT_HISTORY = 1 << 20  # 32 bytes each: 32 MiB
 
 class Kind(enum.IntEnum):
     LINE = 0
-    CALL = 1
-    START = 2  # a function of the program's begins (or a generator resumes)
-    RETURN = 3  # it returns (or yields)
+    START = 1  # a function of the program's begins (or a generator resumes)
+    RETURN = 2  # it returns (or yields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Event:
     sequence: int  # the next autograd node made in this thread gets this number, or a later one
     code: types.CodeType
     kind: Kind
-    where: int  # a line number; for CALL an instruction offset
+    where: int  # a line number; for RETURN an instruction offset
     thread: int
 
 

@@ -1,8 +1,9 @@
 """The fast recorder (Python >= 3.12): `sys.monitoring` events on the program's code objects only.
 
 PY_START is asked for globally and decides once per code object: torch's and the standard library's
-answer DISABLE and cost nothing from then on; the program's get local LINE, CALL, PY_RETURN, PY_YIELD
-and PY_RESUME events. The callbacks are closures over plain arrays because they are the hot path: one
+answer DISABLE and cost nothing from then on; the program's get local LINE, PY_RETURN, PY_YIELD and
+PY_RESUME events. CALL events would name the call within a line, at more than the cost of all others
+together (97 of 168 events of a small transformer's step); `capture/alignment.py` does it from the syntax. The callbacks are closures over plain arrays because they are the hot path: one
 event is about 0.2 µs. An exception in a callback would surface in user code, so they do nothing that
 can raise.
 """
@@ -15,7 +16,7 @@ import types
 import typing
 
 from torchsleuth.record import tracebacks
-from torchsleuth.record.program import is_compiler, is_program_code
+from torchsleuth.record.program import is_compiler_code, is_program_code
 from torchsleuth.record.ring import Kind, Ring
 
 if typing.TYPE_CHECKING:
@@ -60,12 +61,12 @@ class SysmonRecorder:
     def attend(self, log: OperationLog | None, on_handled: OnHandled | None) -> None:
         """Serve the operation log while it observes, and whoever wants to know of handled exceptions."""
         monitoring, events, tool = sys.monitoring, sys.monitoring.events, self._tool
-        on_line, on_call = self._on_line, self._on_call
+        on_line, on_start = self._on_line, self._on_start
 
         def detach() -> None:
             if log.take_off() and self._tool is not None:
                 monitoring.register_callback(tool, events.LINE, on_line)
-                monitoring.register_callback(tool, events.CALL, on_call)
+                monitoring.register_callback(tool, events.PY_START, on_start)
                 if on_handled is None:
                     monitoring.set_events(tool, events.PY_START)
 
@@ -74,12 +75,12 @@ class SysmonRecorder:
                 detach()
             return on_line(code, line)
 
-        def on_call_meanwhile(code, offset, function, argument):
-            if is_compiler(function):
+        def on_start_meanwhile(code, offset):
+            if is_compiler_code(code):
                 log.stop_observing("the program compiles or traces its code")
             if log.finished:
                 detach()
-            return on_call(code, offset, function, argument)
+            return on_start(code, offset)
 
         def on_exception_handled(code, offset, error):
             try:
@@ -91,7 +92,7 @@ class SysmonRecorder:
 
         if log is not None:
             monitoring.register_callback(tool, events.LINE, on_line_meanwhile)
-            monitoring.register_callback(tool, events.CALL, on_call_meanwhile)
+            monitoring.register_callback(tool, events.PY_START, on_start_meanwhile)
         if log is not None or on_handled is not None:
             monitoring.register_callback(tool, events.EXCEPTION_HANDLED, on_exception_handled)
             monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)
@@ -111,7 +112,7 @@ class SysmonRecorder:
     @staticmethod
     def _local_events() -> tuple[int, ...]:
         events = sys.monitoring.events
-        return (events.LINE, events.CALL, events.PY_RETURN, events.PY_YIELD, events.PY_RESUME)
+        return (events.LINE, events.PY_RETURN, events.PY_YIELD, events.PY_RESUME)
 
     def _register(self) -> None:
         monitoring, events, tool = sys.monitoring, sys.monitoring.events, self._tool
@@ -144,15 +145,6 @@ class SysmonRecorder:
                     gaps.add(index)
                     return disable
 
-        def on_call(code, offset, function, argument):
-            slot = next_slot() & mask
-            sequences[slot] = sequence_number()
-            codes[slot] = id(code)
-            wheres[slot] = offset << 2 | Kind.CALL.value
-            threads[slot] = thread()
-            if idle > IDLE_EVENTS:
-                return disable
-
         def on_start(code, offset):
             nonlocal last_sequence, idle
             key = id(code)
@@ -181,14 +173,13 @@ class SysmonRecorder:
 
         for event, callback in (
             (events.LINE, on_line),
-            (events.CALL, on_call),
             (events.PY_START, on_start),
             (events.PY_RESUME, on_start),
             (events.PY_RETURN, on_return),
             (events.PY_YIELD, on_return),
         ):
             monitoring.register_callback(tool, event, callback)
-        self._on_line, self._on_call, self._on_start = on_line, on_call, on_start
+        self._on_line, self._on_start = on_line, on_start
 
     def _adopt_running_frames(self) -> None:
         """Functions already running (a notebook cell, `with watch():`) will not start again: adopt them."""

@@ -52,6 +52,7 @@ class Lifter:
     bases: dict[str, dict] = field(default_factory=dict)  # tensors read: what is known of each
     numbers: set[str] = field(default_factory=set)
     modules: dict[str, str] = field(default_factory=dict)  # `self.linear` -> class
+    reducing: int = 0  # inside the argument of a sum, a mean or a norm
     wanted_rank: int | None = None  # inner rank that the place of storing asks for
     assumptions: list[str] = field(default_factory=list)
     written: dict[str, str] = field(default_factory=dict)  # tensors the loop writes to -> index text it may read
@@ -223,8 +224,7 @@ class Lifter:
 
     def elementwise(self, values: list[Lifted], build) -> Lifted:
         """The same operation on all turns at once, operands brought into one layout."""
-        if any(v.kind == "bool" and len(values) == 2 for v in values) and not all(v.kind == "bool" for v in values):
-            values = [v for v in values]
+        self._check_ranks(values)
         codes, layout, more, sizes = aligned(values, self.order, self.equal)
         roots = [v.root for v in values if v.more and v.root]
         if len(set(roots)) > 1:
@@ -235,6 +235,18 @@ class Lifter:
             return Lifted(build(*codes), kind="free" if free else "number", is_constant=all(v.is_constant for v in values))
         kept, kept_more = self._kept(values, build)
         return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more)
+
+    def _check_ranks(self, values: list[Lifted]) -> None:
+        """`x[i] * w[i]` with nothing known of either: a row times a number, or two rows? Not guessed, but under a sum."""
+        if self.reducing:
+            return
+        open_rows = [v for v in values if v.more and v.axes]
+        roots = {v.root for v in open_rows}
+        if len(roots) > 1:
+            raise GiveUp(f"{_listed(sorted(roots))} may have different numbers of dimensions")
+        plain = [v for v in open_rows if isinstance(v.code, (ast.Name, ast.Attribute, ast.Subscript))]
+        if plain and any(v.axes and v.rank and not v.more for v in values):
+            raise GiveUp(f"how many dimensions `{plain[0].root}` has is not shown")
 
     def _kept(self, values: list[Lifted], build):
         """Reductions keep their dimensions through arithmetic with numbers: `(x.amax(…) - 1)`."""

@@ -245,17 +245,15 @@ def aligned(values: list[Lifted], order: list[str], equal: Equal) -> tuple[list[
         try:
             codes.append(converted(value, layout, more))
         except _NeedsRank as need:
-            root = next((v.root for v in values if v.more and v.root), "")
-            if not root:
+            # Only a tensor under its own name tells by `.ndim` how many ones are needed.
+            other = next((v for v in values if v.more and isinstance(v.code, (ast.Name, ast.Attribute))), None)
+            if other is None or set(other.axes) - set(need.value.axes):
                 raise
-            ones = ast.Starred(
-                ast.BinOp(
-                    ast.Tuple([ast.Constant(1)], ast.Load()),
-                    ast.Mult(),
-                    ast.BinOp(ast.Attribute(expression(root), "ndim", ast.Load()), ast.Sub(), ast.Constant(1)),
-                ),
-                ast.Load(),
-            )
+            own = len(other.dims)
+            count: ast.expr = ast.Attribute(copy.deepcopy(other.code), "ndim", ast.Load())
+            if own:
+                count = ast.BinOp(count, ast.Sub(), ast.Constant(own))
+            ones = ast.Starred(ast.BinOp(ast.Tuple([ast.Constant(1)], ast.Load()), ast.Mult(), count), ast.Load())
             codes.append(method(need.value.code, "reshape", number(-1), ones))
     sizes: list[SizeKey | None] = [None] * len(layout)
     for value in present:

@@ -41,6 +41,16 @@ def call(lifter: Lifter, node: ast.Call) -> Lifted:
     prefix = _prefix(lifter, node)
     if prefix is not None:
         return prefix
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    sums = last in ("sum", "norm", "dot", "cosine_similarity", "dist", "pairwise_distance", "matmul", "vector_norm", "mse_loss")
+    lifter.reducing += sums
+    try:
+        return _call(lifter, node)
+    finally:
+        lifter.reducing -= sums
+
+
+def _call(lifter: Lifter, node: ast.Call) -> Lifted:
     func = node.func
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         raise GiveUp("a call with unpacked arguments")

@@ -48,7 +48,9 @@ def fully(operand: Operand) -> str:
 
 
 def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:
-    facts = []
+    facts: list[Fact] = []
+    if most == 0:
+        return facts
     for operand in operation.operands[:most]:
         role = f"{operand.argument}: " if operand.argument and f"`{operand.argument}`" != operand.called else ""
         facts.append(Fact(f"{role}{described(operand)}.", operand.known))
