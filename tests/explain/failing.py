@@ -116,6 +116,7 @@ EXACT = (
     ("not-scalar", "(torch.ones({a}, {b}, requires_grad=True) * 2).backward()"),
     ("grad-output-shape", "(torch.ones({a}, {b}, requires_grad=True) * 2).backward(torch.ones({c}))"),
     ("invalid-gradient", _FUNCTION.format("torch.ones({a}, {c}), None")),
+    ("invalid-gradient", _FUNCTION.format("torch.ones({a}), None")),
     ("gradient-count", _FUNCTION.format("torch.ones({a}, {b})")),
     ("grad-assigned", "x = torch.ones({a}, requires_grad=True); x.grad = torch.ones({b})"),
     ("to-number", "torch.zeros({a}, {b}).item()"),

@@ -27,7 +27,13 @@ def main(options: argparse.Namespace) -> int:
     if text == "-" or (not text and _piped()):
         text = sys.stdin.read()
     explanation = explain(text)
-    show(explanation)
+    try:
+        show(explanation)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `... | head`: the reader has seen enough
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if explanation.answered else 1
 
 

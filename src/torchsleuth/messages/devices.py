@@ -71,7 +71,7 @@ ASSERTIONS = (
 
 @reads(
     r"CUDA error: device-side assert triggered",
-    r"Assertion `(?P<assertion>[^`]+)` failed",
+    r"block: \[[\d, ]+\],?(?: thread: \[[\d, ]+\])?:? Assertion `(?P<assertion>[^`]+)` failed",
     example="RuntimeError: CUDA error: device-side assert triggered",
     fragments=(r"device-side assert",),
 )

@@ -22,6 +22,17 @@ def _function(name: str, arguments: str, result: str, returns: str, use: str, ra
     return raising(*lines, use, raises=raises)
 
 
+def _missing(got: tuple[int, ...], want: tuple[int, ...]) -> list[int]:
+    """The dimensions to take out of `want` to get `got`, where that is possible."""
+    left, missing = list(got), []
+    for d, size in enumerate(want):
+        if left and left[0] == size:
+            left.pop(0)
+        else:
+            missing.append(d)
+    return missing if not left else []
+
+
 @reads(
     r"Function (?P<name>\w+) returned an invalid gradient at index (?P<i>\d+) - got \[(?P<got>[\d, ]*)\] but expected shape compatible with "
     r"\[(?P<want>[\d, ]*)\]",
@@ -32,20 +43,20 @@ def invalid_gradient(found: Found) -> Reading:
     got, want, i = found.ints("got"), found.ints("want"), found.int("i")
     name = found["name"].removesuffix("Backward")
     story = []
-    if len(got) > len(want) or (len(got) == len(want) and any(w == 1 != g for g, w in zip(got, want, strict=False))):
-        lead = len(got) - len(want)
-        dims = [*range(lead), *(lead + d for d, w in enumerate(want) if w == 1 and got[lead + d] != 1)]
-        story.append(f"The forward pass broadcast this input; its gradient must be summed over what was stretched: `grad.sum_to_size({call(want)})`"
-                     + (f" (dimensions {', '.join(map(str, dims))})." if dims else "."))  # fmt: skip
-    if len(got) < len(want):
-        story.append("The forward pass reduced a dimension (`sum`, `mean`): the gradient must be stretched back: `grad.unsqueeze(dim).expand_as(x)`.")
-    if len(got) == len(want) and got != want and sorted(got) == sorted(want):
+    gone = [d for d, (g, w) in enumerate(zip(got, want, strict=False)) if g != w] if len(got) == len(want) else _missing(got, want)
+    if gone and (len(got) < len(want) or all(got[d] == 1 for d in gone)):
+        restored = "grad" if len(got) == len(want) else f"grad.unsqueeze({gone[0]})" if len(gone) == 1 else "grad[..., None]"
+        story.append(f"The forward pass reduced dimension {', '.join(map(str, gone))} (`sum`, `mean`): the gradient must be stretched back: `{restored}.expand_as(x)`, for `mean` divided "
+                     "by the number of elements.")  # fmt: skip
+    elif len(got) == len(want) and got != want and sorted(got) == sorted(want):
         story.append("The sizes are those expected in another order: a transpose is missing.")
+    elif i > 0 or len(got) == len(want):
+        story.append("The gradient of another argument was returned in this place.")
     return Reading(
         f"`{name}.backward` returned {shape(got)} for input {i}, which has {shape(want)}",
         f"The gradient of an input has the shape of that input (one that broadcasts down to it by summing is accepted). For argument {i} of `forward` "
         f"(counted from 0, without `ctx`) `backward` returned {shape(got)}; the input is {shape(want)}.",
-        (*story, "The gradients are returned in another order than the arguments of `forward`."),
+        (*story, "The gradients are not in the order of the arguments of `forward`, or one is computed from the wrong tensor."),
         _function(name if name.isidentifier() else "G", "x", "x.sum()", f"torch.ones({call(got)})",
                   f"{name}.apply(torch.ones({call(want)}, requires_grad=True)).backward()",
                   f"returned an invalid gradient at index 0 - got {shape(got)} but expected shape compatible with {shape(want)}"),

@@ -50,11 +50,13 @@ def saved_tensor_overwritten(found: Found) -> Reading:
         "T": ": usually the transposed weight of a linear layer, written by `optimizer.step()` between forward and backward.",
         "TBackward": ": the transposed weight of a linear layer.",
         "Relu": ": an in-place operation after a ReLU, which needs its own result.",
-        "CopySlices": ": a tensor that was assigned into (`x[...] = ...`), and then again.",
+        "CopySlices": ": a tensor that was assigned into (`x[...] = ...`); that assignment may be the write itself.",
         "Select": ": a slice `x[i]`; writing into any part of `x` counts for all its views.",
         "Slice": ": a slice of a tensor; writing into any part of that tensor counts for all its views.",
     }
-    where += hints.get(node, "." if node else " (a leaf, an input, a buffer or a parameter).")
+    recorded = ". Autograd names the operation that made the tensor what it is now: where the write was recorded, that is the write itself (`h += 1` appears as Add)."
+    own = "." if node in SAVES_RESULT else recorded
+    where += hints.get(node, own if node else " (a leaf, an input, a buffer or a parameter).")
     rows, columns = (size if len(size) == 2 else (0, 0))
     weight = node in ("AsStrided", "T", "Transpose") and bool(columns)
     causes = (

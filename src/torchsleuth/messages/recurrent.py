@@ -24,7 +24,6 @@ def hidden_size(found: Found) -> Reading:
             f"rnn(x, ({state}, {state}))" if which else f"rnn(x, {state})",
             raises=f"Expected hidden{which} size ({call(want)}), got {shape(got)}",
         )
-    swapped = len(want) == 3 and len(got) == 3 and got[1] == 5
     return Reading(
         f"the hidden state has shape {shape(got)} and should have {shape(want)}",
         f"A recurrent layer wants its state as [layers x directions, batch, hidden]; here {'; '.join(wrong) or 'the number of dimensions differs'}. "
