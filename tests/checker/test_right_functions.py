@@ -58,7 +58,7 @@ def test_points_on_a_kink_are_not_held_against_it(name):
 
 
 class OtherSubgradient(torch.autograd.Function):
-    """ReLU with slope 0.5 at zero: as good a choice as any."""
+    """ReLU with slope 0.25 at zero: as good a choice as any."""
 
     @staticmethod
     def forward(ctx, x):
@@ -68,7 +68,7 @@ class OtherSubgradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        return grad_output * ((x > 0) + 0.5 * (x == 0))
+        return grad_output * ((x > 0) + 0.25 * (x == 0))
 
 
 def test_another_subgradient_at_the_kink():

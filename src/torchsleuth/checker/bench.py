@@ -50,6 +50,7 @@ class Bench:
         self.writes = False  # forward writes into its inputs: give it copies
         self.state: tuple | None = None
         self.passed: tuple = ()  # what forward was last called with
+        self.sent: tuple = ()  # what backward was last called with
 
     def forward(self, arguments: Arguments, needs: tuple[bool, ...] = ()) -> Run:
         values = arguments.values
@@ -73,10 +74,12 @@ class Bench:
         run = self.forward(arguments, needs) if run is None else run
         grads = self.random_grads(run) if grads is None else grads
         materialize = getattr(run.context, "materialize_grads", True)
-        passed = tuple(
-            torch.zeros_like(out) if g is None and materialize and isinstance(out, torch.Tensor) else g
+        # Copies: backward may write into what it is given, and `grads` is compared with afterwards.
+        self.sent = passed = tuple(
+            g.clone() if g is not None and not _expanded(g) else g if g is not None
+            else torch.zeros_like(out) if materialize and isinstance(out, torch.Tensor) else None
             for g, out in zip(grads, run.outputs, strict=True)
-        )
+        )  # fmt: skip
         try:
             if not torch.is_grad_enabled():
                 raw = self.subject.backward(run.context, passed)
@@ -193,6 +196,11 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
                     continue
             settled[k] = grad
     return settled, tuple(problems)
+
+
+def _expanded(value: torch.Tensor) -> bool:
+    """Whether memory is shared between elements: torch itself refuses writes into such a tensor."""
+    return 0 in value.stride() and any(n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True))
 
 
 def expands_to(shape: typing.Sequence[int], wanted: typing.Sequence[int]) -> bool:

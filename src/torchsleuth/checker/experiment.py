@@ -44,6 +44,7 @@ class Experiment:
         self.mends: list[Mend] = []
         self.double = "not-tried"
         self.study_run: Run | None = None
+        self.originals: dict[int, torch.Tensor] = {}
         self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
 
     # -- the order ------------------------------------------------------------------------------
@@ -67,7 +68,14 @@ class Experiment:
             return
         # Beyond the inputs as given, everything is tried on small copies of them, where forward takes those.
         self.study = self.arguments
+        versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in self.arguments.values]
         base = self.bench.evaluate(self.arguments, run=None if self.bench.writes else run)
+        if versions != [v._version if isinstance(v, torch.Tensor) else 0 for v in self.arguments.values]:
+            # backward writes into what forward saved: from now on forward gets copies.
+            self.bench.writes = True
+            self.study = self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
+            base = self.bench.evaluate(self.arguments)
+        self.originals = {}
         if variants.elements(self.arguments) > variants.SMALL:
             self.study = self.small_copy() or self.arguments
         self.judge(base, "", individually=True)
@@ -77,7 +85,7 @@ class Experiment:
         if not self.broken:
             written, base = mechanics.backward_writes(self.bench, self.study, self.study_run)
             self.findings += written
-            if self.bad or written or not quick.all_at_once(self):
+            if not written and (self.bad or not quick.all_at_once(self)):
                 self.other_inputs()
                 self.layouts(base)
             autocast = not self.findings and not self.bad
@@ -90,7 +98,7 @@ class Experiment:
             self.partial_outputs(base)
         if mechanics.has_attributes(run.context):
             self.findings += mechanics.kept_on_ctx(self.bench, self.study, self.bench.forward(self.study))
-        if not self.broken and not self.bad:
+        if not self.broken and not self.bad and not any(f.kind in ("count", "saved-write", "grad-output-write") for f in self.findings):
             result = second.double_backward(self.bench, base)
             self.double = result.state
             self.findings += result.findings
@@ -152,6 +160,7 @@ class Experiment:
             watch = mechanics.Watch(arguments.values)
         self.check_outputs(run)
         written = watch.written()
+        self.originals = {k: copy for k, _, _, copy in watch.tensors}
         if written:
             self.findings += mechanics.unmarked_writes(bench, arguments, written, run)
             bench.writes = True
@@ -171,6 +180,7 @@ class Experiment:
             return run
         if not finite(run):
             again = self.with_finite_outputs(again)
+            self.originals = {k: v.clone() for k, v in enumerate(self.arguments.values) if isinstance(v, torch.Tensor)}
         return again
 
     def in_given_types(self, error: Exception) -> Run:
@@ -257,8 +267,8 @@ class Experiment:
         for problem in evaluation.problems:
             if problem.kind == "none" and self.zero_derivative(evaluation, problem.input):
                 continue
-            if problem.input in self.bad or (problem.input < 0 and self.broken):
-                continue
+            if problem.input in self.bad or (problem.input < 0 and (self.broken or (case and self.bad))):
+                continue  # what is known to be wrong is not held against it twice
             right = False
             self.findings.append(self.finding_of(problem, evaluation, case, given))
             if problem.input >= 0:
@@ -336,6 +346,8 @@ class Experiment:
                 Finding("count", case=case, case_text=shapes, returned_count=problem.returned, expected_count=problem.expected, given=given),
                 evaluation, -1,
             )  # fmt: skip
+        if problem.kind == "none" and (guard := self.guard_of(problem.input)) is not None:
+            return Finding("needs-input-grad", problem.input, case, shapes, culprit=guard, detail="always", given=given)
         relation = relation_of_shape(self.bench, evaluation, problem.input) if problem.kind == "shape" else None
         shaped = problem.kind == "shape"
         return self.completed(
@@ -383,11 +395,11 @@ class Experiment:
 
     def other_inputs(self) -> None:
         study, generator = self.study, self.generator
+        self.unequal()
         for size, name in ((1, "a batch of 1"), (3, "a batch of 3"), (0, "size 0")):
             if size == 3 and variants.first_size(study) != 1:
                 continue
             self.attempt(name, variants.with_batch(study, size, generator))
-        self.unequal()
         self.attempt("other signs", variants.other_signs(study, generator), given=False)
         self.attempt("values five times as large", variants.wider(study), given=False)
         self.attempt("other masks", variants.other_masks(study, generator), given=False)
@@ -452,7 +464,8 @@ class Experiment:
             self.refused.append((name, second.described(error)))
             return
         if other.problems and other.problems[0].kind == "raises":
-            self.findings.append(self.finding_of(other.problems[0], other, name, True))
+            if not self.bad:
+                self.findings.append(self.finding_of(other.problems[0], other, name, True))
             return
         for a, b in zip(reference.run.outputs, other.run.outputs, strict=True):
             if is_float(a) and (a.shape != b.shape or bool(differing(b, a).any())):
@@ -541,15 +554,22 @@ class Experiment:
                 continue
             if got is None and not bool((want != 0).any()):
                 continue
-            method = mechanics.methods(self.bench)[1]
-            node = source.needs_guard(method, k, len(study.values)) if method else None
-            node = node if node is not None or method is None else source.returned_expression(method, k, len(study.values))
-            culprit = source.culprit_of(method, node, f"decides about the gradient for {study.names[k]} (input {k})") if node is not None else None
+            culprit = self.guard_of(k)
+            if culprit is None and (method := mechanics.methods(self.bench)[1]) is not None:
+                node = source.returned_expression(method, k, len(study.values))
+                culprit = source.culprit_of(method, node, f"the gradient for {study.names[k]}") if node is not None else None
             self.findings.append(Finding("needs-input-grad", k, f"only {study.names[k]} requiring grad", culprit=culprit,
                                          detail="none" if got is None else "values"))  # fmt: skip
             self.bad.add(k)
         if len(study.checked) > 1:
             self.cases.append(("each input requiring grad alone", ""))
+
+    def guard_of(self, k: int):
+        """Where backward asks ctx.needs_input_grad about another input before it computes gradient k."""
+        method = mechanics.methods(self.bench)[1]
+        node = source.needs_guard(method, k, len(self.arguments.values)) if method else None
+        label = f"decides about the gradient for {self.arguments.names[k]} (input {k})"
+        return source.culprit_of(method, node, label) if node is not None else None
 
     def partial_outputs(self, base: Evaluation) -> None:
         """Each output used alone: the gradients of the others are zeros, or None if they are not materialised."""

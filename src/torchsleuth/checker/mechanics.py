@@ -64,9 +64,10 @@ def backward_writes(bench: Bench, arguments: Arguments, run: typing.Any = None) 
     else:
         passed = arguments.values
     grads = bench.random_grads(run)
-    grad_watch, input_watch, outputs_watch = Watch(grads), Watch(passed), Watch(run.outputs)
+    input_watch, outputs_watch = Watch(passed), Watch(run.outputs)
     evaluation = bench.evaluate(arguments, grads, run=run)
-    written = grad_watch.written(), input_watch.written(), outputs_watch.written()
+    touched = [o for o, (g, sent) in enumerate(zip(grads, bench.sent, strict=True)) if g is not None and (sent._version or not _equal(g, sent))]
+    written = touched, input_watch.written(), outputs_watch.written()
     if not any(written):
         return [], evaluation
     backward = methods(bench)[1]
@@ -121,8 +122,8 @@ def outputs(bench: Bench, arguments: Arguments, run: typing.Any) -> list[Finding
                                culprit=_return_culprit(methods(bench)[0], position, "an integer output")))  # fmt: skip
         if not value.numel() or not value.is_floating_point() or id(value) in dirty:
             continue
-        for k, given in enumerate(bench.passed):
-            if isinstance(given, torch.Tensor) and given.numel() and (value is given or value._is_view()) and _shares(given, value):
+        for k, given in enumerate(bench.passed if bench.writes else arguments.values):
+            if isinstance(given, torch.Tensor) and given.numel() and _shares(given, value):
                 label = f"{'is' if value is given else 'is a view of'} {arguments.names[k]}"
                 out.append(Finding("view", k, names=(arguments.names[k],), detail="same" if value is given else "view",
                                    culprit=_return_culprit(methods(bench)[0], position, label), returned_count=position))  # fmt: skip
@@ -137,7 +138,7 @@ def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _return_culprit(forward: source.Method | None, position: int, label: str):
     if forward is None:
         return None
-    node = source.returned_expression(forward, position, 1)
+    node = source.returned_expression(forward, position, 1, follow=False)
     return source.culprit_of(forward, node, label, Role.CREATE) if node is not None else None
 
 

@@ -28,9 +28,12 @@ def all_at_once(trial: Experiment) -> bool:
     single = variants.first_size(study) == 1
     batch = variants.with_batch(study, 3 if single else 1, generator)
     other, names = _other_values(trial, batch or study)
-    if not _right(trial, _unusual(other or batch or study), sizes, strided=True):
+    # Two passes: one with strided inputs and expanded grad_outputs, one the other way round.
+    if not _right(trial, _strided(_larger(study if not single else batch or study)), sizes, laid_out=_expanded):
+        return False
+    if not _right(trial, _as_expanded(other or batch or study), sizes, laid_out=_transposed):
         # Other signs may lie outside forward's domain; without them, then.
-        if other is None or not _right(trial, _unusual(batch or study), sizes, strided=True) or not _refused(trial, other, names):
+        if other is None or not _right(trial, _as_expanded(batch or study), sizes, laid_out=_transposed) or not _refused(trial, other, names):
             return False
         names = []
     cases = [("a batch of 3" if single else "a batch of 1", batch.shapes())] if batch is not None else []
@@ -53,22 +56,27 @@ _LAYOUTS = [
 ]  # fmt: skip
 
 
-def laid_out(value: torch.Tensor) -> torch.Tensor:
-    """A tensor whose memory is out of order and, along one dimension, repeated (stride 0)."""
-    long = [dim for dim, n in enumerate(value.shape) if n > 1]
-    if len(long) >= 3:
-        value = value.transpose(long[1], long[-1]).contiguous().transpose(long[1], long[-1])
-    if len(long) >= 2 and value.is_floating_point():
-        return value.narrow(long[0], 0, 1).expand(value.shape)
+def _larger(arguments: Arguments) -> Arguments:
+    return arguments.with_values(v * 5 if k in arguments.checked else v for k, v in enumerate(arguments.values))
+
+
+def _strided(arguments: Arguments) -> Arguments:
+    return arguments.with_values(_transposed(v) if isinstance(v, torch.Tensor) else v for v in arguments.values)
+
+
+def _as_expanded(arguments: Arguments) -> Arguments:
+    return arguments.with_values(_expanded(v) if k in arguments.checked else v for k, v in enumerate(arguments.values))
+
+
+def _transposed(value: torch.Tensor) -> torch.Tensor:
     other = variants.noncontiguous(value)
     return value if other is None else other
 
 
-def _unusual(arguments: Arguments) -> Arguments:
-    """Larger values, and memory out of order."""
-    return arguments.with_values(
-        laid_out(v * 5 if k in arguments.checked else v) if isinstance(v, torch.Tensor) else v for k, v in enumerate(arguments.values)
-    )
+def _expanded(value: torch.Tensor) -> torch.Tensor:
+    """The first slice of the first long dimension, repeated without memory (stride 0)."""
+    dim = next((d for d, n in enumerate(value.shape) if n > 1), None)
+    return value if dim is None else value.narrow(dim, 0, 1).expand(value.shape)
 
 
 def _refused(trial: Experiment, other: Arguments, names: list[str]) -> bool:
@@ -102,14 +110,14 @@ def _other_values(trial: Experiment, study: Arguments) -> tuple[Arguments | None
     return (study if names else None), names
 
 
-def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], strided: bool = False) -> bool:
+def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], laid_out: typing.Callable | None = None) -> bool:
     bench = trial.bench
     try:
         run = bench.forward(arguments)
         if not finite(run):
             return False
         grads = bench.random_grads(run)
-        if strided:
+        if laid_out is not None:
             grads = tuple(None if g is None else laid_out(g) for g in grads)
         evaluation = bench.evaluate(arguments, grads, run=run)
     except Exception:

@@ -70,7 +70,7 @@ def _without_engine(bench: Bench, evaluation: Evaluation) -> Second | None:
     if None in places or evaluation.run.context.dirty_tensors:
         return None
     leaves = {k: passed[k].detach().requires_grad_() for k in evaluation.arguments.checked}
-    grads = tuple(None if g is None else g.detach().requires_grad_() for g in evaluation.grads)
+    grads = tuple(None if g is None else g.detach().clone().requires_grad_() for g in evaluation.grads)
     context.to_save = tuple(leaves.get(k, passed[k]) for k in places)
     try:
         with torch.enable_grad():
@@ -103,7 +103,7 @@ def _double_backward(bench: Bench, evaluation: Evaluation, leaves: dict[int, tor
     tracked = [(o, g) for o, g in zip(outputs, evaluation.grads, strict=True) if g is not None and is_float(o) and o.requires_grad]
     if not tracked:
         return Second("not-tried")
-    grads = [g.detach().to(o.dtype).requires_grad_() for o, g in tracked]
+    grads = [g.detach().to(o.dtype, copy=True).requires_grad_() for o, g in tracked]
     roots = [o for o, _ in tracked]
     if refuses(bench):
         return _first_only(bench, roots, leaves, grads, "refused")

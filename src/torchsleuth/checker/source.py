@@ -142,7 +142,9 @@ def own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             pending[:0] = list(ast.iter_child_nodes(node))
 
 
-def returned_expression(method: Method, element: int, count: int, lines: frozenset[int] | None = None) -> ast.expr | None:
+def returned_expression(
+    method: Method, element: int, count: int, lines: frozenset[int] | None = None, follow: bool = True
+) -> ast.expr | None:
     """The expression that made element `element` of what the function returned.
 
     `lines` are those that ran: with several returns, and several assignments to one name, the last one
@@ -152,11 +154,12 @@ def returned_expression(method: Method, element: int, count: int, lines: frozens
     if not returns:
         return None
     last = returns[-1]
-    value = _followed(method, last.value, last.lineno, lines)
+    value = _followed(method, last.value, last.lineno, lines) if follow else last.value
     if isinstance(value, ast.Tuple):
         if any(isinstance(e, ast.Starred) for e in value.elts) or element >= len(value.elts):
             return value
-        value = _followed(method, value.elts[element], last.lineno, lines)
+        value = value.elts[element]
+        value = _followed(method, value, last.lineno, lines) if follow else value
     return value
 
 

@@ -227,15 +227,31 @@ def missing_sum(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 def wrong_axis(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     grad = (backward_names(bench) or ("grad_output",))[0]
     gaps = [p.true - p.returned for p in pairs]
+    coupled = _coupled_dims(bench, pairs[0], k)
     grouped: dict[tuple[str, str], dict[int, list[torch.Tensor]]] = {}
     for a, b, dim, made in _sums(pairs, ()):
         grouped.setdefault((a, b), {})[dim] = made
     for (a, b), sums in grouped.items():
         for right, wrong in itertools.permutations(sums, 2):
+            if right not in coupled:
+                continue
             constant = _constant(gaps, [x - y for x, y in zip(sums[right], sums[wrong], strict=True)])
             if constant is not None:
                 return Relation("wrong-axis", tensor=_sum_text(a, b, right, grad), dims=(wrong, right), factor=constant)
     return None
+
+
+def _coupled_dims(bench: Bench, pair: Pair, k: int) -> set[int]:
+    """The dimensions along which one element of grad_output reaches other elements of the true gradient."""
+    from torchsleuth.checker.truth import through_forward
+
+    grads = tuple(None if g is None else torch.zeros_like(g) for g in pair.evaluation.grads)
+    first = next(g for g in grads if g is not None)
+    first.view(-1)[0] = 1.0
+    found = through_forward(bench, pair.evaluation._replace(grads=grads)).get(k)
+    if found is None:
+        return set(range(pair.true.ndim))
+    return {dim for dim in range(found.ndim) if bool((found.narrow(dim, 1, found.shape[dim] - 1).abs() > 1e-12).any())}
 
 
 # -- paths --------------------------------------------------------------------------------------

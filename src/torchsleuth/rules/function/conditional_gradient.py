@@ -102,9 +102,9 @@ def _reason(finding: Finding) -> str:
     if "grad_output" in finding.case:
         return " autograd hands over grad_output in whatever layout the later operations produced: expanded after a sum, strided after a transposition."
     if finding.case == "a batch of 1":
-        return " A squeeze() without a dimension, or indexing that drops the dimension, also drops a batch of 1."
+        return " A frequent cause: squeeze() without a dimension also drops a batch of 1."
     if finding.case == "unequal dimensions":
-        return " Two dimensions of the inputs as given have the same size, which hides a transposition or a sum over the wrong one."
+        return " Dimensions of the same size hide a transposition, or a size taken from the wrong dimension."
     return ""
 
 
@@ -113,6 +113,4 @@ def _advice(finding: Finding) -> str:
         return "use reshape instead of view"
     if "non-contiguous" in finding.case or "expanded" in finding.case:
         return "do not rely on strides: use reshape, or call .contiguous() first"
-    if finding.case == "a batch of 1":
-        return "squeeze, index and reduce a named dimension"
     return ""

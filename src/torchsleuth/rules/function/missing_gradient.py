@@ -72,11 +72,14 @@ class MissingGradient(FunctionRule):
         for finding in trial.of_kind("needs-input-grad"):
             name = name_of(trial, finding)
             given = "None" if finding.detail == "none" else "a different gradient"
+            always = finding.detail == "always"
+            title = f"backward returns None for `{name}`" if always else f"with only `{name}` requiring grad, backward returns {given} for it"
+            right = f"forward's values change with `{name}`: the true gradient is not zero" if always else "right when all inputs require grad"
             facts = (
-                Fact("right when all inputs require grad", Known.RECOMPUTED),
+                Fact(right, Known.RECOMPUTED),
                 Fact(f"`{name}` is input {finding.input} of forward, so its entry is ctx.needs_input_grad[{finding.input}]", Known.OBSERVED),
             )
-            out.append(Diagnosis(self.name, f"with only `{name}` requiring grad, backward returns {given} for it", Confidence.CERTAIN,
+            out.append(Diagnosis(self.name, title, Confidence.CERTAIN,
                                  culprits(finding.culprit), facts, "The gradient is withheld because of another input's entry in ctx.needs_input_grad.",
                                  fixes(finding, f"ask ctx.needs_input_grad[{finding.input}] for `{name}`")))  # fmt: skip
         for _ in trial.of_kind("no-backward"):
