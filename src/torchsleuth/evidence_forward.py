@@ -123,7 +123,7 @@ class FailedOperation:
     operands: tuple[Operand, ...]
     arguments: tuple[Argument, ...] = ()
     index: tuple[IndexItem, ...] = ()
-    call_operands: tuple[Operand, ...] = ()  # tensors in the user's own call, where the failure is in a library
+    call_operands: tuple[Operand, ...] = ()  # further tensors in the program's own call, and in the user's around it
     module: str = ""  # dotted path of the module in whose forward it failed
     module_type: str = ""
     module_made: Made | None = None  # its constructor call

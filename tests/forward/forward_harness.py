@@ -63,12 +63,18 @@ class Case:
         return found
 
 
-def run_program(program: str, log: bool = True, filename: str | None = None) -> Result:
+def run_program(program: str, log: bool = True) -> Result:
     """Executes the text as a script, and diagnoses the exception it ends with."""
-    filename = filename or f"/program/{next(_numbers)}/main.py"
+    return run_program_with(program, {}, log)
+
+
+def run_program_with(program: str, namespace: dict[str, object], log: bool = True) -> Result:
+    """The same, with variables that are already there."""
+    filename = f"/program/{next(_numbers)}/main.py"
     linecache.cache[filename] = (len(program), None, [line + "\n" for line in program.split("\n")], filename)
     module = types.ModuleType("__main__")
     module.__file__ = filename
+    module.__dict__.update(namespace)
     code = compile(program, filename, "exec", dont_inherit=True)
     recorder = Recorder(1 << 14, 60.0 if log else 0)
     error = None

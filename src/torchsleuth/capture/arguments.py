@@ -54,6 +54,7 @@ class Call:
     entry: Entry
     given: tuple[Given, ...]
     module: torch.nn.Module | None = None  # what was called, where that is a module
+    is_torchs: bool = False  # a function of torch's, or a method of a tensor
 
     def named(self, *names: str) -> Given | None:
         return next((given for name in names for given in self.given if given.name == name), None)
@@ -159,7 +160,10 @@ def _call(node: ast.Call, entry: Entry, below: Entry | None, logged_name: str) -
     given.extend(named)
     if below is not None and not is_module_call(below) and below.origin.value == "torch":
         given = _received_by_function(below, given)
-    return Call(name, entry, tuple(given), module if isinstance(module, torch.nn.Module) else None)
+    own = function.__name__ if is_torch_function(function) else name
+    return Call(
+        own, entry, tuple(given), module if isinstance(module, torch.nn.Module) else None, method or is_torch_function(function)
+    )  # fmt: skip
 
 
 def _own_name(node: ast.AST | None, entry: Entry) -> str:

@@ -287,6 +287,8 @@ def is_torch_function(function: object) -> bool:
         home = getattr(function, "__self__", None)
         owner = getattr(home, "__name__", "") or type(home).__name__
         return module.split(".")[0] == "torch" or "torch" in owner or "_VariableFunctions" in owner
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):  # torch.Tensor.add
+        return function.__objclass__.__module__.split(".")[0] == "torch"
     return callable(function) and module.split(".")[0] == "torch" and isinstance(function, types.FunctionType)
 
 

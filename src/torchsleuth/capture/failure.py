@@ -24,7 +24,7 @@ from torchsleuth.record.oplog import Operation
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
-_KINDS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, NotImplementedError)
+_KINDS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, NotImplementedError, AttributeError)
 # What Python itself raises as RuntimeError without a `raise` statement.
 _PYTHONS_OWN = re.compile(
     r"changed size during iteration|generator raised StopIteration|coroutine|event loop|deque mutated|super\(\)|"
@@ -140,6 +140,8 @@ class Failure:
             return None
         if isinstance(error, TypeError) and is_module_call(inner):
             return None  # the program's own `forward` was called with the wrong arguments: Python says that best
+        if isinstance(error, AttributeError) and (inner.origin is not Origin.TORCH or inner.code.co_name == "__getattr__"):
+            return None  # a misspelt name, not an operation that failed
         failure = cls(crash, entries, program, user)
         if inner.origin is Origin.TORCH or failure.operation is not None:
             return failure

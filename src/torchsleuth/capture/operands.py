@@ -177,9 +177,9 @@ class Gathering:
         by_id.update({raw.mark.ident: raw for raw in lenders if raw.mark is not None})
         for raw in self.raws:
             ident = id(raw.tensor) if raw.tensor is not None else raw.mark.ident if raw.mark is not None else 0
-            lender = by_id.get(ident) or (self._same_memory(raw, lenders) if forget else None)
+            lender = by_id.get(ident)
             if lender is None and forget:
-                lender = _same_argument(raw, lenders)
+                lender = self._same_memory(raw, lenders) or _same_argument(raw, lenders)
                 if lender is not None:  # what the user gave, not what torch made of it
                     raw.tensor, raw.mark, raw.known = lender.tensor, lender.mark, lender.known
             if lender is not None:
@@ -364,7 +364,14 @@ class Gathering:
         return source.place_of_node(entry.code, node, Known.OBSERVED, via)
 
     def user_call(self) -> tuple[Operand, ...]:
-        return tuple(self.operand(raw) for raw in self._user_raws)
+        """Tensors of the program's own call, and of the user's around it, that the torch call was not given as they are."""
+        seen = {id(raw.tensor) for raw in self.raws}
+        found = []
+        for raw in (*self.program_raws, *self._user_raws):
+            if raw.tensor is not None and id(raw.tensor) not in seen:
+                seen.add(id(raw.tensor))
+                found.append(self.operand(raw))
+        return tuple(found)
 
 
 def _is_internal(entry: Entry) -> bool:

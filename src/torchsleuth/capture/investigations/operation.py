@@ -71,9 +71,16 @@ def investigate(crash: Crash) -> FailedOperation | None:
 
 def _name(failure: Failure, gathering: Gathering) -> str:
     """The operation as its documentation calls it."""
+    inner = failure.inner
+    if inner.code.co_name == "__init__" and inner.origin is Origin.TORCH:
+        made = locals_of(inner.frame).get("self")
+        return type(made).__name__ if made is not None else "__init__"
     if failure.operation is not None:
         name = failure.operation.name
         return name if name in ("__getitem__", "__setitem__") else name.removeprefix("__").removesuffix("__")
+    own = gathering.program_call
+    if own is not None and own.is_torchs:
+        return own.name
     call = gathering.inner_call
     if call is not None:
         if call.entry.code.co_filename.endswith("functional.py") and not call.entry.code.co_name.startswith("_"):

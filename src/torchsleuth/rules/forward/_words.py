@@ -57,7 +57,15 @@ def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:
     rest = len(operation.operands) - most
     if rest > 0:
         facts.append(Fact(f"… and {plural(rest, 'more tensor')}.", Known.OBSERVED))
+    facts += [Fact(f"In your call: {described(operand)}.", operand.known) for operand in operation.call_operands[:4]]
     return facts
+
+
+def other_facts(operation: FailedOperation, *mentioned: Operand | None) -> list[Fact]:
+    """The operands that the other facts have not described."""
+    facts = operand_facts(operation, 12)
+    said = {position for position, operand in enumerate(operation.operands) if any(operand is other for other in mentioned)}
+    return [fact for position, fact in enumerate(facts) if position not in said]
 
 
 def argument_fact(argument: Argument) -> str:
@@ -236,7 +244,8 @@ def report(
     culprits.lead(operation, role, label, lead)
     for made, words in creates:
         culprits.create(made, words)
-    seen = [*facts, *operand_facts(operation, shown), *setting_facts(operation)]
+    about = [item for item in offenders(operation, 2) if item is not lead]
+    seen = [*facts, *offender_facts(about), *operand_facts(operation, shown), *setting_facts(operation)]
     return Diagnosis(rule, title, confidence, culprits.done(), tuple(seen), why, advice(*fixes))
 
 
@@ -268,3 +277,55 @@ def value_words(operand: Operand, what: str) -> str:
 
 def line_of(message: str) -> str:
     return message.split("\nException raised from", 1)[0].strip().splitlines()[0] if message.strip() else ""
+
+
+# -- what the message is about ---------------------------------------------------------------------------
+
+
+def offender_facts(items: list[Operand | Argument]) -> list[Fact]:
+    return [Fact(f"The message is about {_offender(item)}.", Known.OBSERVED) for item in items[:3]]
+
+
+def _offender(item: Operand | Argument) -> str:
+    return argument_fact(item) if isinstance(item, Argument) else f"`{item.argument}`: {described(item)}"
+
+
+_ALIASES = {"self": ("input", "self", "tensor a"), "input": ("input", "self"), "other": ("other", "tensor b")}
+# Words of the message that are parameter names by accident.
+_EVERYDAY = {"a", "b", "n", "p", "x", "y", "k", "t", "input", "self", "other", "size", "value", "end", "start", "dim", "out", "dtype",
+             "tensor", "tensors", "index", "to", "source", "device", "step", "mode"}  # fmt: skip
+
+
+def offenders(operation: FailedOperation, least: int = 0) -> list[Operand | Argument]:
+    """The arguments that the message is about: those it names most plainly."""
+    message = operation.message
+    scored: list[tuple[int, int, Operand | Argument]] = []
+    for position, item in enumerate((*operation.operands, *operation.arguments)):
+        name = item.argument if isinstance(item, Operand) else item.name
+        score = _naming(name, message)
+        if score:
+            scored.append((-score, position, item))
+    if not scored:
+        got = re.search(r"\b(?:got|found|but is|value|given):? (-?\d+(?:\.\d+)?)\b", message)
+        if got:
+            scored = [(0, 0, item) for item in operation.arguments if item.value == got[1]]
+    if scored:
+        best = min(item[0] for item in scored)
+        if -best < least:
+            return []
+        scored = [item for item in scored if item[0] == best]
+    return [item for _, _, item in sorted(scored, key=lambda entry: entry[:2])]
+
+
+def _naming(name: str, message: str) -> int:
+    base = re.sub(r"\[\d+\]$", "", name)
+    if not base:
+        return 0
+    for word in _ALIASES.get(base, (base,)):
+        if re.search(rf"argument (?:#\d+ )?['\"`]?{re.escape(word)}['\"`]?|['\"`]{re.escape(word)}['\"`]", message):
+            return 3
+        if len(word) > 1 and word not in _EVERYDAY and re.search(rf"\b{re.escape(word)}\b", message):
+            return 2
+        if word in _EVERYDAY and len(word) > 2 and re.search(rf"\b{re.escape(word)}\b(?!ension)", message):
+            return 1
+    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
@@ -84,9 +84,10 @@ class AttentionMask(CrashRule):
         query, key, mask = (operation.operand(name) for name in ("query", "key", "attn_mask"))
         padding = operation.operand("key_padding_mask", "src_key_padding_mask")
         said = re.search(r"The shape of the (\d)D attn_mask is torch\.Size\(\[([\d, ]*)\]\), but should be \(([\d, ]*)\)", message)
-        facts, fixes = _layout(operation, query), []
+        facts, fixes = [], []
         if said and mask is not None:
             want = tuple(int(n) for n in said[3].split(",") if n.strip())
+            facts.append(seen(f"Attention has {want[-2]} queries and {want[-1]} keys here."))
             axis = next((k for k, (a, b) in enumerate(zip(mask.shape, want)) if a != b), -1)
             creates = [of_axis(mask, axis)]
             source = query if query is not None else None
@@ -130,12 +131,6 @@ class AttentionMask(CrashRule):
             return None  # a product inside attention: the rules for products and broadcasting say more
         creates = [of_tensor(operand) for operand in operation.operands[:3]]
         return report(self.name, operation, title="Attention got inputs that do not fit together", label="shapes do not fit", why=f"torch says: {message}", creates=creates, facts=facts)
-
-
-def _layout(operation: FailedOperation, query: Operand | None) -> list:
-    if query is None or len(query.shape) != 3 or operation.name == "scaled_dot_product_attention":
-        return []
-    return [seen(f"Inside attention the query {shape(query.shape)} is [sequence {query.shape[0]}, batch {query.shape[1]}, features {query.shape[2]}].")]
 
 
 def _misfits(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:

@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import failed, line_of, made_words, report, seen, shape
+from torchsleuth.rules.forward._words import failed, fully, line_of, made_words, report, seen, shape
 
 
 class DeviceMismatch(CrashRule):
@@ -76,7 +76,7 @@ class DeviceMismatch(CrashRule):
                           why=f"torch says: {message}")  # fmt: skip
         odd, usual = _odd(operation.operands, devices)
         name = odd.source or odd.tensor.name or "x"
-        facts = [seen(f"{operand.called} {shape(operand.shape)} is on {operand.tensor.device}{_from(operand)}.") for operand in operation.operands[:6]]
+        facts = [seen(f"{fully(operand)} {shape(operand.shape)}, {operand.tensor.dtype}, is on {operand.tensor.device}{_from(operand)}.") for operand in operation.operands[:6]]
         fixes = [f"Make it on {usual} (`device=...` in the call that makes it), or `{name} = {name}.to({usual!r})`."]
         if odd.tensor.kind == "parameter":
             fixes = [f"Move the model: `model.to({usual!r})`."]

@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, failed, line_of, made_words, report, seen
+from torchsleuth.rules.forward._words import code, failed, fully, line_of, made_words, report, seen, shape
 
 
 class DtypeMismatch(CrashRule):
@@ -94,7 +94,10 @@ class DtypeMismatch(CrashRule):
         if "can't be cast" in message and operands:
             odd, usual = operands[0], next((o.tensor.dtype for o in operands if o.tensor.dtype != operands[0].tensor.dtype), "")
         weights = next((o for o in operands if o.tensor.kind in ("parameter", "buffer") and o is not odd), None)
-        facts = [seen(f"{operand.called} is {operand.tensor.dtype}{_from(operand)}.") for operand in operands[:5]]
+        out = operation.operand("out")
+        if out is not None and re.search(r"\bout\b", message):
+            odd, usual = out, next((o.tensor.dtype for o in operands if o.tensor.dtype != out.tensor.dtype), usual)
+        facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand)}.") for operand in operands[:6]]
         wanted = f"torch.{usual}"
         name = odd.source or odd.tensor.name or "x"
         fixes = [f"`{name}.to({wanted})`, best where it is made."]

@@ -18,6 +18,7 @@ from torchsleuth.rules.forward._words import (
     legal,
     made_words,
     operand_facts,
+    other_facts,
     plural,
     setting_facts,
     shape,
@@ -112,12 +113,13 @@ class IndexOutOfRange(CrashRule):
         facts = [Fact(bad_values(bad, values), bad.known if bad.known is not Known.OBSERVED else Known.OBSERVED)]
         story, fixes, inferred = _story(operation, bad, table)
         if table is not None and table is not bad:
-            rows = f"has {plural(table.shape[0], 'row')}" if values.limit == "rows" else f"has shape {shape(table.shape)}"
-            facts.append(Fact(f"{table.called} {rows}{_made(table)}.", Known.OBSERVED))
+            rows = f" ({plural(table.shape[0], 'row')})" if values.limit == "rows" else ""
+            facts.append(Fact(f"{table.called} has shape {shape(table.shape)}{rows}, dtype {table.tensor.dtype}{_made(table)}.", table.known))
         facts.append(Fact(f"{bad.called} has shape {shape(bad.shape)}, dtype {bad.tensor.dtype}, on {bad.tensor.device}.", bad.known))
         if story and inferred:
             facts.append(Fact(story, Known.INFERRED))
             story = ""
+        facts += other_facts(operation, table, bad)
         facts += _misleading(operation, values.limit)
         facts += setting_facts(operation)
         where = f"`{operation.module}`" if operation.module else f"`{operation.name.strip('_')}`"
@@ -199,8 +201,8 @@ class IndexOutOfRange(CrashRule):
             culprits.create(argument.made, f"{argument.source} = {argument.value} comes from here")
         for name in ("start", "length", "dim"):
             own = operation.argument(name)
-            if own is not None and own.value and operation.name == "narrow":
-                facts.append(Fact(f"{argument_fact(own)}.", Known.OBSERVED))
+            if own is not None and own.value and operation.name.startswith("narrow"):
+                facts.append(Fact(f"The message is about {argument_fact(own)}.", Known.OBSERVED))
                 culprits.create(own.made, f"{own.source} = {own.value} comes from here")
         if index is not None and index is not table:
             culprits.create(index.value_made or index.made, f"{index.called} comes from here")

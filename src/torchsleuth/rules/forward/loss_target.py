@@ -111,7 +111,7 @@ class LossTarget(CrashRule):
             weight = operation.operand("weight")
             label, lead = "one weight per class is needed", weight
             creates = [of_tensor(weight), of_axis(scores, 1)]
-            title = f"The class weights {shape(weight.shape) if weight else ''} do not match the classes of the scores"
+            title = f"The `weight` of the classes {shape(weight.shape) if weight else ''} does not match the classes of the scores"
         return report(self.name, operation, title=title, label=label, lead=lead, why=why, creates=creates, facts=facts, fixes=fixes)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Argument, FailedOperation, Operand, shortened
+from torchsleuth.evidence_forward import Argument, Operand, shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import Culprits, argument_fact, described, failed, operand_facts, setting_facts
+from torchsleuth.rules.forward._words import Culprits, argument_fact, failed, offender_facts, offenders, operand_facts, setting_facts
 
 
 class TorchError(CrashRule):
@@ -65,7 +63,7 @@ class TorchError(CrashRule):
         culprits.lead(operation, Role.OPERAND, label, lead)
         if argument is not None and argument.made is not None:
             culprits.create(argument.made, f"{argument.name} = {argument.value} comes from here")
-        facts = [Fact(f"The message is about {_offender(item)}.", Known.OBSERVED) for item in named[:3]]
+        facts = offender_facts(named)
         facts += operand_facts(operation)
         shown = [item for item in operation.arguments if item.value and item not in named and item.value not in ("None", "False")]
         if shown:
@@ -76,52 +74,7 @@ class TorchError(CrashRule):
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}")
 
 
-def _offender(item: Operand | Argument) -> str:
-    if isinstance(item, Argument):
-        return argument_fact(item)
-    return f"`{item.argument}`: {described(item)}"
-
-
 def first_sentence(message: str, most: int = 400) -> str:
     text = message.split("\nException raised from", 1)[0].strip()
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 3] + "..."
-
-
-_ALIASES = {"self": ("input", "self", "tensor a"), "input": ("input", "self"), "other": ("other", "tensor b")}
-# Words of the message that are parameter names by accident.
-_EVERYDAY = {"a", "b", "n", "p", "x", "y", "k", "t", "input", "self", "other", "size", "value", "end", "start", "dim", "out", "dtype",
-             "tensor", "tensors", "index", "to", "source", "device", "step", "mode"}  # fmt: skip
-
-
-def offenders(operation: FailedOperation) -> list[Operand | Argument]:
-    """The arguments that the message is about: those it names, most plainly named first."""
-    message = operation.message
-    scored: list[tuple[int, int, Operand | Argument]] = []
-    for position, item in enumerate((*operation.operands, *operation.arguments)):
-        name = item.argument if isinstance(item, Operand) else item.name
-        score = _naming(name, message)
-        if score:
-            scored.append((-score, position, item))
-    if not scored:
-        got = re.search(r"\b(?:got|found|but is|value|given):? (-?\d+(?:\.\d+)?)\b", message)
-        if got:
-            scored = [(0, 0, item) for item in operation.arguments if item.value == got[1]]
-    if scored:
-        best = min(item[0] for item in scored)
-        scored = [item for item in scored if item[0] == best]
-    return [item for _, _, item in sorted(scored, key=lambda entry: entry[:2])]
-
-
-def _naming(name: str, message: str) -> int:
-    base = re.sub(r"\[\d+\]$", "", name)
-    if not base:
-        return 0
-    for word in _ALIASES.get(base, (base,)):
-        if re.search(rf"argument (?:#\d+ )?['\"`]?{re.escape(word)}['\"`]?|['\"`]{re.escape(word)}['\"`]", message):
-            return 3
-        if len(word) > 1 and word not in _EVERYDAY and re.search(rf"\b{re.escape(word)}\b", message):
-            return 2
-        if word in _EVERYDAY and len(word) > 2 and re.search(rf"\b{re.escape(word)}\b(?!ension)", message):
-            return 1
-    return 0

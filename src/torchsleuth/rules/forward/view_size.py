@@ -17,6 +17,7 @@ from torchsleuth.rules.forward._words import (
     failed,
     made_words,
     operand_facts,
+    other_facts,
     setting_facts,
     shape,
     size_creates,
@@ -100,8 +101,9 @@ class ViewSize(CrashRule):
         rest = " (times whatever -1 stands for)" if -1 in sizes else ""
         label = f"asks for {shape(sizes)}: {product}{rest} elements; there are {count}"
         culprits.lead(operation, Role.OPERAND, label)
-        facts = [Fact(f"{called} has shape {shape(tensor.shape)}: {count} elements." if tensor is not None else f"The tensor has {count} elements.", Known.OBSERVED)]
-        facts.append(Fact(f"The asked-for shape {shape(sizes)} has {product}{rest}.", Known.OBSERVED))
+        facts = [Fact(f"{called} has shape {shape(tensor.shape)}, dtype {tensor.tensor.dtype}: {count} elements." if tensor is not None else f"The tensor has {count} elements.", Known.OBSERVED)]
+        whole = operation.argument("size", "shape")
+        facts.append(Fact(f"`{whole.name if whole is not None else 'shape'}` = {shape(sizes)} asks for {product}{rest}.", Known.OBSERVED))
         story, fixes = "", []
         if odd is not None and tensor is not None and tensor.shape:
             size, have = sizes[odd], tensor.shape[0]
@@ -129,7 +131,7 @@ class ViewSize(CrashRule):
         if not fixes:
             fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
                 f"The fixed sizes must divide {count}; take them from `x.shape`."]  # fmt: skip
-        facts += setting_facts(operation)
+        facts += other_facts(operation, tensor) + setting_facts(operation)
         title = f"{called} has {count} elements; the shape {shape(sizes)} does not hold them"
         why = f"`{operation.name}` only rearranges: the sizes must multiply to {count}. {count} is not " + (
             f"divisible by {product}." if -1 in sizes else f"{product}.")  # fmt: skip
