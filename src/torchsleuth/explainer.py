@@ -9,63 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from torchsleuth import errorlog
 from torchsleuth.errorlog import ErrorLog
 from torchsleuth.messages import Falsehood, Found, Message, Program, Question, Reading, all_messages, all_questions
+from torchsleuth.model_explanation import Block, Code, Entry, Explanation, Section, Text
 from torchsleuth.pages import RulePage, all_pages
 from torchsleuth.rule import Page
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A paragraph; with `number`, an item of a numbered list; with `claim`, something said and not true."""
-
-    text: str
-    number: int = 0
-    claim: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    source: str
-
-
-Block = Text | Code
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    heading: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    name: str
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What `explain` answers. `str()` of it is plain text for a terminal."""
-
-    answered: bool
-    title: str
-    rule: str = ""  # the rule whose page this is, or to which the message belongs
-    sections: tuple[Section, ...] = ()
-    entries: tuple[tuple[str, tuple[Entry, ...]], ...] = ()  # lists of rules, each under a heading
-    notes: tuple[str, ...] = ()
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        return tuple(block.source for section in self.sections for block in section.blocks if isinstance(block, Code))
-
-    def __str__(self) -> str:
-        from torchsleuth.render.explanation import plain
-
-        return plain(self)
 
 
 def explain(text: str = "") -> Explanation:
@@ -102,11 +52,13 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
         if hits:
             message, found = max(hits, key=lambda hit: hit[1].match.end() - hit[1].match.start())
             return message, found, False
+    # What follows goes by words, so it is for what a person typed; a long log has every word somewhere.
+    typed = len(log.text) <= _TYPED and not log.frames
     for question in all_questions():
-        if not log.raised and question.asked_in(log.text):
+        if typed and not log.raised and question.asked_in(log.text):
             return question, None, False
-    asked = not log.raised or "?" in log.text
-    for text in texts if not asked else [log.text]:
+    asked = typed and (not log.raised or "?" in log.text)
+    for text in [log.text] if asked else texts:
         covered, _, message = max(((message.hinted_in(text), n, message) for n, message in enumerate(all_messages())), key=lambda hit: hit[:2])
         # A message that only shares a few words with a known one is another message.
         if covered and (asked or covered >= _ENOUGH * len(text.split("\n")[0])):
@@ -120,6 +72,7 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
 
 # How much of a message's first line a fragment must cover to pass for the message with its numbers cut off.
 _ENOUGH = 0.4
+_TYPED = 500
 
 
 def _found(message: Message, text: str, type_name: str, log: ErrorLog) -> Found | None:
@@ -159,7 +112,7 @@ def _named_rule(name: str) -> RulePage | None:
 def _answer(source: Message | Question | RulePage, found: Found | None, by_example: bool, log: ErrorLog) -> Explanation:
     if isinstance(source, RulePage):
         page = _rule_page(source)
-        return Explanation(True, page.title, page.rule, page.sections, notes=tuple(_notes(log)))
+        return Explanation(True, page.title, page.rule, (*_where(log), *page.sections))
     if isinstance(source, Question):
         reading = source.read(log.text)
     else:
@@ -171,13 +124,14 @@ def _answer(source: Message | Question | RulePage, found: Found | None, by_examp
             found, by_example = _example(source, log.text), True
             reading = source.read(found)
     rule = _named_rule(reading.rule) if reading.rule else _rule_of(source, found)
-    notes = list(_notes(log))
+    notes = []
     meaning = [Text(reading.meaning)]
     title = reading.title
     if by_example and isinstance(source, Message) and re.search(r"\d", source.example) and not reading.rule:
         title = rule.page.summary if rule else f"The message is known: {_first_line(source.example)}"
         meaning.insert(0, Text(f"The text gives no numbers that fit, so this is read as an example: {_first_line(source.example)}"))
     sections = [
+        *_where(log),
         Section("What it says", tuple(meaning)),
         Section("True causes, the most likely first", tuple(Text(cause, number) for number, cause in enumerate(reading.causes, 1))),
         Section("A program that shows it", tuple(_program(reading.program))),
@@ -191,6 +145,12 @@ def _answer(source: Message | Question | RulePage, found: Found | None, by_examp
             sections = [Section(s.heading, tuple(_blocks(page.section("Example")))) if s.heading.startswith("A program") else s for s in sections]
         notes.append(f"`torchsleuth explain {rule.name}` prints the whole page of this rule.")
     return Explanation(True, title, rule.name if rule else "", tuple(s for s in sections if s.blocks), notes=tuple(notes))
+
+
+def _where(log: ErrorLog) -> list[Section]:
+    """What the text itself tells about the place, where it is more than the message."""
+    notes = tuple(Text(note) for note in _notes(log))
+    return [Section("Where", notes)] if notes else []
 
 
 def _notes(log: ErrorLog) -> Iterator[str]:

@@ -125,6 +125,17 @@ def test_the_error_a_program_died_of_counts_not_one_it_survived() -> None:
     assert "20 elements cannot be arranged as [7, 3]" in said(log)
 
 
+def test_the_warning_of_a_loss_that_broadcasts_is_not_taken_for_the_error_of_one_that_does_not() -> None:
+    answer = said("UserWarning: Using a target size (torch.Size([4])) that is different to the input size (torch.Size([4, 1])). This will likely lead to incorrect results due to "
+                  "broadcasting. Please ensure they have the same size.")  # fmt: skip
+    assert "This is a warning" in answer and "does not broadcast" not in answer
+
+
+def test_a_log_without_an_error_is_not_matched_by_its_words() -> None:
+    log = "".join(f"epoch {i}: loss nan, gradient None, bert index error rate 0.{i}\n" for i in range(40))
+    assert not explain(log).answered
+
+
 # Names, lists, and not knowing.
 
 

@@ -10,6 +10,7 @@ what is often said and not true. Nothing of yours is run, and torch is not impor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 
 SUMMARY = "say what an error message means, with its numbers; or print a rule's page"
@@ -17,6 +18,7 @@ SUMMARY = "say what an error message means, with its numbers; or print a rule's 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="*", metavar="MESSAGE|RULE", help="a message or question (quoted), or a rule's name; `-` reads standard input")
+    parser.add_argument("--list", action="store_true", help="list the rules, whatever standard input is")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -24,9 +26,9 @@ def main(options: argparse.Namespace) -> int:
     from torchsleuth.render.explanation import show
 
     text = " ".join(options.text)
-    if text == "-" or (not text and _piped()):
-        text = sys.stdin.read()
-    explanation = explain(text)
+    if not options.list and (text == "-" or (not text and _piped())):
+        text = _standard_input()
+    explanation = explain("" if options.list else text)
     try:
         show(explanation)
         sys.stdout.flush()
@@ -35,6 +37,16 @@ def main(options: argparse.Namespace) -> int:
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if explanation.answered else 1
+
+
+def _standard_input() -> str:
+    import select
+
+    # Who is called with a pipe that nobody writes to would wait for ever without knowing why.
+    with contextlib.suppress(OSError, ValueError):
+        if not select.select([sys.stdin], [], [], 2.0)[0]:
+            print("torchsleuth: waiting for a log on standard input (`torchsleuth explain --list` lists the rules)", file=sys.stderr)
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def _piped() -> bool:

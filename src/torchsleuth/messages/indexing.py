@@ -163,7 +163,7 @@ def index_out_of_range_in_self(found: Found) -> Reading:
         falsehoods=(
             Falsehood(
                 "The attention mask or the padding has the wrong shape.",
-                "A mask is not an index. One of the wrong shape is a RuntimeError about sizes, never an IndexError.",
+                "An attention mask is multiplied or added, not used as an index: one of the wrong shape is a RuntimeError about sizes. (Only `x[mask]` raises an IndexError, and that says \"mask\".)",
                 raising(
                     "embedded = torch.nn.Embedding(10, 4)(torch.tensor([[1, 2, 3]]))    # [1, 3, 4]",
                     "mask = torch.ones(1, 5)",

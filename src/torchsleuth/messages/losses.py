@@ -214,7 +214,8 @@ def class_weights(found: Found) -> Reading:
 def target_size(found: Found) -> Reading:
     logits = found.has("target")
     target, size = (found.ints("target"), found.ints("input")) if logits else (found.ints("target2"), found.ints("input2"))
-    mse = "likely lead to incorrect results" in found.text
+    if "likely lead to incorrect results" in found.text:
+        return _broadcast_loss(target, size)
     name = "binary_cross_entropy_with_logits" if logits else "binary_cross_entropy"
     column = size == (*target, 1)
     return Reading(
@@ -225,7 +226,7 @@ def target_size(found: Found) -> Reading:
             "The last layer gives one column [N, 1] and the labels are a vector [N]." if column else "Predictions and targets come from different places or batches.",
             "Class numbers were given where one value per class is needed: `F.one_hot(labels, C).float()`.",
         ),
-        None if mse else raising(
+        raising(
             f"F.{name}(torch.zeros({call(size)}), torch.zeros({call(target)}))",
             raises=f"Size({shape(target)})",
         ),
@@ -242,6 +243,24 @@ def target_size(found: Found) -> Reading:
             ),
         ),
     )  # fmt: skip
+
+
+def _broadcast_loss(target: tuple[int, ...], size: tuple[int, ...]) -> Reading:
+    """The same words as a warning: `mse_loss` and its kin go on, and broadcast."""
+    return Reading(
+        f"predictions of {shape(size)} and targets of {shape(target)} are broadcast: the loss is a wrong number",
+        f"This is a warning: `mse_loss`, `l1_loss` and `smooth_l1_loss` go on and broadcast {shape(size)} against {shape(target)}. [n, 1] against [n] becomes an n x n table of all pairs, "
+        "and the model learns the mean.",
+        ("The last layer gives one column [N, 1] and the targets are a vector [N].", "Predictions and targets come from different batches."),
+        running(
+            "p, t = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 1.0])          # perfect predictions",
+            "print(F.mse_loss(p, t).item(), F.mse_loss(p.squeeze(1), t).item())",
+            prints="0.5 0.0",
+            says="Perfect predictions get a loss of 0.5; this prints 0.5 0.0:",
+        ),
+        ("`predictions.squeeze(1)` or `targets.unsqueeze(1)`, whichever is meant.",),
+        rule="silent-broadcast",
+    )
 
 
 @reads(

@@ -8,8 +8,7 @@ import textwrap
 import typing
 from collections.abc import Iterator
 
-if typing.TYPE_CHECKING:
-    from torchsleuth.explainer import Explanation
+from torchsleuth.model_explanation import Code, Explanation
 
 PLAIN_WIDTH = 100
 WIDEST = 110
@@ -53,8 +52,6 @@ def _lines(explanation: Explanation, width: int) -> Iterator[tuple[str, str]]:
 
 
 def _raw_lines(explanation: Explanation, width: int) -> Iterator[tuple[str, str]]:
-    from torchsleuth.explainer import Code
-
     if explanation.rule:
         yield "rule", explanation.rule
     for line in _wrapped(_sentence(explanation.title), width, 0):
