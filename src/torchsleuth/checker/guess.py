@@ -59,7 +59,9 @@ def _input(text: str, dtype: torch.dtype, device: str, generator: torch.Generato
         raise UsageError(f"--shapes {text}: torch has no type {found[2]}")
     if kind is torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool().to(device)
-    if kind.is_floating_point or kind.is_complex:
+    if kind in (torch.complex64, torch.complex128):
+        return torch.randn(shape, generator=generator, dtype=kind).to(device)
+    if kind.is_floating_point:
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(kind).to(device)
     return torch.randint(0, int(found[3] or 2), shape, generator=generator).to(kind).to(device)
 
@@ -120,12 +122,13 @@ def _fits(subject: Subject, combination: tuple, generator: torch.Generator) -> b
         evaluation = Bench(subject, Noise(0)).evaluate(arguments)
     except Exception:
         return False
-    return not any(p.kind in ("raises", "shape") for p in evaluation.problems)
+    return not any(p.kind in ("raises", "shape", "none") for p in evaluation.problems)
 
 
 def _candidates(parameter: typing.Any, generator: torch.Generator) -> list:
     """What an argument may be, likeliest first, by its annotation and its name."""
-    note = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "")
+    note = "" if parameter.annotation is parameter.empty else parameter.annotation
+    note = note if isinstance(note, str) else getattr(note, "__name__", "")
     name = parameter.name
     if note == "int" or (not note and INTEGER_NAMES.match(name)):
         return [1, 2, 0, -1]

@@ -1,0 +1,98 @@
+"""FunctionWatch: the Functions a running program applies, captured at their first call and checked afterwards."""
+
+import gc
+import weakref
+
+import right_functions as right
+import torch
+import wrong_functions as wrong
+
+from torchsleuth.checker.live import FunctionWatch
+
+
+def train(steps=2):
+    torch.manual_seed(0)
+    weight = torch.randn(5, 4, requires_grad=True)
+    bias = torch.randn(5, requires_grad=True)
+    optimizer = torch.optim.SGD([weight, bias], lr=0.1)
+    losses = []
+    for _ in range(steps):
+        x = torch.randn(3, 4)
+        loss = right.Softmax.apply(right.Linear.apply(x, weight, bias)).square().sum() + wrong.OnlyPositive.apply(weight).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, weight.detach().clone(), torch.rand(3)
+
+
+def test_functions_are_captured_and_checked():
+    watch = FunctionWatch()
+    with watch:
+        train(1)
+    assert {f.__name__ for f in watch.seen()} == {"Softmax", "Linear", "OnlyPositive"}
+    reports = {r.trials[0].function: r for r in watch.reports()}
+    assert reports["Softmax"].ok and reports["Linear"].ok and not reports["OnlyPositive"].ok
+    assert "right only where x > 0" in str(reports["OnlyPositive"])
+    assert "x requires no grad" in str(reports["Linear"])
+
+
+def test_the_program_is_not_changed():
+    plain = train()
+    with FunctionWatch() as watch:
+        watched = train()
+    before = torch.get_rng_state()
+    watch.reports()
+    assert torch.equal(before, torch.get_rng_state())
+    assert plain[0] == watched[0] and torch.equal(plain[1], watched[1]) and torch.equal(plain[2], watched[2])
+    assert "apply" not in vars(torch.autograd.function._SingleLevelFunction)
+
+
+def test_names_bound_before_the_start_are_seen():
+    op = right.Exp.apply
+    with FunctionWatch() as watch:
+        op(torch.randn(3, requires_grad=True))
+    assert watch.seen() == [right.Exp]
+
+
+def test_nothing_of_the_program_is_kept_alive():
+    with FunctionWatch() as watch:
+        x = torch.randn(3, requires_grad=True)
+        reference = weakref.ref(x)
+        right.Exp.apply(x)
+        del x
+        gc.collect()
+        assert reference() is None
+    assert watch.reports()[0].ok and not watch.seen()
+
+
+def test_inputs_are_those_of_the_call_even_if_overwritten_later():
+    with FunctionWatch() as watch:
+        x = torch.full((3,), 2.0)
+        right.Exp.apply(x)
+        x.zero_()
+    assert torch.equal(watch.inputs_of(right.Exp)[0], torch.full((3,), 2.0))
+
+
+def test_torchs_own_functions_are_not_custom():
+    from torch.utils.checkpoint import checkpoint
+
+    with FunctionWatch() as watch:
+        checkpoint(torch.sin, torch.randn(3, requires_grad=True), use_reentrant=True)
+    assert watch.seen() == []
+
+
+def test_a_function_that_cannot_be_checked_is_a_note():
+    with FunctionWatch() as watch:
+        right.Exp.apply(torch.zeros(2, dtype=torch.complex64))
+    (report,) = watch.reports()
+    assert report.ok and "not checked" in report.notes[0] and "complex" in report.notes[0]
+
+
+def test_large_inputs_are_remembered_by_a_sample(monkeypatch):
+    monkeypatch.setattr("torchsleuth.checker.live.LARGEST", 100)
+    with FunctionWatch() as watch:
+        right.Sum.apply(torch.randn(4, 5, 6, requires_grad=True))
+    (inputs,) = watch.inputs_of(right.Sum)
+    assert inputs.shape == (4, 5, 6) and inputs.requires_grad
+    assert watch.reports()[0].ok
