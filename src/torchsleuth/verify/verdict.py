@@ -1,0 +1,272 @@
+"""From fixes to verdicts: tries each on a patched copy, keeps what held, drops what was refuted."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchsleuth.linter.edits import edited_bytes
+from torchsleuth.model import Applicability, Diagnosis, Fact, Fix, Known, Span, Status, Verdict, from_plain, to_plain
+from torchsleuth.verify.instrument import mapped_line
+from torchsleuth.verify.job import Backward, Job, Launch, Result, message_shape
+from torchsleuth.wording import short
+
+LONGEST = 120.0  # seconds to the failure beyond which a program is not run again unasked
+SHORTEST = 4.0  # a program is taken to need at least this long: starting Python and torch costs that much
+TIMES = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What must not come again, and what was known about it when it happened."""
+
+    type: str
+    message: str
+    place: Span | None  # the user's innermost expression
+    roots: tuple[float, ...] = ()  # numbers for what backward was called on
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Runs patched copies of one program. `seconds` is the time the program took to reach its failure."""
+
+    launch: Launch | None
+    failure: Failure
+    seconds: float
+    seed: int | None = None
+    states: dict | None = None
+    environment: dict[str, str] | None = None
+    say: typing.Callable[[str], None] = lambda text: None
+    _left: float = 0.0
+    _reference: Result | None = None
+    _folder: str = ""
+
+    def verified(self, diagnosis: Diagnosis, fixes: list[Fix]) -> tuple[Diagnosis, list[Fix]]:
+        """The diagnosis with what was found out, and the fixes that are still offered, best first."""
+        if not fixes:
+            return diagnosis, fixes
+        reason = self._not_verifiable()
+        if reason:
+            return diagnosis, [_with(fix, Status.NOT_RUN, reason) for fix in fixes]
+        self._left = TIMES * max(self.seconds, SHORTEST)
+        self.say("verifying: a patched copy of the program is run again; what it writes goes to the same places as before")
+        held: list[Fix] = []
+        refuted: list[Fact] = []
+        with tempfile.TemporaryDirectory(prefix="torchsleuth-verify-") as folder:
+            self._folder = folder
+            for number, fix in enumerate(fixes, 1):
+                if held and held[0].verdict.status is Status.PASSED:
+                    held.append(fix)
+                    continue
+                self.say(f"fix {number} of {len(fixes)}: {short(fix.title, 80)}")
+                try:
+                    verdict = self._verdict(fix, diagnosis.rule)
+                except KeyboardInterrupt:
+                    self.say("verification was interrupted")
+                    held += [_with(f, Status.NOT_RUN, "not run: interrupted") for f in fixes[number - 1 :]]
+                    break
+                self.say(f"  {verdict.status.value}: {verdict.text}")
+                if verdict.status in (Status.SAME_FAILURE, Status.NEW_FAILURE):
+                    refuted.append(Fact(f"Another fix was tried and did not hold ({short(fix.title, 70)}): {verdict.text}", Known.RECOMPUTED))
+                elif verdict.status is Status.PASSED:
+                    held.insert(0, dataclasses.replace(fix, verdict=verdict))
+                else:
+                    held.append(dataclasses.replace(fix, verdict=verdict))
+        return dataclasses.replace(diagnosis, facts=(*diagnosis.facts, *refuted)), held
+
+    def _not_verifiable(self) -> str:
+        if self.launch is None:
+            return "not run: only a program started with `torchsleuth run` can be started again"
+        if self.failure.place is None:
+            return "not run: the failure has no place in the program's own files"
+        if self.seconds > LONGEST:
+            return f"not run: the program took {self.seconds:.0f} s to reach its failure. By hand: {self._by_hand()}"
+        return ""
+
+    def _by_hand(self) -> str:
+        launch = self.launch
+        program = ["-m", launch.name] if launch.is_module else [launch.name]
+        return f"torchsleuth fix, then {shlex.join(['python', *program, *launch.arguments])}"
+
+    # -- one fix --------------------------------------------------------------------------------
+
+    def _verdict(self, fix: Fix, rule: str) -> Verdict:
+        if self._left < min(self.seconds, SHORTEST):
+            return Verdict(Status.NOT_RUN, "not run: the time for verification was used up by the fixes before it")
+        overlay, point, line = self._patched(fix)
+        result, seconds = self._run(overlay, point, line, copies_saved=False)
+        place = f"line {self.failure.place.line}"
+        if result is None:
+            return Verdict(Status.NOT_RUN, f"not finished within {seconds:.0f} s. By hand: {self._by_hand()}")
+        if result.reads_input:
+            return Verdict(Status.NOT_RUN, f"not run: the program reads standard input. By hand: {self._by_hand()}")
+        refuted = self._refuted(result, point, line, place)
+        if refuted is not None:
+            return refuted
+        return self._shown(fix, rule, result, place)
+
+    def _refuted(self, result: Result, point: str, line: int, place: str) -> Verdict | None:
+        if result.type and result.type != "SystemExit":
+            same = result.type == self.failure.type and message_shape(result.message) == message_shape(self.failure.message)
+            where = f"line {result.line}" if os.path.realpath(result.file or "?") == os.path.realpath(point) else f"{os.path.basename(result.file)}:{result.line}"
+            if same and not result.passes:
+                return Verdict(Status.SAME_FAILURE, f"the same error came again ({where} of the patched program)")
+            after = f"{place} was passed, then " if result.passes else ""
+            return Verdict(Status.NEW_FAILURE, f"{after}{result.type} at {where} of the patched program: {short(result.message, 120)}")
+        if result.type == "SystemExit":
+            return Verdict(Status.NOT_RUN, f"the patched program left with status {result.message}; what that means is not known")
+        if not result.passes and not result.ended:
+            return Verdict(Status.NOT_RUN, f"{place} was not reached in the time there was. By hand: {self._by_hand()}")
+        noted = result.backwards
+        if noted and noted[-1].infinite and not any(item.infinite for item in noted[:-1]):
+            return Verdict(Status.NEW_FAILURE, f"{place} was passed, but {noted[-1].infinite} gradient(s) are not finite")
+        if noted and noted[-1].missing and not noted[-1].gradients:
+            return Verdict(Status.NEW_FAILURE, f"{place} was passed, but no gradient arrived anywhere")
+        return None
+
+    def _shown(self, fix: Fix, rule: str, result: Result, place: str) -> Verdict:
+        """What held, said exactly."""
+        texts = []
+        if result.passes:
+            texts.append(f"{place} was passed {_times(result.passes)} without an error")
+        if result.ended:
+            texts.append("the program ran to its end")
+        last = result.backwards[-1] if result.backwards else None
+        if last is not None and last.gradients:
+            texts.append(f"{len(last.gradients)} gradient{'s' * (len(last.gradients) != 1)} present and finite")
+            if last.missing:
+                texts.append(f"{last.missing} leaves of the graph got none")
+        not_shown = [] if result.ended else ["the rest of the program was not run"]
+        if self.failure.roots:
+            if _has_roots(result.backwards, self.failure.roots):
+                texts.append("backward started from the same value as in the failing run")
+            elif fix.applicability is Applicability.SAFE:
+                not_shown.append("the value that backward started from was not the same as in the failing run")
+        if last is None:
+            not_shown.append("no backward ran, so no gradient was looked at")
+        elif rule == "inplace-saved-tensor":
+            compared = self._compared(fix, result)
+            if isinstance(compared, Verdict):
+                return compared
+            (texts if compared.startswith("gradients equal") else not_shown).append(compared)
+        else:
+            not_shown.append("the gradients' values were not compared with a reference")
+        text = "; ".join(texts)
+        return Verdict(Status.PASSED, f"{text}. Not shown: {'; '.join(not_shown)}." if not_shown else f"{text}.")
+
+    def _compared(self, fix: Fix, result: Result) -> Verdict | str:
+        """Against the unpatched program with every saved tensor copied: that is the gradient of what it computed."""
+        if self._left < min(self.seconds, SHORTEST):
+            return "the gradients were not compared with a reference (no time left)"
+        if self._reference is None:
+            place = self.failure.place
+            self._reference, _ = self._run({}, os.path.abspath(place.file), place.line, copies_saved=True)
+        reference = self._reference
+        if reference is None or not reference.backwards:
+            return "the gradients were not compared with a reference (it could not be run)"
+        pairs = list(zip(result.backwards, reference.backwards, strict=False))
+        if all(_same_gradients(one, other) for one, other in pairs):
+            return "gradients equal those of the unpatched program run with every saved tensor copied"
+        if fix.applicability is Applicability.SAFE:
+            return Verdict(Status.NEW_FAILURE, "it runs, but its gradients differ from those of the unpatched program run with every saved tensor copied")
+        return "its gradients are not those of the unpatched computation, because it computes something else, as said above"
+
+    # -- running --------------------------------------------------------------------------------
+
+    def _patched(self, fix: Fix) -> tuple[dict[str, str], str, int]:
+        """The patched texts in our folder, and where the failing statement is in them."""
+        overlay: dict[str, str] = {}
+        place = self.failure.place
+        line = place.line
+        for label in dict.fromkeys(edit.span.file for edit in fix.edits):
+            edits = [edit for edit in fix.edits if edit.span.file == label]
+            path = os.path.abspath(label)
+            copy = os.path.join(self._folder, f"{len(os.listdir(self._folder))}.py")
+            Path(copy).write_bytes(edited_bytes(Path(path).read_bytes(), label, edits))
+            overlay[os.path.realpath(path)] = copy
+            if label == place.file:
+                line = mapped_line(place.line, place.column, edits)
+        return overlay, os.path.abspath(place.file), line
+
+    def _run(self, overlay: dict[str, str], point: str, line: int, copies_saved: bool) -> tuple[Result | None, float]:
+        count = len(os.listdir(self._folder))
+        result, job_file, states = (os.path.join(self._folder, f"{count}.{name}") for name in ("result", "job", "states"))
+        if self.states:
+            Path(states).write_text(json.dumps(self.states))
+        job = Job(self.launch, overlay, point, line, self.seed, states if self.states else "", copies_saved, result)
+        Path(job_file).write_text(json.dumps(to_plain(job)))
+        began = time.monotonic()
+        limit = max(self._left, 1.0)
+        child = subprocess.Popen(
+            [sys.executable, *_interpreter_flags(), "-m", "torchsleuth.verify.child", job_file],
+            cwd=self.launch.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(limit)
+        finally:
+            _end(child)
+            spent = time.monotonic() - began
+            self._left -= spent
+        try:
+            return from_plain(Result, json.loads(Path(result).read_text())), spent
+        except (OSError, ValueError):
+            return None, spent
+
+
+def _interpreter_flags() -> list[str]:
+    return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+
+
+def _end(child: subprocess.Popen) -> None:
+    """The run and whatever it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(Exception):
+        child.wait(5)
+
+
+def _with(fix: Fix, status: Status, text: str) -> Fix:
+    return dataclasses.replace(fix, verdict=Verdict(status, text))
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count} times"
+
+
+def _close(one: float, other: float, relative: float = 1e-4) -> bool:
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return math.isclose(one, other, rel_tol=relative, abs_tol=1e-6)
+
+
+def _has_roots(backwards: tuple[Backward, ...], roots: tuple[float, ...]) -> bool:
+    return any(
+        len(item.roots) == len(roots) and all(_close(one, other, 1e-6) for one, other in zip(item.roots, roots, strict=True)) for item in backwards
+    )
+
+
+def _same_gradients(one: Backward, other: Backward) -> bool:
+    if len(one.gradients) != len(other.gradients):
+        return False
+    return all(
+        shape == other_shape and _close(number, other_number)
+        for (shape, number), (other_shape, other_number) in zip(one.gradients, other.gradients, strict=True)
+    )
