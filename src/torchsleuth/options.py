@@ -18,3 +18,6 @@ class Options:
     deep: bool = False  # log every operation throughout
     exact_seconds: float = DEFAULT_EXACT_SECONDS  # otherwise, how much time the exact log of the start may add
     history: int = DEFAULT_HISTORY
+    verify: bool = False  # run a patched copy of the program for each fix
+    repro: str | None = None  # write a minimal reproduction here
+    remember: bool = False  # leave the fixes for `torchsleuth fix` in the working directory

@@ -28,6 +28,11 @@ class Watch:
         self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
         self._busy = False
         self.delivered: Report | None = None  # the last report that had something to say
+        self.replay: typing.Any = None  # what a re-run of the program needs
+        if options.verify:
+            from torchsleuth.verify.replay import Replay
+
+            self.replay = Replay()
 
     # -- recording ------------------------------------------------------------------------------
 
@@ -38,6 +43,8 @@ class Watch:
         from torchsleuth.record.recorder import Recorder
 
         options = self.options
+        if self.replay is not None:
+            self.replay.note_torch()
         self._recorder = Recorder(
             options.history,
             None if options.deep else options.exact_seconds,
@@ -60,7 +67,7 @@ class Watch:
         self.stop()
         exception, diagnoses = None, ()
         if error is not None:
-            exception, diagnoses = self._diagnosed(error, None)
+            exception, diagnoses = self._diagnosed(error, None, final=True)
         caught = [item for item in self._caught if error is None or item[0] != id(error)]
         diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
         if error is not None:
@@ -75,6 +82,10 @@ class Watch:
         """To the terminal and to the file asked for."""
         if report.diagnoses:
             self.delivered = report
+        if self.options.remember:
+            from torchsleuth import repair
+
+            repair.keep(report)
         if self.options.json:
             from torchsleuth.render import json
 
@@ -99,7 +110,7 @@ class Watch:
                 self._caught.append((id(error), exception, diagnoses))
 
     def _diagnosed(
-        self, error: BaseException, outer: types.FrameType | None
+        self, error: BaseException, outer: types.FrameType | None, final: bool = False
     ) -> tuple[RaisedException, tuple[Diagnosis, ...]]:
         exception = RaisedException(type(error).__name__, str(error))
         if not isinstance(error, Exception) or "torch" not in sys.modules:
@@ -107,13 +118,17 @@ class Watch:
         from torchsleuth.capture.collect import collect
         from torchsleuth.capture.crash import Crash
         from torchsleuth.diagnose import diagnose
+        from torchsleuth.repair import repaired
 
         recording = self._recorder.recording if self._recorder else None
         for link in _causes(error):
             crash = Crash(link, recording, outer)
-            diagnoses, _ = diagnose(type(link).__name__, str(link), lambda needs: collect(crash, needs))
-            if diagnoses:
-                return exception, diagnoses
+            diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs: collect(crash, needs))
+            if diagnoses and evidence is not None:
+                verifier = None
+                if final and self.replay is not None:
+                    verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
+                return exception, repaired(diagnoses, evidence, verifier)
         return exception, ()
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from torchsleuth.options import DEFAULT_EXACT_SECONDS
 
@@ -21,6 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_EXACT_SECONDS,
         help="how much time the exact log of a program's start may add; 0 switches it off (default: %(default)s)",
     )
+    parser.add_argument("--verify", action="store_true", help="run a patched copy of the program to see that the fix helps")
+    parser.add_argument("--repro", metavar="FILE", help="write a minimal program that fails in the same way")
     parser.add_argument("--history", type=_positive, metavar="N", help="how many events to remember (default: about a million)")
     parser.add_argument("--quiet", action="store_true", help="no report on the terminal")
     parser.add_argument("--verbose", action="store_true", help="say which recorder is used, and why")
@@ -53,7 +56,14 @@ def main(options: argparse.Namespace) -> int:
             deep=options.deep,
             exact_seconds=max(0.0, options.exact),
             history=options.history or DEFAULT_HISTORY,
+            verify=options.verify,
+            repro=options.repro,
+            remember=True,
         )
     )
     name, *arguments = options.program
+    if watch.replay is not None:
+        from torchsleuth.verify.job import Launch
+
+        watch.replay.launch = Launch(name, tuple(arguments), options.module, os.getcwd())
     return (run_module if options.module else run_script)(name, arguments, watch)
