@@ -525,7 +525,9 @@ class Lifter:
 
 def _is_elementwise_call(node: ast.Call) -> bool:
     last = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
-    return last in ops.ELEMENTWISE or last in ("item", "float", "int", "abs", "max", "min", "bool")
+    if isinstance(node.func, ast.Name):
+        return last in ("float", "int", "abs", "max", "min", "bool")
+    return last in ops.ELEMENTWISE or last == "item"
 
 
 def _is_same(a: ast.expr, b: ast.expr) -> bool:

@@ -18,6 +18,8 @@ ONE = "1"  # a dimension of size one kept by a reduction
 class GiveUp(Exception):
     """This loop is not rewritten; the message says why, for --verbose."""
 
+    has_tensors = False  # whether the loop was seen to read tensors before it was given up
+
 
 class RankUnknown(GiveUp):
     """It would be clear if the number of dimensions of some tensor were known."""

@@ -21,7 +21,7 @@ ELEMENTWISE = frozenset(
     "isfinite maximum minimum where add sub mul div eq ne lt gt le ge logical_and logical_or logical_not clone relu6 "
     "hardtanh mish selu softsign atan2 sinh cosh asin acos atan fmod remainder lerp nan_to_num logaddexp exp2 trunc frac "
     "masked_fill type_as to contiguous detach multiply subtract divide true_divide absolute negative greater less "
-    "greater_equal less_equal not_equal logsigmoid".split()
+    "greater_equal less_equal not_equal logsigmoid zeros_like ones_like full_like".split()
 )
 REDUCTIONS = frozenset(
     "sum mean prod amax amin max min std var norm any all argmax argmin logsumexp median nansum nanmean count_nonzero "

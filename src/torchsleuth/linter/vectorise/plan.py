@@ -52,7 +52,11 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
     reader = Reader(context_of(frame, loop, dotted))
     try:
         return attempt(reader)
-    except RankUnknown as unknown:
+    except GiveUp as unknown:
+        names = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name)}
+        unknown.has_tensors = any(facts["sure"] for facts in reader.lifter.bases.values()) or bool(names & reader.context.evidence)
+        if not isinstance(unknown, RankUnknown):
+            raise
         open_bases = {b: facts.get("entries", 1) for b, facts in reader.lifter.bases.items() if facts["rank"] is None}
         if not open_bases or len(open_bases) > 4:
             raise
@@ -116,7 +120,7 @@ def _require_evidence(plan: Plan) -> None:
     lifter = plan.reader.lifter
     if not lifter.bases:
         raise GiveUp("no tensor is involved")
-    if plan.is_sure:
+    if all(facts["sure"] or facts["kind"] == "index" for facts in lifter.bases.values()):
         return
     nodes = [n for n in ast.walk(plan.loop) if isinstance(n, (ast.Call, ast.Attribute))]
     for node in nodes:
@@ -244,7 +248,27 @@ def _collect(plan: Plan, gathered: Gathered, kind: str, dim: int) -> Lifted:
     if kind in ("cat", "vstack"):
         return _concatenated(lifter, value, axis, dim, kind)
     out = ops.unlooped(value, axis, dim)
-    return replace(out, code=_maybe_detached(out.code, kind, value))
+    return replace(out, code=_own(_maybe_detached(out.code, kind, value)))
+
+
+VIEWING = frozenset("transpose permute unsqueeze squeeze movedim flatten detach view expand reshape".split())
+
+
+def _own(code: ast.expr) -> ast.expr:
+    """A loop fills memory of its own: what would share memory with a tensor is copied."""
+    inner = code
+    while True:
+        if isinstance(inner, (ast.Name, ast.Attribute)):
+            return method(code, "clone")
+        if isinstance(inner, ast.Subscript):
+            parts = inner.slice.elts if isinstance(inner.slice, ast.Tuple) else [inner.slice]
+            if not all(isinstance(p, (ast.Slice, ast.Constant, ast.UnaryOp)) for p in parts):
+                return code
+            inner = inner.value
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in VIEWING:
+            inner = inner.func.value
+        else:
+            return code
 
 
 def _maybe_detached(code: ast.expr, kind: str, value: Lifted) -> ast.expr:
@@ -320,7 +344,7 @@ def _store(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     whole_shape = allocation is not None and (allocation.shape is None or covers)
     if fills and covers and whole_shape and not keep and _keeps_dtype(value, code, allocation) and not _reads(code, store.target):
         plan.removed.append(allocation.statement)
-        return ast.Assign([ast.Name(store.target, ast.Store())], code)
+        return ast.Assign([ast.Name(store.target, ast.Store())], _own(code))
     if store.op is not None:
         return ast.AugAssign(_as_target(target.code), store.op, code)
     place = target.code if not is_plain else ast.Subscript(target.code, ast.Slice(), ast.Store())

@@ -136,8 +136,7 @@ class LoopOverTensor(LintRule):
         found = self.diagnosis(
             f"this loop does turn by turn what {does} does at once",
             [culprit],
-            "Every turn starts its own operations and, with gradients, adds its own nodes to the graph. The loop is slow, "
-            "not wrong: the values and gradients are the same.",
+            "Every turn starts its own operations and, with gradients, adds its own nodes to the graph. The loop is slow, not wrong.",
             confidence,
             takes,
             [fix],
@@ -151,10 +150,12 @@ class LoopOverTensor(LintRule):
         return found
 
     def _remark(self, node: ast.AST, reason: GiveUp, frame: Frame, view: View) -> None:
-        if not _touches_tensors(node, frame):
+        if not reason.has_tensors and not _touches_tensors(node, frame):
             return
         what = "left alone, each turn needs the one before" if isinstance(reason, Recurrence) else "loop left alone"
-        view.remarks.append((view.source.place(node.lineno)[1], f"{what}: {reason}"))
+        remark = (view.source.place(node.lineno)[1], f"{what}: {reason}")
+        if remark not in view.remarks:
+            view.remarks.append(remark)
 
 
 def _may_be_vectorised(node: ast.For | ast.While) -> bool:

@@ -1,0 +1,632 @@
+"""Slow loops in many spellings, generated: what is computed x how the loop is written x what things are called.
+
+`forms()` gives (name, source of one function) pairs that `lint` should rewrite and prove; `LEFT_ALONE` are
+loops it must not touch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import textwrap
+
+# What one turn computes from its row: (name, expression, shape of the result: "" one number, "row" like the row, "long").
+ROWS = [
+    ("sum", "{r}.sum()", ""),
+    ("torch_sum", "torch.sum({r})", ""),
+    ("mean", "{r}.mean()", ""),
+    ("max", "{r}.max()", ""),
+    ("min", "torch.min({r})", ""),
+    ("norm", "torch.norm({r})", ""),
+    ("squares", "({r} ** 2).sum()", ""),
+    ("std", "{r}.std()", ""),
+    ("abs_mean", "{r}.abs().mean()", ""),
+    ("minmax", "({r} - {r}.min()) / ({r}.max() - {r}.min())", "row"),
+    ("centre", "{r} - {r}.mean()", "row"),
+    ("softmax", "torch.softmax({r}, dim=0)", "row"),
+    ("clamp", "{r}.clamp(min=0.0, max=1.0)", "row"),
+    ("relu", "torch.relu({r}) * 2 + 1", "row"),
+    ("threshold", "torch.where({r} > 0.1, {r}, torch.zeros_like({r}))", "row"),
+    ("mask_fill", "{r}.masked_fill({r} < 0, 0.0)", "row"),
+]
+
+STYLES = {
+    "store": """
+        def {f}({x}):
+            {n} = {x}.shape[0]
+            {o} = {alloc}
+            for {i} in range({n}):
+                {o}[{i}] = {body_index}
+            return {o}
+    """,
+    "store_helper": """
+        def {f}({x}):
+            {n} = {x}.size(0)
+            {o} = {alloc}
+            for {i} in range({n}):
+                {h} = {x}[{i}]
+                {v} = {body_helper}
+                {o}[{i}] = {v}
+            return {o}
+    """,
+    "append": """
+        def {f}({x}):
+            {o} = []
+            for {h} in {x}:
+                {o}.append({body_helper})
+            return torch.stack({o})
+    """,
+    "append_len": """
+        def {f}({x}):
+            {o} = []
+            for {i} in range(len({x})):
+                {v} = {body_index}
+                {o}.append({v})
+            {o} = torch.stack({o}, dim=0)
+            return {o}
+    """,
+    "enumerate": """
+        def {f}({x}: torch.Tensor):
+            {o} = {alloc}
+            for {i}, {h} in enumerate({x}):
+                {o}[{i}] = {body_helper}
+            return {o}
+    """,
+    "while": """
+        def {f}({x}):
+            {i} = 0
+            {o} = []
+            while {i} < {x}.size(0):
+                {o}.append({body_index})
+                {i} += 1
+            return torch.stack({o})
+    """,
+    "comprehension": """
+        def {f}({x}):
+            return torch.stack([{body_helper} for {h} in {x}])
+    """,
+    "comprehension_range": """
+        def {f}({x}):
+            {o} = [{body_index} for {i} in range({x}.shape[0])]
+            return torch.stack({o})
+    """,
+}
+
+NAMES = [
+    dict(x="x", o="out", i="i", n="n", h="row", v="value"),
+    dict(x="features", o="result", i="b", n="batch_size", h="sample", v="s"),
+    dict(x="scores", o="res", i="idx", n="num", h="vec", v="tmp"),
+    dict(x="inputs", o="pooled", i="k", n="rows", h="item", v="r"),
+]
+
+# Whole functions: nests, conditions, gathers, running totals, layers.
+WHOLE = {
+    "row_sum_nested": """
+        def f(x):
+            n, m = x.shape
+            out = torch.zeros(n)
+            for i in range(n):
+                s = 0
+                for j in range(m):
+                    s += x[i, j]
+                out[i] = s / m
+            return out
+    """,
+    "threshold_in_place": """
+        def f(t, limit):
+            rows, cols = t.shape
+            for a in range(rows):
+                for b in range(cols):
+                    if t[a, b] < limit:
+                        t[a, b] = 0
+            return t
+    """,
+    "leaky": """
+        def f(x):
+            out = torch.empty(x.shape[0], x.shape[1])
+            for i in range(x.shape[0]):
+                for j in range(x.shape[1]):
+                    if x[i, j] > 0:
+                        out[i, j] = x[i, j]
+                    else:
+                        out[i, j] = 0.1 * x[i, j]
+            return out
+    """,
+    "three_ways": """
+        def f(x, lo, hi):
+            out = torch.zeros_like(x)
+            for i in range(x.shape[0]):
+                for j in range(x.shape[1]):
+                    v = x[i, j]
+                    if v < lo:
+                        out[i, j] = lo
+                    elif v > hi:
+                        out[i, j] = hi
+                    else:
+                        out[i, j] = v
+            return out
+    """,
+    "python_max": """
+        def f(x):
+            n, m = x.size()
+            out = torch.zeros(n, m)
+            for i in range(n):
+                for j in range(m):
+                    out[i][j] = max(x[i][j], 0)
+            return out
+    """,
+    "binary_mask": """
+        def f(x, t):
+            mask = torch.zeros_like(x)
+            for i in range(x.shape[0]):
+                for j in range(x.shape[1]):
+                    mask[i, j] = 1.0 if x[i, j] > t else 0.0
+            return mask
+    """,
+    "length_mask": """
+        def f(scores, lengths):
+            B, T = scores.shape
+            mask = torch.zeros(B, T, dtype=torch.bool)
+            for b in range(B):
+                for t in range(T):
+                    mask[b, t] = t < lengths[b]
+            return mask
+    """,
+    "causal_mask": """
+        def f(x):
+            T = x.shape[0]
+            m = torch.zeros(T, T)
+            for i in range(T):
+                for j in range(T):
+                    if j <= i:
+                        m[i, j] = 1
+            return m
+    """,
+    "mask_fill": """
+        def f(x, keep):
+            out = x.clone()
+            for i in range(x.shape[0]):
+                for j in range(x.shape[1]):
+                    if keep[i, j] == 0:
+                        out[i, j] = -1e9
+            return out
+    """,
+    "channels": """
+        def f(image):
+            channels, height, width = image.shape
+            out = torch.empty_like(image)
+            for c in range(channels):
+                channel = image[c]
+                low = channel.min()
+                high = channel.max()
+                out[c] = (channel - low) / (high - low)
+            return out
+    """,
+    "columns": """
+        def f(x):
+            out = torch.zeros_like(x)
+            for c in range(x.shape[1]):
+                col = x[:, c]
+                out[:, c] = (col - col.mean()) / (col.std() + 1e-5)
+            return out
+    """,
+    "one_hot": """
+        def f(labels, num_classes):
+            n = labels.size(0)
+            hot = torch.zeros(n, num_classes)
+            for i in range(n):
+                hot[i, labels[i]] = 1
+            return hot
+    """,
+    "gather": """
+        def f(x, idx):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                out[i] = x[i, idx[i]]
+            return out
+    """,
+    "gather_item": """
+        def f(x, idx):
+            picked = []
+            for i in range(x.shape[0]):
+                picked.append(x[i, idx[i].item()])
+            return torch.stack(picked)
+    """,
+    "gather_loss": """
+        def f(log_probs, target):
+            total = 0.0
+            for i in range(log_probs.shape[0]):
+                total -= log_probs[i, target[i]]
+            return total / log_probs.shape[0]
+    """,
+    "lookup": """
+        def f(table, ids):
+            B, T = ids.shape
+            out = torch.zeros(B, T, table.shape[1])
+            for b in range(B):
+                for t in range(T):
+                    out[b, t] = table[ids[b, t]]
+            return out
+    """,
+    "scatter": """
+        def f(values, idx, n):
+            out = torch.zeros(n)
+            for i in range(values.shape[0]):
+                out[idx[i]] += values[i]
+            return out
+    """,
+    "cumulative": """
+        def f(x):
+            out = torch.zeros_like(x)
+            total = 0
+            for i in range(x.shape[0]):
+                total = total + x[i]
+                out[i] = total
+            return out
+    """,
+    "cumulative_previous": """
+        def f(x):
+            out = torch.zeros_like(x)
+            out[0] = x[0]
+            for i in range(1, x.shape[0]):
+                out[i] = out[i - 1] + x[i]
+            return out
+    """,
+    "cumulative_product": """
+        def f(x):
+            p = 1
+            out = []
+            for i in range(x.shape[0]):
+                p = p * x[i]
+                out.append(p)
+            return torch.stack(out)
+    """,
+    "cumulative_prefix": """
+        def f(x):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                out[i] = x[: i + 1].sum()
+            return out
+    """,
+    "distances": """
+        def f(x, y):
+            d = torch.zeros(x.shape[0], y.shape[0])
+            for i in range(x.shape[0]):
+                for j in range(y.shape[0]):
+                    d[i, j] = torch.norm(x[i] - y[j])
+            return d
+    """,
+    "distances_known": """
+        def f(x, y):
+            n, k = x.shape
+            m, k2 = y.shape
+            d = torch.zeros(n, m)
+            for i in range(n):
+                for j in range(m):
+                    d[i, j] = torch.norm(x[i] - y[j])
+            return d
+    """,
+    "squared_distances": """
+        def f(x):
+            n = x.shape[0]
+            d = torch.zeros(n, n)
+            for i in range(n):
+                for j in range(n):
+                    d[i, j] = ((x[i] - x[j]) ** 2).sum()
+            return d
+    """,
+    "dots": """
+        def f(q, k):
+            s = torch.zeros(len(q), len(k))
+            for i in range(len(q)):
+                for j in range(len(k)):
+                    s[i, j] = torch.dot(q[i], k[j])
+            return s
+    """,
+    "dots_lists": """
+        def f(q, k):
+            rows = []
+            for i in range(q.shape[0]):
+                row = []
+                for j in range(k.shape[0]):
+                    row.append((q[i] * k[j]).sum())
+                rows.append(torch.stack(row))
+            return torch.stack(rows)
+    """,
+    "paired_dots": """
+        def f(a, b):
+            out = []
+            for u, v in zip(a, b):
+                out.append((u * v).sum())
+            return torch.stack(out)
+    """,
+    "cosine": """
+        def f(q, k):
+            out = torch.zeros(q.shape[0], k.shape[0])
+            for i, qi in enumerate(q):
+                for j, kj in enumerate(k):
+                    out[i, j] = F.cosine_similarity(qi, kj, dim=0)
+            return out
+    """,
+    "matrix_product": """
+        def f(a, b):
+            n, k = a.shape
+            k2, m = b.shape
+            c = torch.zeros(n, m)
+            for i in range(n):
+                for j in range(m):
+                    for l in range(k):
+                        c[i, j] += a[i, l] * b[l, j]
+            return c
+    """,
+    "linear": """
+        def f(x, W, b):
+            n = x.shape[0]
+            out = torch.zeros(n, W.shape[0])
+            for i in range(n):
+                out[i] = W @ x[i] + b
+            return out
+    """,
+    "pool": """
+        def f(x):
+            B, T, D = x.shape
+            out = torch.zeros(B, D)
+            for b in range(B):
+                for t in range(T):
+                    out[b] += x[b, t]
+            return out / T
+    """,
+    "time_mean": """
+        def f(x):
+            B, T, D = x.shape
+            pooled = []
+            for b in range(B):
+                pooled.append(x[b].mean(dim=0))
+            return torch.stack(pooled)
+    """,
+    "differences": """
+        def f(x):
+            out = torch.zeros(x.size(0) - 1)
+            for i in range(x.size(0) - 1):
+                out[i] = x[i + 1] - x[i]
+            return out
+    """,
+    "count": """
+        def f(x, t):
+            count = 0
+            for i in range(x.shape[0]):
+                if x[i] > t:
+                    count += 1
+            return count
+    """,
+    "total": """
+        def f(x):
+            s = 0.0
+            i = 0
+            while i < x.shape[0]:
+                s += (x[i] ** 2).sum()
+                i += 1
+            return s
+    """,
+    "items": """
+        def f(x):
+            vals = []
+            for i in range(len(x)):
+                vals.append(x[i].mean().item())
+            return torch.tensor(vals)
+    """,
+    "argmax": """
+        def f(x):
+            out = torch.zeros(x.shape[0], dtype=torch.long)
+            for i in range(x.shape[0]):
+                out[i] = x[i].argmax()
+            return out
+    """,
+    "positions": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(8, 4)
+
+            def forward(self, x, mask):
+                B, T, D = x.shape
+                outputs = []
+                for t in range(T):
+                    h = x[:, t, :] * mask[:, t].unsqueeze(-1)
+                    outputs.append(self.linear(h))
+                return torch.stack(outputs, dim=1)
+    """,
+    "positions_layers": """
+        class Net(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.norm = nn.LayerNorm(d)
+                self.fc = nn.Linear(d, d)
+                self.act = nn.ReLU()
+
+            def forward(self, seq):
+                B, T, D = seq.shape
+                out = torch.zeros(B, T, 5)
+                for b in range(B):
+                    for t in range(T):
+                        out[b, t] = self.act(self.fc(self.norm(seq[b, t])))
+                return out
+    """,
+}
+
+LEFT_ALONE = {
+    "recurrence": """
+        def f(x, h):
+            out = []
+            for t in range(x.shape[0]):
+                h = torch.tanh(h + x[t])
+                out.append(h)
+            return torch.stack(out)
+    """,
+    "smoothing": """
+        def f(x):
+            out = torch.zeros_like(x)
+            out[0] = x[0]
+            for t in range(1, x.shape[0]):
+                out[t] = 0.9 * out[t - 1] + 0.1 * x[t]
+            return out
+    """,
+    "cell": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRUCell(4, 4)
+
+            def forward(self, x, h):
+                out = []
+                for t in range(x.shape[1]):
+                    h = self.cell(x[:, t], h)
+                    out.append(h)
+                return torch.stack(out, dim=1)
+    """,
+    "list_of_tensors": """
+        def f(tensors):
+            return torch.stack([t.sum() for t in tensors])
+    """,
+    "annotated_list": """
+        def f(x: list[torch.Tensor]):
+            out = []
+            for row in x:
+                out.append(row.mean())
+            return torch.stack(out)
+    """,
+    "built_list": """
+        def f(a, b):
+            parts = [a, b]
+            return torch.stack([p.sum() for p in parts])
+    """,
+    "sizes": """
+        def f(shape):
+            numel = 1
+            for s in shape:
+                numel *= s
+            return torch.zeros(numel)
+    """,
+    "layers": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+
+            def forward(self, x):
+                outs = []
+                for layer in self.layers:
+                    outs.append(layer(x))
+                return torch.stack(outs)
+    """,
+    "dropout": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.drop = nn.Dropout(0.5)
+
+            def forward(self, x):
+                B, T, D = x.shape
+                return torch.stack([self.drop(x[:, t]) for t in range(T)], dim=1)
+    """,
+    "batch_norm": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.bn = nn.BatchNorm1d(4)
+
+            def forward(self, x):
+                B, T, D = x.shape
+                return torch.stack([self.bn(x[:, t]) for t in range(T)], dim=1)
+    """,
+    "last_write_wins": """
+        def f(values, idx, n):
+            out = torch.zeros(n)
+            for i in range(values.shape[0]):
+                out[idx[i]] = values[i]
+            return out
+    """,
+    "ragged": """
+        def f(x, lengths):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                out[i] = x[i, : lengths[i]].mean()
+            return out
+    """,
+    "early_exit": """
+        def f(x):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                if x[i].sum() > 3:
+                    break
+                out[i] = x[i].sum()
+            return out
+    """,
+    "side_effect": """
+        def f(x):
+            out = []
+            for i in range(x.shape[0]):
+                print(i)
+                out.append(x[i].sum())
+            return torch.stack(out)
+    """,
+    "used_after": """
+        def f(x):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                row = x[i]
+                out[i] = row.sum()
+            return out, row
+    """,
+    "list_itself_returned": """
+        def f(x):
+            out = []
+            for i in range(x.shape[0]):
+                out.append(x[i].sum())
+            return out
+    """,
+    "numpy": """
+        import numpy as np
+
+        def f(x):
+            a = np.zeros(len(x))
+            for i in range(len(x)):
+                a[i] = x[i].sum()
+            return torch.from_numpy(a)
+    """,
+    "neighbour_written": """
+        def f(x):
+            for i in range(1, x.shape[0]):
+                x[i] = x[i] + x[i - 1] * 0.5
+            return x
+    """,
+    "mask_rows": """
+        def f(x, mask):
+            picked = []
+            for i in range(x.shape[0]):
+                picked.append(x[i][mask[i]])
+            return torch.cat(picked)
+    """,
+}
+
+HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+
+
+def forms() -> list[tuple[str, str]]:
+    """Every row form in every style that suits it, and the whole functions; names drawn with a fixed seed."""
+    chooser = random.Random(20)
+    made = []
+    for (row, expression, shape), (style, template) in itertools.product(ROWS, STYLES.items()):
+        names = chooser.choice(NAMES)
+        alloc = {"": f"torch.zeros({names['x']}.shape[0])", "row": f"torch.zeros_like({names['x']})"}[shape]
+        text = textwrap.dedent(template).strip().format(
+            f=f"{row}_{style}", alloc=alloc, body_index=expression.format(r=f"{names['x']}[{names['i']}]"),
+            body_helper=expression.format(r=names["h"]), **names,
+        )  # fmt: skip
+        made.append((f"{row}_{style}", HEADER + text + "\n"))
+    made += [(name, HEADER + textwrap.dedent(text).strip() + "\n") for name, text in WHOLE.items()]
+    return made
+
+
+def left_alone() -> list[tuple[str, str]]:
+    return [(name, HEADER + textwrap.dedent(text).strip() + "\n") for name, text in LEFT_ALONE.items()]
