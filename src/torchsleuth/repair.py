@@ -22,13 +22,16 @@ from torchsleuth.origin import Origin, origin_of_file
 LAST = os.path.join(".torchsleuth", "last.json")
 
 
+def is_foreign(label: str) -> bool:
+    """Not a file of the user's own: a library's, torch's, ours, or no file at all."""
+    return label.startswith("<") or any(origin_of_file(path) is not Origin.USER for path in (os.path.abspath(label), os.path.realpath(label)))
+
+
 def own_file(label: str) -> bytes | None:
     """The bytes of a file of the user's; None for a library's, for what is no file, and for one changed since it ran."""
-    if label.startswith("<"):
+    if is_foreign(label):
         return None
     path = os.path.abspath(label)
-    if origin_of_file(path) is not Origin.USER:
-        return None
     try:
         data = Path(path).read_bytes()
         text = decoded(data)

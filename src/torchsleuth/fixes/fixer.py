@@ -59,6 +59,8 @@ def proposals(diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> lis
 
 
 def with_fixes(diagnosis: Diagnosis, mechanical: list[Fix]) -> Diagnosis:
-    """The diagnosis with these in front of the rule's own advice, three in all."""
-    advice = [fix for fix in diagnosis.fixes if not fix.edits]
-    return dataclasses.replace(diagnosis, fixes=tuple([*mechanical, *advice][:MOST_SHOWN]))
+    """The diagnosis with these; the rule's own advice says the same in words and stays where there is nothing to apply."""
+    if not mechanical:
+        return diagnosis
+    others = [fix for fix in diagnosis.fixes if fix.edits]
+    return dataclasses.replace(diagnosis, fixes=tuple([*mechanical, *others][:MOST_SHOWN]))
