@@ -80,6 +80,8 @@ class Operand:
             return f"`{shortened(self.source)}`"
         if self.tensor.name:
             return f"`{self.tensor.name}`"
+        if "[" in self.argument:
+            return f"`{self.argument}`"
         return f"its {self.argument}" if self.argument else self.tensor.called
 
     def origin_of(self, axis: int) -> Made | None:
@@ -133,6 +135,7 @@ class FailedOperation:
     sample: str = ""  # which sample of the dataset was at hand, in words
     observed: bool = False  # the log saw the call
     raised_in_python: bool = False  # torch's own Python code raised, after a check
+    container_made: Made | None = None  # where that container was made
     container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
     training: bool | None = None  # the failing module's mode
 

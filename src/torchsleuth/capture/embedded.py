@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import typing
 from dataclasses import dataclass
 
 from torchsleuth import source
 from torchsleuth.capture.definitions import stand_in
-from torchsleuth.evidence import Place
+from torchsleuth.evidence import Place, TensorFact
+from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -60,6 +62,33 @@ def _read(wrapper: str, body: str, inner: tuple[str, str]) -> Embedded | None:
             places.append(place)
             origins.append(origin_of_file(match["file"]))
     return Embedded(wrapper, *inner, tuple(places), tuple(origins)) if places else None
+
+
+_FAKE = re.compile(r"FakeTensor\(\.\.\.(?:, device='([\w:]+)')?, size=\(([\d, ]*)\)(?:, dtype=torch\.(\w+))?")
+
+
+def traced_operands(message: str, place: Place) -> tuple[Operand, ...]:
+    """The tensors that torch.compile names in its message, with the expressions that stand for them in the failing line."""
+    head = message.split("got ", 1)[0]
+    found = _FAKE.findall(head)
+    try:
+        tree = ast.parse(place.source.strip(), mode="eval").body
+    except SyntaxError:
+        tree = None
+    parts: list[ast.expr] = []
+    if isinstance(tree, ast.BinOp):
+        parts = [tree.left, tree.right]
+    elif isinstance(tree, ast.Call):
+        receiver = [tree.func.value] if isinstance(tree.func, ast.Attribute) else []
+        parts = [*receiver, *tree.args] if len(receiver) + len(tree.args) == len(found) else list(tree.args)
+    sources = [ast.unparse(part) for part in parts] if len(parts) == len(found) else [""] * len(found)
+    names = ("self", "other") if isinstance(tree, ast.BinOp) else tuple(f"operand {k + 1}" for k in range(len(found)))
+    operands = []
+    for name, text, (device, sizes, dtype) in zip((*names, *[""] * len(found)), sources, found):
+        shape = tuple(int(size) for size in sizes.split(",") if size.strip())
+        fact = TensorFact("", shape, dtype or "float32", device or "cpu", False, False)
+        operands.append(Operand(name, text, None, fact, Known.OBSERVED))
+    return tuple(operands)
 
 
 def place_of_line(filename: str, line: int, function: str = "") -> Place | None:

@@ -158,8 +158,33 @@ def _logged(crash: Crash, program: Entry) -> Operation | None:
     return None
 
 
+_PYTHONS_INDEXING = re.compile(
+    r"(list|tuple) (assignment )?index out of range|(list|tuple) indices must be integers or slices|values to unpack"
+)
+
+
+def container_of(error: BaseException, entry: Entry) -> typing.Any:
+    """For Python's own indexing errors: the list of tensors, or the shape of a tensor, that was indexed or unpacked."""
+    if not _PYTHONS_INDEXING.search(str(error)):
+        return None
+    node = entry.node
+    if isinstance(node, ast.Subscript):
+        value = entry.evaluator.value(node.value)
+    elif "unpack" in str(error) and isinstance(entry.statement, ast.Assign):
+        value = entry.evaluator.value(entry.statement.value)
+    else:
+        return None
+    if isinstance(value, torch.Size) or isinstance(value, torch.Tensor) and "unpack" in str(error):
+        return value
+    if type(value) in (list, tuple) and value and all(isinstance(item, torch.Tensor) for item in value):
+        return value
+    return None
+
+
 def _works_on_tensors(error: BaseException, entry: Entry) -> bool:
     message = str(error)
+    if _PYTHONS_INDEXING.search(message):
+        return container_of(error, entry) is not None
     if _PYTHONS_OWN.search(message):
         return False
     involved, unknown = [], False

@@ -19,6 +19,7 @@ from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Mark, Operation
+from torchsleuth.record.recorder import STOPPED_WITH_PROGRAM
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.failure import Failure
@@ -47,11 +48,19 @@ class Origins:
         self._failure = failure
         self._crash = failure.crash
         self.definitions = Definitions(failure)
-        self._limit = failure.operation.index if failure.operation is not None else None
+        self._limit = failure.operation.index if failure.operation is not None else self._end_of_log()
+
+    def _end_of_log(self) -> int | None:
+        """For a failure that is no logged call (a check in Python), where the log went on to the end."""
+        recording = self._crash.recording
+        log = recording.log if recording is not None else None
+        if log is None or log.finished and log.reason != STOPPED_WITH_PROGRAM or not log.operations:
+            return None
+        return log.operations[-1].index + 1
 
     @property
     def log_reaches(self) -> bool:
-        """The log saw the failing call, so identities in it are of this moment."""
+        """The log saw the failing call, or ran to the end: identities in it are of this moment."""
         return self._limit is not None
 
     # -- the log --------------------------------------------------------------------------------

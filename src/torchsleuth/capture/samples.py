@@ -6,7 +6,7 @@ import typing
 
 import torch
 
-from torchsleuth.capture.failure import Failure
+from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
 
@@ -20,6 +20,23 @@ def sample_words(failure: Failure) -> str:
             fetched = scope.get("data")
             below = failure.entries[entry.position + 1 :]
             return _words(indices, fetched, scope, below)
+    return ""
+
+
+def worker_samples(entries: list[Entry]) -> str:
+    """For a batch that a worker was asked for: its samples, where the order of the dataset tells them."""
+    for entry in entries:
+        if entry.code.co_name == "_next_data" and entry.origin is Origin.TORCH:
+            scope = locals_of(entry.frame)
+            number, owner = scope.get("idx"), scope.get("self")
+            batches = getattr(owner, "_index_sampler", None)
+            if type(number) is not int or owner is None:
+                return ""
+            size, sampler = getattr(batches, "batch_size", None), getattr(batches, "sampler", None)
+            if type(sampler) is torch.utils.data.SequentialSampler and type(size) is int:
+                total = len(sampler.data_source)
+                return f"It failed in batch {number}: samples {_listed(range(number * size, min(total, (number + 1) * size)))} of the dataset."
+            return f"It failed in batch {number} (counted from 0)."
     return ""
 
 

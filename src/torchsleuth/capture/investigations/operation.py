@@ -9,12 +9,12 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.embedded import Embedded, embedded, innermost
-from torchsleuth.capture.failure import Entry, Failure, is_module_call
+from torchsleuth.capture.embedded import Embedded, embedded, innermost, traced_operands
+from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.operands import Gathering, Raw, module_made
 from torchsleuth.capture.origins import VALUE_COPIES, Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
-from torchsleuth.capture.samples import sample_words
+from torchsleuth.capture.samples import sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
@@ -44,6 +44,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
     if items:
         gathering.raws = [*gathering.raws[:1], *index_raws, *(raw for raw in gathering.raws[1:] if raw.argument == "value")]
         gathering.__dict__.pop("operands", None)
+    container, container_made = _container(crash, failure, gathering)
     arguments = gathering.arguments()
     operands = list(gathering.operands)
     for limit in limits(name, gathering.raws, arguments, items, crash.message):
@@ -55,7 +56,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         tuple(operands),
         arguments,
         items,
-        gathering.user_call(),
+        gathering.user_call() if not container else (),
         gathering.paths.modules.get(id(module), ""),
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
@@ -65,6 +66,8 @@ def investigate(crash: Crash) -> FailedOperation | None:
         sample_words(failure),
         failure.operation is not None,
         gathering.raised_in_python,
+        container=container,
+        container_made=container_made,
         training=module.training if module is not None else None,
     )
 
@@ -146,6 +149,28 @@ def _module_made(failure: Failure, origins: Origins, module: torch.nn.Module | N
     return module_made(failure, origins.definitions, module)
 
 
+def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:
+    """What Python itself indexed or unpacked, in words, and where it was made; its tensors become the operands."""
+    entry = failure.program
+    value = container_of(crash.error, entry) if failure.is_direct else None
+    if value is None:
+        return "", None
+    node = entry.node.value if isinstance(entry.node, ast.Subscript) else getattr(entry.statement, "value", None)
+    gathering.__dict__.pop("operands", None)
+    if isinstance(value, (torch.Size, torch.Tensor)):
+        owner = node.func if isinstance(node, ast.Call) else node  # x.size(), x.shape
+        owner = owner.value if isinstance(value, torch.Size) and isinstance(owner, ast.Attribute) else owner
+        tensor = entry.evaluator.value(owner)
+        gathering.raws = []
+        if isinstance(tensor, torch.Tensor):
+            known = Known.RECOMPUTED if entry.evaluator.is_recomputed(tensor) else Known.OBSERVED
+            gathering.raws = [Raw("self", owner, entry, tensor, mark_of(tensor), known)]
+        words = f"the shape {list(value)}, {len(value)} sizes" if isinstance(value, torch.Size) else f"a tensor of shape {list(value.shape)}"
+        return words, None
+    gathering.raws = [Raw(f"self[{k}]", node, entry, item, mark_of(item), element=k) for k, item in enumerate(value)]
+    return f"a {type(value).__name__} of {len(value)} tensors", gathering.origins.definitions.made(entry, node)
+
+
 def _wrapper(failure: Failure) -> str:
     for entry in failure.entries:
         if entry.origin is Origin.TORCH and entry.code.co_name in ("_flat_vmap", "vmap_impl"):
@@ -171,7 +196,13 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
     if place.via is None and place.in_library and outer is not None:
         place = dataclasses.replace(place, via=source.place_of_instruction(outer.code, outer.lasti))
     return FailedOperation(
-        _text_name(place), place, (), type=found.type, message=found.message, wrapper=found.wrapper
+        _text_name(place),
+        place,
+        traced_operands(crash.message, place) if found.wrapper == "torch.compile" else (),
+        type=found.type,
+        message=found.message,
+        wrapper=found.wrapper,
+        sample=worker_samples(_entries(crash)) if found.wrapper == "a DataLoader worker" else "",
     )
 
 

@@ -52,7 +52,7 @@ def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:
     if most == 0:
         return facts
     for operand in operation.operands[:most]:
-        role = f"{operand.argument}: " if operand.argument and f"`{operand.argument}`" != operand.called else ""
+        role = f"{operand.argument}: " if operand.argument not in ("", "self") and f"`{operand.argument}`" != operand.called else ""
         facts.append(Fact(f"{role}{described(operand)}.", operand.known))
     rest = len(operation.operands) - most
     if rest > 0:
@@ -86,8 +86,12 @@ def setting_facts(operation: FailedOperation) -> list[Fact]:
     if place.in_library and users(place) is not None:
         facts.append(Fact(f"Inside the library: {library_file(place)}:{place.span.line}, {code(place.source)}.", Known.OBSERVED))
     if operation.wrapper:
-        what = {"vmap": "The function ran under `vmap`: shapes are without the mapped dimension."}
-        facts.append(Fact(what.get(operation.wrapper, f"{operation.wrapper} reported it as text: operands are not live any more."), Known.OBSERVED))
+        text = f"The error arrived as the text of {operation.wrapper}: its tensors are not at hand."
+        if operation.wrapper == "vmap":
+            text = "The function ran under `vmap`: shapes are without the mapped dimension."
+        elif operation.wrapper == "torch.compile":
+            text = "The function was compiled by `torch.compile`; shapes are those it was traced with."
+        facts.append(Fact(text, Known.OBSERVED))
     if operation.sample:
         facts.append(Fact(operation.sample, Known.OBSERVED))
     return facts
