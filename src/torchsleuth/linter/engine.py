@@ -111,10 +111,21 @@ def linted(source: Source) -> Outcome:
     interpreter.run()
     for rule in dispatcher.hooks["on_module"]:
         dispatcher.add(rule.on_module(source.tree, dispatcher.view))
-    kept = [d for d in dispatcher.found.values() if not _is_silenced(d, source)]
+    kept = [d for d in _without_slow_where_wrong(list(dispatcher.found.values())) if not _is_silenced(d, source)]
     kept.sort(key=lambda d: (_cell_order(d), d.culprits[0].span.line, d.culprits[0].span.column, d.rule))
     view = dispatcher.view
     return Outcome([_with_diffs(d, source) for d in kept], sorted(set(view.remarks)), view.jobs)
+
+
+def _without_slow_where_wrong(found: list[Diagnosis]) -> list[Diagnosis]:
+    """A loop that makes backward raise is said to be wrong, not slow: its rewrite would raise as well."""
+    wrong = [c.span for d in found if d.rule == "inplace-over-saved" for c in d.culprits[:1]]
+
+    def contains(d: Diagnosis) -> bool:
+        loop = d.culprits[0].span
+        return any(loop.file == w.file and loop.line <= w.line <= loop.end_line for w in wrong)
+
+    return [d for d in found if d.rule != "loop-over-tensor" or not contains(d)]
 
 
 def _cell_order(diagnosis: Diagnosis) -> int:

@@ -688,7 +688,6 @@ class Expressions:
             out.grad = False if self.frame.no_grad else base.grad if base is not None else None
         if base is not None:
             out.ndim = base.ndim + 1 if last == "Embedding" and base.ndim is not None else base.ndim if last != "Embedding" else None
-            out.assumed = base.assumed
             tensors = (base,)
             if last in v.PARAMETRIC:
                 weight = tensor(node, "parameter")

@@ -516,8 +516,13 @@ class Interpreter(expressions.Expressions):
             frame.env[where.id] = after
         elif isinstance(where, ast.Attribute) and is_self_attribute(where):
             frame.attributes[where.attr] = after
-        elif name and frame.env.get(name) is not None and frame.env[name].is_tensor and frame.env[name].storage is base.storage:
-            frame.env[name].grad = True if after.grad else frame.env[name].grad
+        for other, bound in list(frame.env.items()):
+            if bound.is_tensor and bound.storage is base.storage and bound is not after:
+                # Whatever shares the memory is made from what was written, too.
+                changed = copy.copy(bound)
+                changed.inputs, changed.op = (bound, after), f"{op}_"
+                changed.grad = True if after.grad else bound.grad
+                frame.env[other] = changed
         return after
 
     def keep(self, node: ast.AST, op: str, result: Value, tensors: tuple[Value, ...], has_dim: bool, with_number: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import Call, Frame
+from torchsleuth.linter.expressions import LOSSES
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import CONSTRUCTORS, Value
 from torchsleuth.model import Confidence, Role
@@ -66,7 +67,7 @@ class RequiresGradOnLoss(LintRule):
         return self._judge(owner, value, node, frame, view) if value is not None else None
 
     def _judge(self, owner: ast.expr, value: Value, node: ast.AST, frame: Frame, view: View):
-        if not value.is_tensor or value.op in FRESH or value.op in CONSTRUCTORS or not value.inputs:
+        if not value.is_tensor or value.op in FRESH or value.op in CONSTRUCTORS or not (value.inputs or value.op in LOSSES):
             return None
         is_loss = (isinstance(owner, ast.Name) and "loss" in owner.id.lower()) or bool(value.extra and value.extra.get("loss"))
         if not is_loss:

@@ -1,0 +1,113 @@
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd import Variable
+
+w = torch.ones(3, requires_grad=True)
+logits = torch.randn(4, 3, requires_grad=True)
+target = torch.tensor([0, 1, 2, 0])
+
+
+def item_in_the_loss():
+    loss = torch.tensor((w * 2).sum().item())  # culprit: loss-leaves-graph
+    loss.backward()
+
+
+def a_number():
+    loss = (w * 2).sum().item()  # culprit: loss-leaves-graph
+    loss.backward()
+
+
+def one_term_lost():
+    first = (w * 2).sum()
+    second = (w**2).sum()
+    loss = first + second.item()  # culprit: loss-leaves-graph
+    loss.backward()
+
+
+def detached():
+    loss = ((w * 2).detach() ** 2).sum()  # culprit: loss-leaves-graph
+    loss.backward()
+
+
+def accuracy():
+    error = (logits.argmax(dim=1) != target).float().mean()  # culprit: nondifferentiable-loss
+    error.backward()
+
+
+def comparison():
+    error = (logits > 0).float().mean()  # culprit: nondifferentiable-loss
+    error.backward()
+
+
+def forced():
+    with torch.no_grad():
+        loss = (w * 2).sum()
+    loss.requires_grad_()  # culprit: requires-grad-on-loss
+    loss.backward()
+
+
+def forced_by_flag(model, x, y):
+    loss = F.mse_loss(model(x), y)
+    loss.requires_grad = True  # culprit: requires-grad-on-loss
+    loss.backward()
+
+
+def wrapped():
+    loss = Variable((w * 2).sum(), requires_grad=True)  # culprit: legacy-variable
+    return loss
+
+
+def copied():
+    return torch.tensor(w * 2)  # culprit: tensor-of-tensor
+
+
+def recorded_nothing():
+    with torch.no_grad():
+        loss = (w * 2).sum()
+        loss.backward()  # culprit: no-grad-around-training
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4) for _ in range(3)]  # culprit: module-in-plain-list
+        self.heads = {"a": nn.Linear(4, 2), "b": nn.Linear(4, 3)}  # culprit: module-in-plain-list
+        self.blocks = []
+        for _ in range(2):
+            self.blocks.append(nn.Conv2d(3, 3, 1))  # culprit: module-in-plain-list
+        self.scales = [nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))]  # culprit: module-in-plain-list
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        self.weight = self.weight * 0.9  # culprit: parameter-reassigned
+        return x * self.weight
+
+
+def descend(model, lr):
+    for p in model.parameters():
+        p = p - lr * p.grad  # culprit: parameter-reassigned
+
+
+def train(model, loader, optimizer):
+    total = 0.0
+    history = []
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss  # culprit: loss-accumulated-with-graph
+        history.append(loss)  # culprit: loss-logged-with-graph
+    return total, history
+
+
+def train_sum(model, loader, optimizer):
+    total = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total = total + loss  # culprit: loss-accumulated-with-graph
+    return total

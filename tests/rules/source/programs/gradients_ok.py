@@ -1,0 +1,132 @@
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+w = torch.ones(3, requires_grad=True)
+
+
+def logged():
+    loss = (w * 2).sum()
+    loss.backward()
+    print(loss.item())
+
+
+def scaled():
+    loss = (w * 2).sum()
+    loss = loss / loss.item()
+    loss.backward()
+
+
+def target_network(model, frozen, x):
+    loss = F.mse_loss(model(x), frozen(x).detach())
+    loss.backward()
+
+
+def straight_through():
+    hard = (w > 0).float()
+    soft = torch.sigmoid(w)
+    out = hard + soft - soft.detach()
+    out.sum().backward()
+
+
+def chosen():
+    best = w.argmax()
+    w[best].backward()
+
+
+def masked():
+    loss = (w * (w > 0)).sum()
+    loss.backward()
+
+
+def inputs(x: torch.Tensor):
+    probe = x.detach().clone().requires_grad_()
+    (probe**2).sum().backward()
+    return probe.grad
+
+
+def fresh(values):
+    return torch.tensor(values)
+
+
+def either(x):
+    if not isinstance(x, torch.Tensor):
+        x = torch.tensor(x)
+    return x.unsqueeze(0)
+
+
+def update(lr):
+    loss = (w**2).sum()
+    loss.backward()
+    with torch.no_grad():
+        w.sub_(lr * w.grad)
+
+
+def outside():
+    loss = (w**2).sum()
+    with torch.no_grad():
+        value = loss * 2
+    loss.backward()
+    return value
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.names = ["a", "b"]
+        self.pools = [nn.MaxPool2d(2), nn.ReLU()]
+        self.weight = nn.Parameter(torch.ones(3))
+        blocks = []
+        for _ in range(2):
+            blocks.append(nn.Linear(4, 4))
+        self.body = nn.Sequential(*blocks)
+        self.kept = []
+        for i in range(2):
+            layer = nn.Linear(4, 4)
+            self.add_module(f"layer{i}", layer)
+            self.kept.append(nn.Linear(4, 4))
+
+    def forward(self, x):
+        weight = self.weight * 0.9
+        return x * weight
+
+
+def train(model, loader, optimizer):
+    total = 0.0
+    history = []
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        history.append(loss.detach())
+    return total, history
+
+
+def summed(model, loader, optimizer):
+    optimizer.zero_grad()
+    total = 0.0
+    for x, y in loader:
+        total += F.mse_loss(model(x), y)
+    total.backward()
+    optimizer.step()
+
+
+def meta(model, tasks, optimizer):
+    losses = []
+    for x, y in tasks:
+        losses.append(F.mse_loss(model(x), y))
+    torch.stack(losses).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def frozen(model):
+    for p in model.parameters():
+        p.requires_grad = False
+    for p in model.parameters():
+        n = p.numel()
+        p = p.detach() if n > 3 else p
+        print(p)

@@ -1,0 +1,80 @@
+import torch
+import torch.nn.functional as F
+
+
+def usual(model, loader, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def cleared_after(model, loader, optimizer, scheduler):
+    for x, y in loader:
+        F.mse_loss(model(x), y).backward()
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def step_of_the_turn_before(model, loader, optimizer):
+    for x, y in loader:
+        optimizer.step()
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+
+
+def accumulated(model, loader, optimizer):
+    for i, (x, y) in enumerate(loader):
+        (F.mse_loss(model(x), y) / 4).backward()
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def by_hand(model, loader, optimizer):
+    for x, y in loader:
+        for p in model.parameters():
+            p.grad = None
+        F.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def two_networks(D, G, loader, opt_d, opt_g):
+    for real in loader:
+        fake = G(real)
+        opt_d.zero_grad()
+        loss_d = D(real).mean() - D(fake).mean()
+        loss_d.backward(retain_graph=True)
+        opt_d.step()
+        opt_g.zero_grad()
+        loss_g = D(fake).mean()
+        loss_g.backward()
+        opt_g.step()
+
+
+def both_first(model, x, y, optimizer):
+    out = model(x)
+    first, second = F.mse_loss(out, y), out.abs().mean()
+    optimizer.zero_grad()
+    first.backward(retain_graph=True)
+    second.backward()
+    optimizer.step()
+
+
+def evaluate(model, loader):
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for x, y in loader:
+            right += (model(x).argmax(1) == y).sum().item()
+    return right
+
+
+@torch.no_grad()
+def validate(model, loader):
+    return sum(model(x).sum().item() for x in loader)
+
+
+def test_model(model):
+    assert model(torch.ones(1, 3)).shape == (1, 2)
