@@ -11,10 +11,15 @@ from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # What launchers and loggers put before each line of a traceback.
-_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[\d+\]:? ?|[EWIC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] (?:\[[\d/]+\] ?)?)")
+_PREFIX = re.compile(r"^(?:E {2,}(?=\S)|\[rank\d+\]:? ?|\[\d+\]:? ?|[EWIC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] (?:\[[\d/]+\] ?)?)")
 _EXCEPTION = re.compile(r"^\s*(?:[\w.]+\.)?(?P<type>[A-Z_]\w*(?:Error|Exception|Interrupt|Failed|Failure|Exit)): ?(?P<message>.*)$")
 _INLINE = re.compile(r"\b(?P<type>[A-Z]\w*(?:Error|Exception)): ?(?P<message>.*)", re.DOTALL)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+# IPython: `File ~/model.py:12, in Net.forward(self, x)`, `Cell In[3], line 5, in train(model)`; pytest: `model.py:12: in forward`.
+_CELL = re.compile(
+    r"^(?:File )?(?P<file>Cell In ?\[\d+\]|<ipython-input-[^>]+>|[~/\w.\-]+\.py)(?:, line |:)(?P<line>\d+)(?:,|:)?(?: in (?P<function>[\w.<>]+))?"
+)
+_ARROW = re.compile(r"^-+> *\d+ (?P<source>.*)|^> +(?P<tested>\S.*)")
 _END = re.compile(r"^\s*$|^Traceback|^During handling|^The above exception|^Original Traceback|^\s*File \"")
 _LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|^<frozen|^<__array|[/\\]torch[/\\]")
 
@@ -76,7 +81,11 @@ class ErrorLog:
         return bool(engine) and any(not frame.in_library for frame in self.frames[engine[-1] :])
 
 
+MOST = 300_000  # characters: an error stands at the end of a log
+
+
 def read(text: str) -> ErrorLog:
+    text = text[-MOST:]
     lines = [_PREFIX.sub("", _ANSI.sub("", line.rstrip())) for line in text.splitlines()]
     clean = "\n".join(lines)
     notes = []
@@ -112,4 +121,22 @@ def _frames(lines: list[str]) -> list[Frame]:
         elif match := _FRAME.match(line):
             source = lines[number + 1].strip() if number + 1 < len(lines) and not _FRAME.match(lines[number + 1]) else ""
             frames.append(Frame(match["file"], int(match["line"]), match["function"], source))
+    return frames or _cells(lines)
+
+
+def _cells(lines: list[str]) -> list[Frame]:
+    """Frames as notebooks and pytest print them; pytest shows the source above the place, IPython below it."""
+    frames: list[Frame] = []
+    shown = ""
+    for line in lines:
+        if match := _CELL.match(line):
+            # A cell without a function is the cell's own level; pytest's `net.py:12: RuntimeError` does not say.
+            function = match["function"] or ("<module>" if match["file"].startswith(("Cell", "<ipython")) else "")
+            frames.append(Frame(match["file"], int(match["line"]), function.rsplit(".", 1)[-1], shown))
+            shown = ""
+        elif match := _ARROW.match(line):
+            if match["tested"]:
+                shown = match["tested"].strip()
+            elif frames and not frames[-1].source:
+                frames[-1] = Frame(frames[-1].file, frames[-1].line, frames[-1].function, match["source"].strip())
     return frames

@@ -1,6 +1,6 @@
 """Answers a torch message, a question or a rule's name, from the rules' pages and the readers of messages. No torch here.
 
-Order: a rule's name; a message whose numbers can be read; a rule that claims the message; a known question; a fragment of a
+Order: a rule's name; a message whose numbers can be read; a known question; a fragment of a message; a rule that claims the
 message; and where nothing fits, it says so and names the rules that sound nearest.
 """
 
@@ -48,7 +48,9 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
     types = {raised.message: raised.type for raised in log.raised}
     texts = [raised.message for raised in reversed(log.raised)]
     for text in dict.fromkeys((*texts, log.text)):
-        hits = [(message, found) for message in all_messages() if (found := _found(message, text, types.get(text, ""), log))]
+        # Messages are wrapped where they are pasted: where the text as it stands does not match, it is tried on one line.
+        forms = dict.fromkeys((text, " ".join(text.split())))
+        hits = [(message, found) for message in all_messages() if (found := _found(message, forms, types.get(text, ""), log))]
         if hits:
             message, found = max(hits, key=lambda hit: hit[1].match.end() - hit[1].match.start())
             return message, found, False
@@ -75,10 +77,9 @@ _ENOUGH = 0.4
 _TYPED = 500
 
 
-def _found(message: Message, text: str, type_name: str, log: ErrorLog) -> Found | None:
-    found = message.found_in(text, log.text, log.during_backward, type_name)
-    # Messages are wrapped where they are pasted; where the text as it stands does not match, try it on one line.
-    return found or message.found_in(" ".join(text.split()), log.text, log.during_backward, type_name)
+def _found(message: Message, forms: Iterable[str], type_name: str, log: ErrorLog) -> Found | None:
+    found = (message.found_in(form, log.text, log.during_backward, type_name) for form in forms)
+    return next((hit for hit in found if hit is not None), None)
 
 
 def _example(message: Message, text: str) -> Found:
@@ -157,7 +158,7 @@ def _notes(log: ErrorLog) -> Iterator[str]:
     frame = log.user_frame
     if frame is not None:
         source = f": `{frame.source}`" if frame.source else ""
-        place = f"{frame.file}, line {frame.line}, in {frame.function}{source}"
+        place = f"{frame.file}, line {frame.line}{', in ' + frame.function if frame.function else ''}{source}"
         if log.in_custom_backward:
             yield f"Your traceback: raised while backward ran, in your own code below it (a `backward` or a hook): {place}"
         elif log.during_backward:

@@ -113,6 +113,18 @@ def test_a_traceback_from_a_custom_backward() -> None:
     assert "raised while backward ran, in your own code below it (a `backward` or a hook): attention.py, line 20, in backward" in answer
 
 
+def test_a_notebooks_traceback_names_the_cell() -> None:
+    answer = said((LOGS / "notebook.txt").read_text())
+    assert "Cell In[4], line 9, in step: `loss = criterion(model(x), y)`" in answer
+    assert "The loss compares row by row: the scores have 32 rows (dimension 0), the targets 16." in answer
+
+
+def test_pytests_output_names_the_line() -> None:
+    answer = said((LOGS / "pytest.txt").read_text())
+    assert "70 elements cannot be arranged as [32, 10]" in answer
+    assert "net.py, line 12" in answer
+
+
 def test_errors_passed_on_by_workers_and_compilers() -> None:
     assert "A DataLoader worker (process 0) raised it" in said((LOGS / "loader.txt").read_text())
     assert "`stack` got [3] and [5]" in said((LOGS / "loader.txt").read_text())
