@@ -1,0 +1,54 @@
+"""The first fix of every crash fixture makes the program compute what its hand-written twin computes."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from patched import differences, fixes_of, outcome_of, patched_text
+
+RULES = Path(__file__).parent.parent / "rules"
+CRASHES = sorted(RULES.glob("backward/*/crash_*.py")) + sorted(RULES.glob("forward/*/crash_*.py"))
+WITH_TWIN = [path for path in CRASHES if path.with_name(path.name.replace("crash_", "fixed_")).exists()]
+# Code that stands in no file, an exception raised on purpose, a loss made of class numbers: nothing mechanical is right.
+WITHOUT_FIX = [path for path in CRASHES if path.parent.parent.name == "backward" and path not in WITH_TWIN]
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", WITH_TWIN, ids=_name)
+def test_the_fix_computes_what_the_twin_computes(path: Path) -> None:
+    fixes = fixes_of(path)
+    assert fixes, "no mechanical fix is offered"
+    assert len(fixes) <= 3
+    twin = path.with_name(path.name.replace("crash_", "fixed_"))
+    expected = outcome_of(twin.read_bytes(), twin)
+    assert not expected.error, f"the twin itself fails: {expected.error}"
+    text = patched_text(path, fixes[0])
+    ast.parse(text)
+    assert not differences(outcome_of(text, path), expected)
+    for fix in fixes:
+        if fix.applicability.value == "safe":
+            again = outcome_of(patched_text(path, fix), path)
+            # A fix that is called safe must be right too, also where it is not the first.
+            assert not again.error and not [d for d in differences(again, expected) if d.startswith(("roots", "gradients"))] or fix is fixes[0] or _sums(fix.title)
+
+
+def _sums(title: str) -> bool:
+    """One backward of the sum instead of two: the same gradients in the end, noted once instead of twice."""
+    return title.startswith("Add the losses")
+
+
+@pytest.mark.parametrize("path", WITHOUT_FIX, ids=_name)
+def test_nothing_is_offered_where_nothing_mechanical_is_right(path: Path) -> None:
+    assert not fixes_of(path)
+
+
+def test_how_many_fixtures_have_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    backward = [path for path in WITH_TWIN if path.parent.parent.name == "backward"]
+    with capsys.disabled():
+        print(f"\n{len(backward)} of {len(backward) + len(WITHOUT_FIX)} backward fixtures have a mechanical fix and a twin")
+    assert len(backward) >= 0.9 * (len(backward) + len(WITHOUT_FIX)) - 1

@@ -1,0 +1,3 @@
+import torch
+
+torch.ones(3, requires_grad=True).pow(2).sum().backward()
