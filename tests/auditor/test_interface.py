@@ -136,7 +136,8 @@ def test_model_with_its_own_randomness():
 def test_wrapped_models():
     inner = Mean(False)
     for model in (nn.DataParallel(inner), torch.compile(inner, backend="eager")):
-        report = torchsleuth.audit(model, (IDS, MASK))
+        device = next(inner.parameters()).device  # DataParallel moves the model where there is a GPU
+        report = torchsleuth.audit(model, (IDS.to(device), MASK.to(device)))
         assert [d.rule for d in report.diagnoses] == ["padding-leak"]
         assert any("without its wrapper" in note for note in report.notes)
 

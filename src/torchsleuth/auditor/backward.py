@@ -15,6 +15,8 @@ from torchsleuth.auditor.observation import Vanish
 from torchsleuth.auditor.trace import Op, Trace
 
 MOST_NODES = 20_000
+_PRODUCTS = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear", "conv1d", "conv2d", "conv3d", "mv", "dot",
+             "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "mul", "embedding"}  # fmt: skip
 
 
 class BackwardWatch:
@@ -68,6 +70,11 @@ class BackwardWatch:
                 if op is None:
                     continue
                 mine = sorted(name for name in left if any(seen.key in behind[name] for seen in op.ins))
+                if kind == "zero" and op.name.rstrip("_") in _PRODUCTS:
+                    # A weight whose input is zero (the first state of a recurrent cell) has a zero gradient, rightly.
+                    direct = {name for name in mine if keys[name] in {seen.key for seen in op.ins}}
+                    left -= direct
+                    mine = [name for name in mine if name not in direct]
                 if mine:
                     left -= set(mine)
                     found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op)))

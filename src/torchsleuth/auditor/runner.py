@@ -174,7 +174,11 @@ def _random_kept() -> Iterator[None]:
 
 def _seed_all(seed: int) -> None:
     random.seed(seed)
-    torch.manual_seed(seed)
+    # Not torch.manual_seed: before CUDA is initialised it leaves a seed behind that takes effect when it is.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
