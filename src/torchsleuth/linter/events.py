@@ -102,3 +102,4 @@ class Hazard:
     time: int
     certain: bool
     used: str = ""  # how the result is used afterwards: "backward" | "return" | ...
+    others: list[Save] = field(default_factory=list)  # further operations that kept what this write changes

@@ -542,12 +542,20 @@ class Interpreter(expressions.Expressions):
 
     def _finish(self, frame: Frame) -> None:
         """At the end of a function: a hazard counts where what was computed from the kept value is still used."""
+        real: dict[int, Hazard] = {}
         for hazard in frame.hazards:
             for time, how, value in frame.sinks:
                 if time > hazard.time and (how == "backward" or not frame.is_script) and comes_from(value, hazard.save.result):
                     hazard.used = how
-                    self.listener.hazard(hazard)
+                    first = real.setdefault(id(hazard.write.node), hazard)
+                    if first is not hazard and all(s.node is not hazard.save.node for s in (first.save, *first.others)):
+                        if hazard.certain and not first.certain:
+                            first.save, first.certain, hazard.save = hazard.save, True, first.save
+                        if hazard.certain:
+                            first.others.append(hazard.save)
                     break
+        for hazard in real.values():
+            self.listener.hazard(hazard)
 
 
 STATEMENTS = {

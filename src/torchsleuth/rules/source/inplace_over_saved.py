@@ -64,7 +64,8 @@ class InplaceOverSaved(LintRule):
             f"`{view.short(write.node, 50)}` overwrites what `{operation}` kept for backward",
             [
                 view.culprit(Role.MUTATE, write.node, f"writes into `{target}` in place", write.frame),
-                view.culprit(Role.SAVE, save.node, f"keeps {kept} for its gradient", write.frame),
+                *(view.culprit(Role.SAVE, s.node, f"keeps {'its result' if s.what == 'r' else 'this value'} for its gradient", write.frame)
+                  for s in sorted((save, *hazard.others[:3]), key=lambda s: s.node.lineno)),
             ],
             f"`{operation}` needs {kept} again in backward. The later write changes that memory, and backward raises "
             '"one of the variables needed for gradient computation has been modified by an inplace operation".',
