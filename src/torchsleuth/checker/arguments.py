@@ -65,9 +65,10 @@ def arguments_for(subject: Subject, given: tuple, generator: torch.Generator, ma
     checked = required or floats
     remarks = []
     if not required and not by_shape and not made:
-        remarks.append(f"no input requires grad: the gradient of {_listed(names, floats)} was checked as if it did")
+        remarks.append(f"no input requires grad: checked as if {_listed(names, floats)} did")
     elif left_out := [k for k in floats if k not in checked]:
-        remarks.append(f"{_listed(names, left_out)} requires no grad: the gradient for it was not checked")
+        ending = "s no grad: its gradient was" if len(left_out) == 1 else " no grad: their gradients were"
+        remarks.append(f"{_listed(names, left_out)} require{ending} not checked")
     facts = tuple(_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values))
     dtypes = tuple(v.dtype if isinstance(v, torch.Tensor) else None for v in values)
     needs = tuple(k in checked for k in range(len(values)))

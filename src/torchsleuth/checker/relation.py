@@ -66,7 +66,7 @@ def relation_of_shape(bench: Bench, evaluation: Evaluation, k: int) -> Relation:
 def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) -> Relation:
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
-        _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _reduction, _rearranged, _condition,
+        _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _condition,
         _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision,
     ):  # fmt: skip
         try:
@@ -189,6 +189,18 @@ def unreduced(bench: Bench, pair: Pair, k: int) -> tuple[torch.Tensor, tuple[int
     if found is None or not dims or not same(found.sum_to_size(value.shape), pair.true):
         return None
     return found, dims
+
+
+def _summed_by_engine(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    """backward left the sum to the engine, which sums leading dimensions and dimensions of size 1, and others were meant."""
+    raws = [_raw(p.evaluation, k) for p in pairs]
+    if any(raw is None or raw.ndim > 8 or raw.shape == p.true.shape for raw, p in zip(raws, pairs, strict=True)):
+        return None
+    for count in range(1, raws[0].ndim + 1):
+        for dims in itertools.combinations(range(raws[0].ndim), count):
+            if all(_same_but_for_ones(raw.sum(dims), p.true) for raw, p in zip(raws, pairs, strict=True)):
+                return Relation("reduction", dims=dims, detail="engine:" + ",".join(map(str, raws[0].shape)))
+    return None
 
 
 def _reduction(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:

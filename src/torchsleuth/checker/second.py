@@ -13,7 +13,6 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from torchsleuth.checker import mechanics, source
-from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, is_float, length, product
 from torchsleuth.checker.randomness import restore_random
 from torchsleuth.checker.trial import Finding

@@ -294,12 +294,19 @@ def needs_guard(method: Method, element: int, count: int) -> ast.expr | None:
                 isinstance(part, ast.Subscript)
                 and isinstance(part.value, ast.Attribute)
                 and part.value.attr == "needs_input_grad"
-                and isinstance(part.slice, ast.Constant)
-                and part.slice.value != element
-                and part.slice.value != element - count
+                and (asked := _whole_number(part.slice)) is not None
+                and asked not in (element, element - count)
             ):
                 return part
     return None
+
+
+def _whole_number(node: ast.AST) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return None
+    return value if isinstance(value, int) else None
 
 
 def digest(text: str) -> str:

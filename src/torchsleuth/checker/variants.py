@@ -43,6 +43,8 @@ def with_batch(arguments: Arguments, size: int, generator: Noise) -> Arguments |
     shapes = {}
     for k in tensors(arguments):
         shape = list(arguments.values[k].shape)
+        if batch > 1 and shape.count(batch) > 1:
+            return None  # a square matrix has no batch: its dimensions are told apart elsewhere
         if shape and shape[0] == batch:
             shape[0] = size
         shapes[k] = shape

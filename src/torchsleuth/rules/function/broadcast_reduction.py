@@ -60,6 +60,13 @@ class BroadcastReduction(FunctionRule):
             relation, name = finding.relation, name_of(trial, finding)
             dims = " and ".join(map(str, relation.dims))
             plural = "dimensions" if len(relation.dims) > 1 else "dimension"
+            if relation.detail.startswith("engine:"):
+                returned = f"[{relation.detail[7:].replace(',', ', ')}]"
+                title = f"the gradient for `{name}` is left to the engine to sum, over the wrong dimensions"
+                why = (f"backward returns a gradient of shape {returned} for `{name}`. The engine sums such a gradient as broadcasting goes, from the left; "
+                       f"the true gradient is its sum over {plural} {dims}.")  # fmt: skip
+                out.append(diagnosis(self.name, title + where(finding), trial, finding, why, f"sum over {plural} {dims} in backward"))
+                continue
             if relation.detail.startswith("other:"):
                 title = f"the gradient for `{name}` is summed over dimension {relation.detail[6:].replace(',', ' and ')} instead of {dims}"
             else:

@@ -104,7 +104,8 @@ def _reason(finding: Finding) -> str:
     if finding.case == "a batch of 1":
         return " A frequent cause: squeeze() without a dimension also drops a batch of 1."
     if finding.case == "unequal dimensions":
-        return " Dimensions of the same size hide a transposition, or a size taken from the wrong dimension."
+        return (" Dimensions of the same size hide a transposition, or a size taken from the wrong dimension. If only such inputs make sense, "
+                "let forward refuse others.")
     return ""
 
 

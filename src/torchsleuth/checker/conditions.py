@@ -1,0 +1,252 @@
+"""The unusual conditions, one by one: sizes, signs, constants, layouts, types, inputs and outputs used alone."""
+
+from __future__ import annotations
+
+import torch
+
+from torchsleuth.checker import mechanics, second, source, transforms, variants
+from torchsleuth.checker.arguments import Arguments, dtype_name, in_dtypes
+from torchsleuth.checker.bench import Evaluation, finite, is_float, length
+from torchsleuth.checker.judgement import Judge, sample_of
+from torchsleuth.checker.trial import Finding
+from torchsleuth.checker.truth import differing, through_forward
+
+
+class Conditions(Judge):
+    """Experiments beyond the inputs as given. `forward` may refuse any of them; that is noted and nothing more."""
+
+    def other_inputs(self) -> None:
+        study, generator = self.study, self.generator
+        self.unequal()
+        for size, name in ((1, "a batch of 1"), (3, "a batch of 3"), (0, "size 0")):
+            if size == 3 and variants.first_size(study) != 1:
+                continue
+            self.attempt(name, variants.with_batch(study, size, generator))
+        self.attempt("other signs", variants.other_signs(study, generator), given=False)
+        self.attempt("values five times as large", variants.wider(study), given=False)
+        self.attempt("other masks", variants.other_masks(study, generator), given=False)
+        for name, other in variants.other_constants(study):
+            self.attempt(name, other, given=False)
+
+    def unequal(self) -> None:
+        for other in variants.reshapings(self.study, self.generator):
+            if self.attempt("unequal dimensions", other, quiet=True, given=False):
+                break
+
+    def attempt(self, name: str, arguments: Arguments | None, *, given: bool = True, quiet: bool = False) -> bool:
+        """Tries the Function on other inputs; False where forward refuses them."""
+        if arguments is None or all(k in self.bad for k in self.study.checked):
+            return False
+        try:
+            run = self.bench.forward(arguments)
+        except Exception as error:
+            if not quiet:
+                self.refused.append((name, second.described(error)))
+            return False
+        if not finite(run):
+            self.refused.append((name, "forward is not finite there"))
+            return False
+        self.judge(self.bench.evaluate(arguments, run=None if self.bench.writes else run), name, given=given)
+        return True
+
+    def layouts(self, base: Evaluation) -> None:
+        """The same values in other memory orders: whatever comes out has to be the same."""
+        study = self.study
+        bench = self.bench
+        if bench.random:
+            # Random numbers are laid out with the memory: other layouts draw other ones, and each is judged for itself.
+            self.attempt("non-contiguous inputs", variants.with_noncontiguous(study))
+            self.attempt("expanded inputs", variants.with_expanded(study))
+            return
+        reference = bench.evaluate(study, base.grads) if bench.writes else base
+        self.same_as(reference, "non-contiguous inputs", variants.with_noncontiguous(study), reference.grads)
+        expanded = variants.with_expanded(study)
+        if expanded is not None:
+            dense = expanded.with_values(v.contiguous() if isinstance(v, torch.Tensor) else v for v in expanded.values)
+            try:
+                dense_pass = bench.evaluate(dense, reference.grads)
+            except Exception:
+                dense_pass = None
+            if dense_pass is not None:
+                self.same_as(dense_pass, "expanded inputs", expanded, reference.grads)
+        grads = tuple(None if g is None else variants.noncontiguous(g) for g in reference.grads)
+        if any(g is not None for g in grads):
+            grads = tuple(g if n is None else n for g, n in zip(reference.grads, grads, strict=True))
+            self.same_as(reference, "non-contiguous grad_output", study, grads)
+        ones = tuple(None if g is None else torch.ones_like(g) for g in reference.grads)
+        expanded_ones = tuple(None if g is None else g.new_ones(()).expand(g.shape) for g in reference.grads)
+        self.same_as(bench.evaluate(study, ones), "expanded grad_output (as .sum() makes it)", study, expanded_ones)
+
+    def same_as(self, reference: Evaluation, name: str, arguments: Arguments | None, grads: tuple) -> None:
+        if arguments is None or any(p.kind == "raises" for p in reference.problems):
+            return
+        try:
+            other = self.bench.evaluate(arguments, grads)
+        except Exception as error:
+            self.refused.append((name, second.described(error)))
+            return
+        if other.problems and other.problems[0].kind == "raises":
+            if not self.bad:
+                self.findings.append(self.finding_of(other.problems[0], other, name, True))
+            return
+        for a, b in zip(reference.run.outputs, other.run.outputs, strict=True):
+            if is_float(a) and (a.shape != b.shape or bool(differing(b, a).any())):
+                self.findings.append(Finding("forward-differs", case=name, case_text=arguments.shapes()))
+                return
+        for k in self.study.checked:
+            want, got = reference.settled.get(k), other.settled.get(k)
+            if k in self.bad or want is None:
+                continue
+            if got is None:
+                problem = next((p for p in other.problems if p.input == k), None)
+                if problem is not None:
+                    self.findings.append(self.finding_of(problem, other, name, True))
+                    self.bad.add(k)
+                    return
+                continue
+            wrong = differing(got, want)
+            if bool(wrong.any()):
+                self.bad.add(k)
+                self.findings.append(
+                    self.completed(
+                        Finding("layout", k, name, arguments.shapes(), sample=sample_of(got, want, wrong), wrong=int(wrong.sum()),
+                                total=wrong.numel(), error=float((got - want).norm()) / max(float(want.norm()), 1e-300),
+                                ok_cases=("contiguous",)),
+                        other, k,
+                    )
+                )  # fmt: skip
+                return
+        self.cases.append((name, arguments.shapes()))
+
+    def types(self, exact: Evaluation) -> None:
+        """The types the user has, where they are not float64."""
+        dtypes = self.given_types()
+        if any(is_float(v) and v.dtype is not torch.float64 for v in self.study.values):
+            return
+        name = " and ".join(sorted({dtype_name(d) for d in dtypes if d is not None and d.is_floating_point}))
+        arguments = in_dtypes(self.study, dtypes)
+        try:
+            run = self.bench.forward(arguments)
+            short = tuple(None if g is None else g.to(o.dtype) for g, o in zip(exact.grads, run.outputs, strict=True))
+            other = self.bench.evaluate(arguments, short, run=None if self.bench.writes or self.bench.random else run)
+        except Exception as error:
+            self.refused.append((name, second.described(error)))
+            return
+        problem = next((p for p in other.problems if p.input not in self.bad and p.kind not in ("none", "count")), None)
+        if problem is not None:
+            if not any(f.kind == problem.kind and f.input == problem.input for f in self.findings):
+                self.findings.append(self.finding_of(problem, other, name, True))
+            return
+        kinds = {o.dtype for o in run.outputs if is_float(o)} | {d for d in dtypes if d is not None and d.is_floating_point}
+        bound = 0.2 if kinds & {torch.float16, torch.bfloat16} else 0.02
+        for k in self.study.checked:
+            want, got = exact.settled.get(k), other.settled.get(k)
+            if want is None or got is None or k in self.bad:
+                continue
+            error = float((got.double() - want).norm()) / max(float(want.norm()), 1e-30)
+            if error > bound:
+                fair = through_forward(self.bench, other).get(k)
+                fair_error = float((fair.double() - want).norm()) / max(float(want.norm()), 1e-30) if fair is not None else 1.0
+                if fair_error < bound / 5:
+                    self.bad.add(k)
+                    self.findings.append(self.completed(Finding("precision", k, name, error=error, detail=f"{fair_error:.1g}"), other, k))
+                    return
+                self.remark(f"in {name} the gradient for {self.arguments.names[k]} is off by {error:.1g}, and so is autograd's: it is a matter of rounding")
+                return
+        self.cases.append((name, arguments.shapes()))
+
+    def partial_needs(self, base: Evaluation) -> None:
+        """Each input requiring grad alone: `needs_input_grad` read at the right index."""
+        study = self.study
+        if len(study.values) < 2 or not base.run.context._asked:
+            return
+        for k in study.checked:
+            if k in self.bad:
+                continue
+            needs = tuple(j == k for j in range(len(study.values)))
+            alone = self.bench.evaluate(study, base.grads, needs)
+            problem = next((p for p in alone.problems if p.kind == "raises"), None)
+            if problem is not None:
+                self.findings.append(self.finding_of(problem, alone, f"only {study.names[k]} requiring grad", True))
+                return
+            got, want = alone.settled.get(k), base.settled.get(k)
+            if want is None or (got is not None and not bool(differing(got, want).any())):
+                continue
+            if got is None and not bool((want != 0).any()):
+                continue
+            culprit = self.guard_of(k)
+            if culprit is None and (method := mechanics.methods(self.bench)[1]) is not None:
+                node = source.returned_expression(method, k, len(study.values))
+                culprit = source.culprit_of(method, node, f"the gradient for {study.names[k]}") if node is not None else None
+            self.findings.append(Finding("needs-input-grad", k, f"only {study.names[k]} requiring grad", culprit=culprit,
+                                         detail="none" if got is None else "values"))  # fmt: skip
+            self.bad.add(k)
+        if len(study.checked) > 1:
+            self.cases.append(("each input requiring grad alone", ""))
+
+    def guard_of(self, k: int):
+        """Where backward asks ctx.needs_input_grad about another input before it computes gradient k."""
+        method = mechanics.methods(self.bench)[1]
+        node = source.needs_guard(method, k, len(self.arguments.values)) if method else None
+        label = f"decides about the gradient for {self.arguments.names[k]} (input {k})"
+        return source.culprit_of(method, node, label) if node is not None else None
+
+    def partial_outputs(self, base: Evaluation) -> None:
+        """Each output used alone: the gradients of the others are zeros, or None if they are not materialised."""
+        live = [o for o, g in enumerate(base.grads) if g is not None]
+        if len(live) < 2:
+            return
+        total: dict[int, torch.Tensor] = {}
+        for o in live:
+            grads = tuple(g if j == o else None for j, g in enumerate(base.grads))
+            alone = self.bench.evaluate(self.study, grads)
+            if alone.problems and alone.problems[0].kind == "raises":
+                self.findings.append(self.finding_of(alone.problems[0], alone, f"only output {o} used", True))
+                return
+            for k, g in alone.settled.items():
+                if g is not None:
+                    total[k] = total[k] + g if k in total else g
+        for k in self.study.checked:
+            want = base.settled.get(k)
+            if k in self.bad or want is None:
+                continue
+            got = total.get(k)
+            if got is None or bool(differing(got, want).any()):
+                self.bad.add(k)
+                self.findings.append(self.completed(Finding("not-linear", k, "each output used alone"), base, k))
+        self.cases.append(("each output used alone", ""))
+
+    def autocast(self) -> None:
+        found, remark = transforms.autocast(self.bench, self.study)
+        self.findings += found
+        if remark:
+            self.remarks.append(
+                f"under autocast (bfloat16) backward raises {remark}; decorate forward and backward with "
+                "torch.amp.custom_fwd and torch.amp.custom_bwd to use the Function there"
+            )
+        elif not found:
+            self.cases.append(("autocast", "bfloat16"))
+
+    def types_and_autocast(self, exact: Evaluation) -> bool:
+        """One float32 pass under autocast; where autocast changes no type, it is the plain float32 pass as well."""
+        dtypes = self.given_types()
+        if any(d not in (None, torch.float32) and d.is_floating_point for d in dtypes):
+            return False
+        if self.bench.random or self.bench.writes or any(is_float(v) and v.dtype is not torch.float64 for v in self.study.values):
+            return False
+        short, other = transforms.under_autocast(self.bench, self.study, exact.grads)
+        if other is None or other.problems or any(is_float(o) and o.dtype is not torch.float32 for o in other.run.outputs):
+            return False
+        for k in self.study.checked:
+            want, got = exact.settled.get(k), other.settled.get(k)
+            if want is None or got is None or not length(got.double() - want) <= 0.02 * length(want) + 1e-30:
+                return False
+        self.cases += [("float32", ""), ("autocast", "bfloat16")]
+        return True
+
+    def given_types(self) -> list:
+        """The types the user has; float32 where those are float64."""
+        given = [d for k, d in enumerate(self.arguments.dtypes) if k in self.arguments.checked and d is not None]
+        if all(d is torch.float64 for d in given):
+            return [torch.float32 if d is not None and d.is_floating_point else d for d in self.arguments.dtypes]
+        return list(self.arguments.dtypes)

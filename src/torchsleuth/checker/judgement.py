@@ -1,0 +1,225 @@
+"""Judging one pass: from a gradient that is not right to a finding with its relation, its line and its mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+
+import torch
+
+from torchsleuth.checker import mechanics, second, source, variants
+from torchsleuth.checker.arguments import Arguments
+from torchsleuth.checker.bench import Bench, Evaluation, Problem, is_float
+from torchsleuth.checker.mend import mended
+from torchsleuth.checker.relation import relation_of_shape, relation_of_values
+from torchsleuth.checker.subject import Run, Subject
+from torchsleuth.checker.trial import Finding, Mend, Sample
+from torchsleuth.checker.truth import agrees, scales, verdict
+
+
+class Judge:
+    """A Function with its findings so far; what is known to be wrong (`bad` inputs) is not found twice."""
+
+    arguments: Arguments  # the inputs as given
+    study: Arguments  # a small copy of them, where forward takes one
+
+    def __init__(self, function: type, given: tuple, *, seed: int, directions: int, mend: bool, made: bool):
+        self.subject = Subject(function)
+        self.generator = variants.Noise(seed)
+        self.bench = Bench(self.subject, self.generator)
+        self.given = given
+        self.directions = max(directions, 1)
+        self.mending = mend
+        self.made = made or not any(isinstance(value, torch.Tensor) for value in given)
+        self.findings: list[Finding] = []
+        self.cases: list[tuple[str, str]] = []
+        self.refused: list[tuple[str, str]] = []
+        self.remarks: list[str] = []
+        self.bad: set[int] = set()
+        self.mends: list[Mend] = []
+        self.double = "not-tried"
+        self.study_run: Run | None = None
+        self.originals: dict[int, torch.Tensor] = {}
+        self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
+
+    def judge(self, evaluation: Evaluation, case: str, *, individually: bool = False, given: bool = True) -> bool:
+        """Findings for one pass; True where it is right."""
+        right = True
+        for problem in evaluation.problems:
+            if problem.kind == "none" and self.zero_derivative(evaluation, problem.input):
+                continue
+            if problem.input in self.bad or (problem.input < 0 and (self.broken or (case and self.bad))):
+                continue  # what is known to be wrong is not held against it twice
+            right = False
+            self.findings.append(self.finding_of(problem, evaluation, case, given))
+            if problem.input >= 0:
+                self.bad.add(problem.input)
+            elif not case:
+                self.broken = problem.kind == "raises"
+        if evaluation.problems and evaluation.problems[0].kind == "raises":
+            return right
+        sizes = scales(evaluation.arguments)
+        inputs = [k for k in evaluation.arguments.checked if k not in self.bad and evaluation.settled.get(k) is not None]
+        suspects: list[int] = []
+        if individually:
+            suspects = [k for k in inputs if not all(agrees(self.bench, evaluation, [k], sizes) for _ in range(self.directions))]
+        elif inputs and not agrees(self.bench, evaluation, inputs, sizes):
+            suspects = inputs
+        for k in suspects:
+            found = self.values_finding(evaluation, k, case, given)
+            if found is not None:
+                right = False
+                self.findings.append(found)
+                self.bad.add(k)
+        if right:
+            self.cases.append((case, evaluation.arguments.shapes()))
+        return right
+
+    def zero_derivative(self, evaluation: Evaluation, k: int) -> bool:
+        """Whether None is the right answer: the outputs do not depend on this input."""
+        if not evaluation.arguments.values[k].numel():
+            return True
+        result = verdict(self.bench, evaluation, k)
+        return result.right
+
+    def values_finding(self, evaluation: Evaluation, k: int, case: str, given: bool) -> Finding | None:
+        result = verdict(self.bench, evaluation, k)
+        name = self.arguments.names[k]
+        if result.right:
+            if result.why == "kink":
+                self.remark(f"{name}: elements next to a kink of forward were left out of the comparison")
+            elif result.why == "detached":
+                self.remark(f"{name}: backward agrees with autograd through forward, which detaches a part of it")
+            elif result.why == "unknown":
+                self.remark(f"{name}: no reliable derivative of forward could be found{f' ({case})' if case else ''}; its gradient is not judged")
+            return None
+        if result.truth is None:
+            return None
+        returned, true = evaluation.settled[k].to(torch.float64), result.truth.gradient
+        kind = "not-derivative" if self.deliberate(evaluation, k, result.zero) else "values"
+        relation = relation_of_values(self.bench, evaluation, k, true) if not result.zero else None
+        return self.completed(
+            Finding(
+                kind, k, case, evaluation.arguments.shapes(), relation=relation, sample=sample_of(returned, true, result.wrong),
+                error=float((returned - true).norm()) / max(float(true.norm()), 1e-300),
+                wrong=int(result.wrong.sum()), total=result.wrong.numel(), reference=result.truth.source,
+                ok_cases=tuple(name for name, _ in self.cases), given=given, detail="zero" if result.zero else "",
+            ),
+            evaluation, k,
+        )  # fmt: skip
+
+    def deliberate(self, evaluation: Evaluation, k: int, zero: bool) -> bool:
+        """A surrogate on purpose: forward is flat there, or passes its input on unchanged."""
+        if zero:
+            return True
+        value = evaluation.arguments.values[k]
+        return any(is_float(o) and o.shape == value.shape and torch.equal(o, value) for o in evaluation.run.outputs)
+
+    def finding_of(self, problem: Problem, evaluation: Evaluation, case: str, given: bool) -> Finding:
+        shapes = evaluation.arguments.shapes()
+        ok = tuple(name for name, _ in self.cases)
+        if problem.kind == "raises":
+            culprit = second.culprit_of_exception(problem.exception, self.subject.name, "raises")
+            return Finding("raises", case=case, case_text=shapes, exception=second.described(problem.exception), culprit=culprit,
+                           ok_cases=ok, given=given, detail=_deepest(problem.exception))  # fmt: skip
+        if problem.kind == "count":
+            return self.completed(
+                Finding("count", case=case, case_text=shapes, returned_count=problem.returned, expected_count=problem.expected, given=given),
+                evaluation, -1,
+            )  # fmt: skip
+        if problem.kind == "none" and (guard := self.guard_of(problem.input)) is not None:
+            return Finding("needs-input-grad", problem.input, case, shapes, culprit=guard, detail="always", given=given)
+        relation = relation_of_shape(self.bench, evaluation, problem.input) if problem.kind == "shape" else None
+        shaped = problem.kind == "shape"
+        return self.completed(
+            Finding(
+                problem.kind, problem.input, case, shapes, relation=relation,
+                returned_shape=problem.returned if shaped else (), expected_shape=problem.expected if shaped else (),
+                returned_dtype="" if shaped else str(problem.returned or ""), expected_dtype="" if shaped else str(problem.expected or ""),
+                ok_cases=ok, given=given,
+            ),
+            evaluation, problem.input,
+        )  # fmt: skip
+
+    def completed(self, finding: Finding, evaluation: Evaluation, k: int) -> Finding:
+        """The finding with the expression responsible and, where one was found, a change that mends it."""
+        method = mechanics.methods(self.bench)[1]
+        if method is None:
+            return finding
+        mend: Mend | None = None
+        lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
+        if self.mending and finding.kind not in ("not-derivative", "none"):
+            kind = finding.relation.kind if finding.relation is not None else finding.kind
+            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends)
+            if mend is not None and mend not in self.mends:
+                self.mends.append(mend)
+        if k < 0:
+            node = source.return_statement(method, lines)
+            label = f"returns {finding.returned_count} gradients for {finding.expected_count} inputs"
+        else:
+            node = source.returned_expression(method, k, len(self.arguments.values), lines)
+            label = f"the gradient for {self.arguments.names[k]}"
+        culprit = source.culprit_of(method, node, label) if node is not None else None
+        if mend is not None:
+            culprit = dataclasses.replace(mend.culprit, label=label) if culprit is None or not _inside(mend.culprit, culprit) else culprit
+        return dataclasses.replace(finding, culprit=culprit, mend=mend)
+
+    def remark(self, text: str) -> None:
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+
+def sample_of(returned: torch.Tensor, true: torch.Tensor, wrong: torch.Tensor) -> Sample | None:
+    gap = torch.where(wrong, (returned - true).abs().nan_to_num(float("inf")), torch.zeros_like(true))
+    if not gap.numel():
+        return None
+    position = int(gap.reshape(-1).argmax())
+    index = []
+    rest = position
+    for n in reversed(true.shape):
+        index.append(rest % n)
+        rest //= n
+    return Sample(tuple(reversed(index)), float(returned.reshape(-1)[position]), float(true.reshape(-1)[position]))
+
+
+def _deepest(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_code.co_name if trace is not None else ""
+
+
+def _inside(inner: typing.Any, outer: typing.Any) -> bool:
+    a, b = inner.span, outer.span
+    return (b.line, b.column) <= (a.line, a.column) and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
+
+
+def executed_lines(bench: Bench, evaluation: Evaluation, function: typing.Any) -> frozenset[int] | None:
+    """The lines of backward that run for these inputs, seen by running it once more."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    lines: set[int] = set()
+
+    def local(frame, event, argument):
+        lines.add(frame.f_lineno)
+        return local
+
+    def trace(frame, event, argument):
+        return local(frame, event, argument) if frame.f_code is code else None
+
+    run = bench.forward(evaluation.arguments)
+    grads = tuple(
+        torch.zeros_like(o) if g is None and isinstance(o, torch.Tensor) else g for g, o in zip(evaluation.grads, run.outputs, strict=True)
+    )
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with torch.no_grad():
+            bench.subject.backward(run.context, grads)
+    except Exception:
+        pass
+    finally:
+        sys.settrace(before)
+    return frozenset(lines) or None
