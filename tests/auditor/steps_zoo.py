@@ -482,6 +482,61 @@ def scores_too_large(bug):
     return {"model": model, "batch": X, "loss_fn": lambda output: F.cross_entropy(output, Y)}  # culprit: scores-too-large
 
 
+@planted("classes-by-view", "view-for-transpose")
+def classes_by_view(bug):
+    goal = torch.randint(0, 3, (6, 4))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.body(x)
+
+    def loss(output):
+        scores = output.view(6, 3, 4) if bug else output.transpose(1, 2)  # culprit: classes-by-view
+        return F.cross_entropy(scores, goal)
+
+    return {"model": Model(), "batch": torch.randn(6, 4, 5), "loss_fn": loss}
+
+
+@planted("causal-mask-of-zeros-and-ones", "causal-leak")
+def zero_one_causal_mask(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.qkv, self.out = nn.Embedding(20, 8), nn.Linear(8, 24), nn.Linear(8, 20)
+
+        def forward(self, ids):
+            q, k, v = self.qkv(self.emb(ids)).chunk(3, -1)
+            mask = torch.ones(ids.shape[1], ids.shape[1]).tril()
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask if bug else mask.bool())  # culprit: causal-mask-of-zeros-and-ones
+            return self.out(y)
+
+    return {"model": Model(), "batch": torch.randint(0, 20, (3, 6))}
+
+
+@planted("same-state-returned", "aliased-results")
+def same_state_returned(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.Linear(5, 5)
+
+        def forward(self, x):
+            h, states = torch.zeros_like(x), []
+            for _ in range(3):
+                if bug:
+                    h.add_(self.cell(x))  # culprit: same-state-returned
+                else:
+                    h = h.add(self.cell(x))
+                states.append(h)
+            return states
+
+    return {"model": Model(), "batch": X}
+
+
 # -- writes, modes, structure ----------------------------------------------------------------------
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.verdicts import AuditRule
-from torchsleuth.model import Confidence, Diagnosis, Outcome, RaisedException, Report
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report
 from torchsleuth.rule import rules_of
 
 _STRENGTH = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
@@ -38,6 +39,8 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"padding-leak", "zero-gradient"}
     if rules - {"loss-at-start", "loop-in-step", "cannot-overfit"}:
         caused.add("loss-at-start")  # a guess at the cause, where a cause is known
+    if "additive-mask" in kinds:
+        found = _with_reason(observation, found)
     if "gradient-cut" in rules:
         caused |= {"no-update"}
     return tuple(diagnosis for diagnosis in found if diagnosis.rule not in caused)
@@ -53,3 +56,18 @@ def report_of(command: str, observation: Observation, exception: RaisedException
     if exception is not None:
         notes = (*notes, f"the model could not be run: {observation.crash}; no experiment was made")
     return Report(command, outcome, exception, diagnoses, tuple(notes))
+
+
+def _with_reason(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
+    """A leak through an attention whose mask is added instead of selecting: one finding, with its reason first."""
+    reasons = {fact.site.span: fact.text for fact in observation.inputs if fact.kind == "additive-mask" and fact.site is not None}
+    leaks = {c.span for d in found if d.rule in ("padding-leak", "causal-leak") for c in d.culprits}
+    merged = []
+    for diagnosis in found:
+        mine = [reasons[c.span] for c in diagnosis.culprits if c.span in reasons]
+        if mine and diagnosis.rule == "suspicious-input" and any(c.span in leaks for c in diagnosis.culprits):
+            continue
+        if mine and diagnosis.rule in ("padding-leak", "causal-leak"):
+            diagnosis = dataclasses.replace(diagnosis, facts=(Fact(mine[0], Known.OBSERVED), *diagnosis.facts))
+        merged.append(diagnosis)
+    return tuple(merged)

@@ -287,7 +287,7 @@ class StepWatch:
         except Exception as error:
             for one in self.captured:  # what was seen before does not need the tensors
                 self.fields.setdefault(id(one.model), {"inputs": tuple(self.view.watch.inputs)})
-            self.notes.append(f"the first step could not be read: {type(error).__name__}: {error}")
+            self.notes.append(f"the first step could not be read: {type(error).__name__}: {_first_line(error)}")
         finally:
             for one in self.captured:
                 one.output = None
@@ -350,7 +350,7 @@ class StepWatch:
                 observation = self._observation(one)
             except Exception as error:  # a device that died with the program, for one
                 kept = self.fields.get(id(one.model), {})
-                notes.append(f"no experiment was made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+                notes.append(f"no experiment was made: {type(error).__name__}: {_first_line(error)}")
                 observation = Observation(type(one.model).__name__, one.site, training=one.training, **kept)
             observations.append(observation)
             notes += observation.notes
@@ -374,6 +374,10 @@ class StepWatch:
             for module, training in was:
                 module.training = training
         return session.observation()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _copied(call: Call) -> Call | None:

@@ -218,6 +218,16 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
+class Swap:
+    """A `view` to the same sizes in another order."""
+
+    operation: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
 class SharedLayer:
     container: str
     container_type: str
@@ -288,6 +298,7 @@ class Observation:
     axes: tuple[AxisFact, ...] = ()
     duplicates: tuple[Duplicates, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    swaps: tuple[Swap, ...] = ()
     shared: tuple[SharedLayer, ...] = ()
     modes: tuple[ModeFact, ...] = ()
     hot: tuple[HotLine, ...] = ()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.gradients import class_origin, origin_of_place
-from torchsleuth.auditor.observation import Alias, AxisFact, Broadcast, HotLine, Shape, SharedLayer, Site
+from torchsleuth.auditor.observation import Alias, AxisFact, Broadcast, HotLine, Shape, SharedLayer, Site, Swap
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin
@@ -175,11 +175,11 @@ class SoftmaxWatch:
 # -- aliased results -------------------------------------------------------------------------------
 
 
-def aliases(trace: Trace, identities: list[tuple[Op, int, list[Op]]]) -> list[Alias]:
+def aliases(trace: Trace, identities: list[tuple[Op | None, int, list[Op]]]) -> list[Alias]:
     """`stack` or `cat` of one and the same tensor, collected several times while it was rewritten in place."""
     found: dict[typing.Any, Alias] = {}
     for op, count, writes in identities:
-        site = trace.site(op)
+        site = trace.site(op if op is not None else writes[0])
         if site is None or site.library:
             continue
         found.setdefault(site.span, Alias(count, site, trace.site(writes[0]) if writes else None, writes[0].name if writes else ""))
@@ -191,7 +191,7 @@ class AliasWatch:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.found: list[tuple[Op, int, list[Op]]] = []
+        self.found: list[tuple[Op | None, int, list[Op]]] = []
 
     def install(self) -> None:
         for name in ("stack", "cat", "hstack", "vstack", "concat"):
@@ -201,7 +201,8 @@ class AliasWatch:
         items = args[0] if args else kwargs.get("tensors")
         self.look(op, items)
 
-    def look(self, op: Op, items: typing.Any) -> None:
+    def look(self, op: Op | None, items: typing.Any) -> None:
+        """`op` is None for a list that the model returns."""
         if not isinstance(items, (list, tuple)) or len(items) < 2:
             return
         counts = collections.Counter((t.data_ptr(), t.shape, t.stride()) for t in items if isinstance(t, torch.Tensor) and t.numel())
@@ -219,6 +220,35 @@ class AliasWatch:
         sites = collections.Counter((o.place.code, o.place.offset) for o in self.trace.ops if o.writes and o.outs and o.outs[0].size == tuple(same[0].shape))
         if writers and sites and sites.most_common(1)[0][1] >= 2:
             self.found.append((op, count, writers))
+
+
+def collected(output: typing.Any, depth: int = 0) -> typing.Iterator[list]:
+    """The lists of tensors in a model's result."""
+    if isinstance(output, list) and len(output) > 1 and all(isinstance(t, torch.Tensor) for t in output):
+        yield output
+    elif depth < 3:
+        values = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
+        for value in values:
+            yield from collected(value, depth + 1)
+
+
+# -- views that look like transposes ----------------------------------------------------------------
+
+
+def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
+    """`view` or `reshape` to the same sizes in another order: (B, T, C) to (B, C, T). The elements stay where they are."""
+    wanted = trace.ancestors(keys)
+    found: dict[typing.Any, Swap] = {}
+    for op in trace.ops:
+        if op.name not in ("view", "reshape") or not op.ins or not op.outs or not op.outs[0].requires_grad or origin_of_place(op) is not Origin.USER:
+            continue
+        before, after = (tuple(n for n in seen.size if n != 1) for seen in (op.ins[0], op.outs[0]))
+        if len(before) < 2 or before == after or sorted(before) != sorted(after) or op.outs[0].key not in wanted:
+            continue
+        site = trace.site(op)
+        if site is not None:
+            found.setdefault(site.span, Swap(op.name, op.ins[0].size, op.outs[0].size, site))
+    return list(found.values())
 
 
 # -- hot lines -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from torchsleuth.auditor.batch import Call, Padding
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.gradients import Flow, looks_averaged, owner_classes, used_modules, weights_of
 from torchsleuth.auditor.observation import InputFact, LossCall, Weight
-from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, broadcasts, hot_lines
+from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, broadcasts, collected, hot_lines, swapped_views
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.auditor.watchers import Watch
 
@@ -49,6 +49,8 @@ class StepView:
         """Fields of an `Observation`."""
         trace = self.trace
         loss_key = trace.known_key(loss) if loss is not None else None
+        for items in collected(output):
+            self.alias_watch.look(None, items)
         found: dict[str, typing.Any] = {
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size)),
             "axes": tuple(self.softmaxes.facts.values()),
@@ -56,6 +58,8 @@ class StepView:
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "hot": tuple(hot_lines(trace)),
         }
+        results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
+        found["swaps"] = tuple(swapped_views(trace, results | ({loss_key} if loss_key is not None else set())))
         if states is not None:
             weights = weights_of(model, states, used_modules(trace, keys), optimized)
             found["weights"] = tuple(weights)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from torchsleuth.auditor.live import StepWatch
 from torchsleuth.auditor.session import audit
+from torchsleuth.auditor.sites import TRAMPOLINE
 from torchsleuth.errors import UsageError
 from torchsleuth.model import Outcome, RaisedException, Report
+from torchsleuth.origin import Origin, origin_of_file
 
 _NAMES = ("model", "batch", "loss_fn", "target", "optimizer")
 
@@ -71,10 +73,22 @@ def audit_script(script: str, arguments: list[str], budget_s: float) -> tuple[Re
         status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except BaseException as raised:
         error, status = raised, 130 if isinstance(raised, KeyboardInterrupt) else 1
-        traceback.print_exception(raised)
+        _print_traceback(raised)
     finally:
         sys.argv, sys.path[0] = kept_argv, kept_path
     parts = watch.finish()
     exception = RaisedException(type(error).__name__, str(error)) if error is not None else None
     outcome = Outcome.FINDINGS if parts.diagnoses else Outcome.CRASH if error is not None else Outcome.OK
     return Report("audit", outcome, exception, parts.diagnoses, parts.notes), status
+
+
+def _print_traceback(error: BaseException) -> None:
+    """As Python would have printed it: without our own frames and those that ran the script."""
+    shown = traceback.TracebackException.from_exception(error)
+    kept = [
+        frame
+        for frame in shown.stack
+        if frame.name != TRAMPOLINE and origin_of_file(frame.filename) is not Origin.OURS and not frame.filename.startswith("<frozen runpy")
+    ]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    print("".join(shown.format()), end="", file=sys.stderr)

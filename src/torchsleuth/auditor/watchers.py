@@ -60,6 +60,8 @@ class Watch:
         for name in LOSSES:
             early(name, []).append(self._guarded(self._labels))
             add(name, []).append(self._guarded(self._loss))
+        early("scaled_dot_product_attention", []).append(self._guarded(self._attention))
+        early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         add("__getitem__", []).append(self._guarded(self._getitem))
         for name in ("__setitem__", "index_put_", "index_put", "scatter_", "scatter", "index_copy_"):
             early(name, []).append(self._guarded(self._write))
@@ -228,6 +230,18 @@ class Watch:
                     best = (start, batch, length)  # the last candidate is the widest
                     break
         return best
+
+    def _attention(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """A floating point mask of zeros and ones, which attention adds to its scores."""
+        masks = [kwargs.get("attn_mask"), kwargs.get("key_padding_mask")]
+        if op.name == "scaled_dot_product_attention" and len(args) > 3:
+            masks.append(args[3])
+        for mask in masks:
+            if isinstance(mask, torch.Tensor) and mask.is_floating_point() and mask.numel() > 1:
+                if bool(((mask == 0) | (mask == 1)).all()) and bool((mask == 1).any()) and bool((mask == 0).any()):
+                    name = "key_padding_mask" if mask is kwargs.get("key_padding_mask") else "attn_mask"
+                    text = f"`{name}` of `{op.name}` is {str(mask.dtype).removeprefix('torch.')} and holds only 0 and 1: it is added to the scores and hides nothing"
+                    self.inputs.append(InputFact("additive-mask", name, text, site=self.trace.site(op)))
 
     # -- writes by index -----------------------------------------------------------------------
 

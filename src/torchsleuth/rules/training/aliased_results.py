@@ -51,7 +51,8 @@ class AliasedResults(AuditRule):
             culprits = []
             if alias.writes is not None:
                 culprits.append(culprit(alias.writes, Role.MUTATE, "rewrites the tensor that is already in the list"))
-            culprits.append(culprit(alias.site, Role.CALL, f"{alias.count} entries, one tensor"))
+            if alias.writes is None or alias.site.span != alias.writes.span:
+                culprits.append(culprit(alias.site, Role.CALL, f"{alias.count} entries, one tensor"))
             yield Diagnosis(
                 self.name, f"the same tensor is collected {alias.count} times", Confidence.CERTAIN, tuple(culprits),
                 observed(f"all {alias.count} entries of the list lie at the same address, and `{alias.writer}` wrote to it in between"),

@@ -65,7 +65,7 @@ def _lookup(fact: InputFact, observation: Observation) -> Diagnosis:
     what = f"{name} holds {fact.value} at {list(fact.position)}, {low}"
     return Diagnosis(
         InputRange.name, f"{what}: it points outside of the table", Confidence.CERTAIN, _culprits(fact, observation, f"index {fact.value}, table of {fact.limit} rows"),
-        observed(what, f"{fact.count} of its entries are out of range", f"the table is `{fact.table}`" if fact.table else ""),
+        observed(what, "1 entry is out of range" if fact.count == 1 else f"{fact.count} entries are out of range", f"the table is `{fact.table}`" if fact.table else ""),
         "An embedding is a table with one row for each id from 0; there is no row for this one.",
         (advice("Make ids and table fit: the model's own tokenizer, a larger table, or shorter sequences for a table of positions."),),
     )  # fmt: skip
@@ -77,7 +77,7 @@ def _label(fact: InputFact, observation: Observation) -> Diagnosis:
         "Give the model as many outputs as there are classes, or mark labels that do not count with `ignore_index`."  # fmt: skip
     return Diagnosis(
         InputRange.name, f"the loss is given {what}", Confidence.CERTAIN, _culprits(fact, observation, f"label {fact.value}, {fact.limit} classes"),
-        observed(f"`{fact.table}` gets {what}", f"{fact.count} labels are out of range"),
+        observed(f"`{fact.table}` gets {what}", "1 label is out of range" if fact.count == 1 else f"{fact.count} labels are out of range"),
         "A class label picks one of the model's scores; there is no score for this one.", (advice(fix),),
     )  # fmt: skip
 

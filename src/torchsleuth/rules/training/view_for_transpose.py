@@ -1,0 +1,62 @@
+"""A view to the same sizes in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+
+class ViewForTranspose(AuditRule):
+    """`view` or `reshape` changes the order of the sizes, but not the order of the elements.
+
+    What happened
+    -------------
+    A tensor was given a shape with the same sizes in another order, such as (batch, time, classes) to
+    (batch, classes, time), by `view` or `reshape`.
+
+    Why
+    ---
+    `view` and `reshape` keep the elements in their order in memory and only count them off anew. Exchanging
+    axes needs `transpose` or `permute`. The shape that comes out is the same, the contents are not:
+    scores of one class become scores of several.
+
+    Example
+    -------
+    Two rows of three become three rows of two. This prints [[1, 2], [3, 4], [5, 6]], and then the
+    transpose [[1, 4], [2, 5], [3, 6]]:
+
+        import torch
+
+        x = torch.tensor([[1, 2, 3], [4, 5, 6]])
+        print(x.view(3, 2).tolist())
+        print(x.transpose(0, 1).tolist())
+
+    Fix
+    ---
+    `x.transpose(1, 2)` or `x.permute(...)`.
+
+    Common false explanations
+    -------------------------
+    "The loss accepts the shape, so it is right": a loss checks sizes, not meanings.
+    """
+
+    name = "view-for-transpose"
+    order = 18
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        mixing = {move.site.span for move in observation.moves if move.site is not None}
+        for swap in observation.swaps:
+            if swap.site.span in mixing:
+                continue  # an experiment has shown it already
+            before, after = list(swap.before), list(swap.after)
+            yield Diagnosis(
+                self.name, f"`{swap.operation}` from {before} to {after} does not exchange axes", Confidence.LIKELY,
+                (culprit(swap.site, Role.OPERAND, f"{before} is read off as {after}"),),
+                observed(f"the sizes {before} and {after} are the same in another order; the elements stay in their old order"),
+                "To exchange axes the elements must move. `view` and `reshape` only count them off anew, so that values of different "
+                "positions and classes end up side by side.",
+                (advice("Use `transpose` or `permute`."),),
+            )  # fmt: skip
