@@ -23,11 +23,9 @@ from torchsleuth.origin import Origin, origin_of
 
 def display_name(filename: str) -> str:
     """Relative to the working directory where it lies below it; notebook cells by their label."""
-    if filename.startswith("<"):
-        return filename
     cell = _cell_label(filename)
-    if cell:
-        return cell
+    if cell or filename.startswith("<"):
+        return cell or filename
     try:
         relative = os.path.relpath(filename)
     except (ValueError, OSError):
@@ -36,9 +34,11 @@ def display_name(filename: str) -> str:
 
 
 def _cell_label(filename: str) -> str:
-    """ipykernel runs cells from files named `/tmp/ipykernel_…/123.py` that never exist."""
+    """ipykernel runs cells from files named `ipykernel_…/123.py` that never exist, IPython from `<ipython-input-3-…>`."""
     if "ipykernel_" in filename and not os.path.exists(filename):
         return f"<cell {os.path.splitext(os.path.basename(filename))[0]}>"
+    if filename.startswith("<ipython-input-"):
+        return f"<cell {filename.split('-')[2]}>"
     return ""
 
 

@@ -110,7 +110,7 @@ class OperationLog(TorchFunctionMode):
         self._spent_ns = 0
         self._count = 0
         self._home = 0
-        self._leaving = False
+        self._off = False
         self._trampolines: dict[tuple[int, int], types.FunctionType] = {}
 
     # -- on and off -----------------------------------------------------------------------------
@@ -126,15 +126,16 @@ class OperationLog(TorchFunctionMode):
                 self.on_finished()
 
     def take_off(self) -> bool:
-        """Leave the mode stack if we are on top of it in this thread; True when that is done."""
-        if threading.get_ident() != self._home:
-            return False
+        """Leave the mode stack if we are on top of it in this thread; True once that is done.
+
+        While a call is being handled torch has taken us off itself, to put us back after it: that is not it.
+        """
+        if self._off:
+            return True
         depth = torch._C._len_torch_function_stack()
-        if depth == 0 or torch._C._get_function_stack_at(depth - 1) is not self:
-            return not any(torch._C._get_function_stack_at(level) is self for level in range(depth))
-        if self._leaving:  # `__exit__` itself starts a function, and a recorder's start event may ask again
+        if threading.get_ident() != self._home or depth == 0 or torch._C._get_function_stack_at(depth - 1) is not self:
             return False
-        self._leaving = True
+        self._off = True  # first: `__exit__` itself starts a function, and a recorder's start event may ask again
         self.__exit__(None, None, None)
         self._trampolines.clear()
         return True
