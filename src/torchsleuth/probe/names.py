@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 import types
 import typing
@@ -171,11 +172,12 @@ def _held(name: str, value: object, depth: int) -> Iterator[tuple[str, object]]:
     if depth <= 0 or isinstance(value, (str, bytes, torch.Tensor, torch.nn.Module, types.ModuleType, type)):
         return
     if isinstance(value, dict):
-        for key, item in list(value.items())[:_MOST_ITEMS]:
+        for key, item in list(dict.items(value))[:_MOST_ITEMS]:  # not a subclass's own `items`: that may load and run anything
             if isinstance(key, (str, int)):
                 yield from _held(f"{name}[{key!r}]", item, depth - 1)
     elif isinstance(value, (list, tuple)):
-        for position, item in enumerate(value[:_MOST_ITEMS]):
+        plain = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        for position, item in enumerate(itertools.islice(plain, _MOST_ITEMS)):
             yield from _held(f"{name}[{position}]", item, depth - 1)
     elif isinstance(value, torch.optim.Optimizer):
         return
