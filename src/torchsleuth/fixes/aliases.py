@@ -69,6 +69,28 @@ def _attribute(script: Script, write: ast.stmt, target: ast.Attribute) -> str:
     return ""
 
 
+def is_list(script: Script, statement: ast.stmt, node: ast.expr) -> bool:
+    """Whether the source says that this is a list or dict (of tensors), not a tensor."""
+    text = ast.unparse(node)
+    scopes = [script.scope_of(statement), script.tree]
+    for scope in scopes:
+        for other in script.own_nodes(scope):
+            if isinstance(other, ast.Assign) and any(ast.unparse(target) == text for target in other.targets):
+                if isinstance(other.value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) or called(other.value) in ("list", "dict"):
+                    return True
+    if isinstance(node, ast.Attribute):
+        return any(
+            isinstance(other, ast.Assign) and isinstance(other.value, (ast.List, ast.ListComp, ast.Dict)) and any(ast.unparse(t) == text for t in other.targets)
+            for other in ast.walk(script.tree)
+        )
+    return False
+
+
+def is_read_later(script: Script, statement: ast.stmt, name: str) -> bool:
+    """Whether this function reads the variable after the statement."""
+    return _is_used_from(script, script.scope_of(statement), statement, name)
+
+
 def _parameters(scope: ast.AST) -> set[str]:
     if not isinstance(scope, (*Function, ast.Lambda)):
         return set()

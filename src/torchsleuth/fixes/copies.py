@@ -25,6 +25,8 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
         node = script.node_at(place.span) if script is not None else None
         if script is None or not isinstance(node, ast.expr):
             return None
+        if save.is_result and isinstance(script.parent(node), ast.Expr):
+            return None  # a write whose result is thrown away: a copy of it would help nobody
         found = [node] if save.is_result else _definition(script, node, save) or read_operands(script, node, save)
         if not found or any(isinstance(item, ast.Starred) for item in found):
             return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence, StaleSave, WriteSite
+from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.modules import inplace_flags, switched_off
 from torchsleuth.fixes.ordering import carried_names, detached, moved_after, recomputed
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
-from torchsleuth.fixes.script import Script, Scripts, called, names_in
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
 
@@ -32,7 +33,7 @@ class InplaceSavedTensorFixer(Fixer):
             if moved is not None:
                 return [moved]
         module = _inplace_module(scripts, sites)
-        rewrite = _out_of_place(scripts, sites)
+        rewrite = _out_of_place(scripts, sites) if not _loses_history(failing, sites) else None
         clone = _clones(scripts, every)
         argument = _argument_copied(scripts, failing, sites)
         # A copy per write costs more than a copy per save, which often stands outside the loop.
@@ -86,39 +87,68 @@ def _is_tensor_subscript(script: Script, statement: ast.stmt, sites: list[WriteS
         if any(site.operation == "__setitem__" for site in sites):
             return True
         observed = all(site.first_version is not None for site in sites)
-        return not observed and not _is_list(script, statement, statement.target.value)
+        return not observed and not is_list(script, statement, statement.target.value)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         inner: ast.expr = statement.value
         while isinstance(inner, (ast.Call, ast.Attribute)):
             inner = inner.func if isinstance(inner, ast.Call) else inner.value
         if isinstance(inner, ast.Subscript):
-            return not _is_list(script, statement, inner.value)
+            return not is_list(script, statement, inner.value)
     return True
 
 
-def _is_list(script: Script, statement: ast.stmt, node: ast.expr) -> bool:
-    text = ast.unparse(node)
-    for other in script.own_nodes(script.scope_of(statement)):
-        if isinstance(other, ast.Assign) and any(ast.unparse(target) == text for target in other.targets):
-            if isinstance(other.value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) or (
-                isinstance(other.value, ast.Call) and called(other.value) in ("list", "dict")
-            ):
-                return True
-    return False
+def _loses_history(failing: StaleSave, sites: list[WriteSite]) -> bool:
+    """Under `no_grad` a write leaves the tensor's history alone, and a new tensor would have none."""
+    tensor = failing.tensor
+    history = failing.is_result or (tensor.requires_grad and tensor.kind != "buffer")
+    return history and any(site.grad_enabled is False for site in sites)
 
 
 def _inplace_module(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:
     edits: list[Edit] = []
+    seen = ""
     for site in sites:
         script = scripts.get(site.place if not site.place.in_library else site.place.via)
         place = site.place if not site.place.in_library else site.place.via
         if script is None or place is None:
             return None
-        flags = inplace_flags(script, script.node_at(place.span))
-        if not flags:
+        call = script.node_at(place.span)
+        flags = inplace_flags(script, call)
+        statement = script.statement_of(call) if call is not None else None
+        if not flags or isinstance(statement, ast.Expr) or not isinstance(call, ast.Call):
             return None
         edits += switched_off(script, flags)
-    return scripts.fix("Let the module compute out of place: `inplace=False`.", edits)
+        seen = seen or _input_seen(script, statement, call)
+    meaning = f"What went into the module is then no longer changed for {seen}." if seen else ""
+    return scripts.fix("Let the module compute out of place: `inplace=False`.", edits, meaning, safe=not seen)
+
+
+def _input_seen(script: Script, statement: ast.stmt, call: ast.Call) -> str:
+    """Who reads the module's input after the call and has so far seen it changed."""
+    for argument in call.args:
+        if not isinstance(argument, (ast.Name, ast.Attribute)):
+            continue
+        name = script.segment(argument)
+        rebound = isinstance(statement, ast.Assign) and any(script.segment(target) == name for target in statement.targets)
+        if not rebound and isinstance(argument, ast.Name) and not _is_argument(script, statement, name) and is_read_later(script, statement, name):
+            return f"`{name}`"
+        if rebound or not _is_argument(script, statement, name):
+            seen = is_seen_elsewhere(script, statement, argument)
+            if seen and not seen.startswith("the caller"):
+                return seen
+    return ""
+
+
+def _is_argument(script: Script, statement: ast.stmt, name: str) -> bool:
+    scope = script.scope_of(statement)
+    return isinstance(scope, Function) and name in {argument.arg for argument in scope.args.args} and not is_read_after(script, statement, name)
+
+
+def is_read_after(script: Script, statement: ast.stmt, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and node.lineno > (statement.end_lineno or statement.lineno)
+        for node in script.own_nodes(script.scope_of(statement))
+    )
 
 
 # -- the save -------------------------------------------------------------------------------------

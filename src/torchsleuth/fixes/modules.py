@@ -19,7 +19,9 @@ def inplace_flags(script: Script, call: ast.AST | None) -> list[ast.expr]:
     """The `True`s that make the module behind this call write in place; empty where they cannot be told."""
     if not isinstance(call, ast.Call):
         return []
-    own = flags_in(call)  # `nn.ReLU(inplace=True)(x)`
+    own = flags_in(call.func)  # `nn.ReLU(inplace=True)(x)`
+    if flags_in(call) and not own:
+        return []  # a function's own flag: its call is rewritten as a write
     if own:
         return own
     name = path_of(call.func)

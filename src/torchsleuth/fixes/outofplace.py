@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from torchsleuth.fixes.aliases import is_seen_elsewhere
+from torchsleuth.fixes.aliases import is_list, is_seen_elsewhere
 from torchsleuth.fixes.script import Script, called, path_of
 from torchsleuth.model import Edit, Span
 
@@ -89,9 +89,11 @@ def _into_a_copy(script: Script, statement: ast.stmt, target: ast.Subscript) -> 
     """`x[i] = y` after `x = x.clone()`: the old tensor keeps its values."""
     root: ast.expr = target
     while isinstance(root, ast.Subscript) or (isinstance(root, ast.Attribute) and root.attr in ("data", "T", "mT")):
+        if isinstance(root, ast.Subscript) and is_list(script, statement, root.value):
+            break
         root = root.value
-    name = path_of(root)
-    if not name:
+    name = path_of(root) or (script.segment(root) if isinstance(root, ast.Subscript) and path_of(root.value) else "")
+    if not name or root is target:
         return None
     edits = script.before(statement, f"{name} = {name}.clone()")
     title = f"Write into a copy: `{name} = {name}.clone()` before `{_short(script, statement)}`."
