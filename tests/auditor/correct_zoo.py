@@ -670,3 +670,30 @@ def intersection_over_union():
         return cost.min(dim=1).values.mean()
 
     return {"model": M(out=nn.Linear(5, 4)), "batch": torch.randn(4, 5), "loss_fn": loss}
+
+
+@correct
+def teacher_hidden_in_a_list():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.student = nn.Linear(5, 3)
+            self.hidden = [nn.Linear(5, 3)]
+
+        def forward(self, x):
+            with torch.no_grad():
+                goal = self.hidden[0](x)
+            return F.mse_loss(self.student(x), goal)
+
+    return {"model": M(), "batch": torch.randn(4, 5)}
+
+
+@correct
+def loss_with_its_own_weights():
+    log_variance = nn.Parameter(torch.zeros(2))
+
+    def loss(out):
+        parts = torch.stack([F.cross_entropy(out, Y4), out.pow(2).mean()])
+        return (parts * torch.exp(-log_variance) + log_variance).sum()
+
+    return {"model": nn.Linear(5, 3), "batch": torch.randn(4, 5), "loss_fn": loss}

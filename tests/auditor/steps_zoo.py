@@ -642,6 +642,40 @@ def layer_times_three(bug):
     return {"model": Model(), "batch": X}
 
 
+@planted("layers-in-plain-list", "unregistered-parameters")
+def layers_in_plain_list(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            layers = [nn.Linear(5, 5) for _ in range(2)]
+            self.layers = layers if bug else nn.ModuleList(layers)  # culprit: layers-in-plain-list
+            self.out = nn.Linear(5, 3)
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x).tanh()
+            return self.out(x)
+
+    return {"model": Model(), "batch": X, "loss_fn": classify}
+
+
+@planted("layer-never-called", "unused-parameters")
+def layer_never_called(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Linear(5, 5)
+            self.two = nn.Linear(5, 5)  # culprit: layer-never-called
+            self.out = nn.Linear(5, 3)
+
+        def forward(self, x):
+            x = self.one(x).tanh()
+            x = (self.one if bug else self.two)(x).tanh()
+            return self.out(x)
+
+    return {"model": Model(), "batch": X, "loss_fn": classify}
+
+
 @planted("row-by-row", "loop-in-step")
 def row_by_row(bug):
     class Model(nn.Module):

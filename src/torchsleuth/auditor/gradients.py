@@ -6,6 +6,7 @@ without gradient the way is followed forward to the call where its history ends.
 
 from __future__ import annotations
 
+import ast
 import collections
 import inspect
 import typing
@@ -14,8 +15,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unused, Weight
-from torchsleuth.auditor.sites import site_of
+from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
+from torchsleuth.auditor.sites import site_of, site_of_node, syntax_of
 from torchsleuth.auditor.trace import EXITS, Op, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -73,7 +74,7 @@ class Flow:
     def __init__(
         self, model: nn.Module, trace: Trace, keys: dict[str, int], loss: torch.Tensor | None, outputs: Iterable[torch.Tensor]
     ) -> None:
-        self.trace, self.keys = trace, keys
+        self.model, self.trace, self.keys = model, trace, keys
         self.groups = [path for path, m in model.named_modules() if isinstance(m, (nn.ModuleList, nn.ModuleDict))]
         self.loss_key = trace.known_key(loss) if loss is not None else None
         self.before_loss = trace.producer.get(self.loss_key, len(trace.ops)) if self.loss_key is not None else len(trace.ops)
@@ -188,7 +189,9 @@ class Flow:
             if how == "never-called":
                 if any(_below(path, group) and any(_below(c, group) for c in called) for group in self.groups):
                     continue  # one of several experts, tasks or layers, not chosen this time
-                found.append(Unused(tuple(names), how, path, kind))
+                holder = self.model.get_submodule(path.rpartition(".")[0]) if path else self.model
+                made = built(holder, (path or names[0]).rpartition(".")[2])
+                found.append(Unused(tuple(names), how, path, kind, None, made))
                 continue
             keys = {self.keys[name] for name in names}
             first = next((op for op in self.trace.ops if any(seen.key in keys for seen in op.ins)), None)
@@ -202,6 +205,49 @@ class Flow:
 
 def _below(path: str, group: str) -> bool:
     return path.startswith(group + ".")
+
+
+def unregistered(model: nn.Module, trace: Trace, loss_key: int | None, elsewhere: typing.Container[int], inside: int) -> list[Unregistered]:
+    """Parameters used in the model's forward pass (the first `inside` calls) that it does not own and nothing else trains."""
+    own = {id(p) for p in model.parameters()}
+    on_the_way = trace.ancestors({loss_key}) if loss_key is not None else set()
+    strange: dict[int, torch.Tensor] = {}
+    for key, reference in trace.parameters.items():
+        parameter = reference()
+        if parameter is not None and parameter.requires_grad and id(parameter) not in own and id(parameter) not in elsewhere and key in on_the_way:
+            strange[key] = parameter
+    if not strange:
+        return []
+    groups: dict[tuple, list[int]] = collections.defaultdict(list)
+    first: dict[tuple, Op] = {}
+    for op in trace.ops[:inside]:
+        mine = [seen.key for seen in op.ins if seen.key in strange]
+        if not mine or not op.grad_enabled or origin_of_place(op) is not Origin.USER:
+            continue
+        at = (op.place.code, op.place.offset)
+        first.setdefault(at, op)
+        groups[at] += [key for key in mine if key not in groups[at]]
+    found = []
+    for at, keys in groups.items():
+        site = trace.site(first[at])
+        if site is not None:
+            holder, name = _holder(model, {id(strange[k]) for k in keys})
+            found.append(Unregistered(tuple(tuple(strange[k].shape) for k in keys), site, name, built(holder, name) if holder is not None else None))
+    return found
+
+
+def _holder(model: nn.Module, wanted: set[int]) -> tuple[nn.Module | None, str]:
+    """The module and attribute (a plain list, tuple or dict) that hold the modules of these parameters."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name.startswith("_") or not isinstance(value, (list, tuple, dict)):
+                continue
+            items = value.values() if isinstance(value, dict) else value
+            for item in items:
+                held = item.parameters() if isinstance(item, nn.Module) else [item] if isinstance(item, nn.Parameter) else []
+                if any(id(p) in wanted for p in held):
+                    return module, name
+    return None, ""
 
 
 def origin_of_place(op: Op) -> Origin:
@@ -263,3 +309,21 @@ def optimizer_facts(
         replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
         found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced))
     return found
+
+
+def built(holder: nn.Module, name: str) -> Site | None:
+    """The statement in the class's source that assigns this attribute."""
+    try:
+        filename = inspect.getsourcefile(type(holder))
+        lines, start = inspect.getsourcelines(type(holder))
+    except (TypeError, OSError):
+        return None
+    tree = syntax_of(filename) if filename else None
+    if tree is None or filename is None:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and start <= node.lineno < start + len(lines):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and target.attr == name:
+                    return site_of_node(filename, node.value, type(holder).__qualname__)
+    return None

@@ -51,6 +51,7 @@ class Captured:
     copy: Call | None = None
     output: typing.Any = None
     training: bool = True
+    inside: int = 0  # calls up to its return
 
 
 @dataclass
@@ -124,6 +125,13 @@ class StepWatch:
             Optimizer.__init__ = self._original_init  # type: ignore[method-assign]
         self.view.trace.most = 0
         self._take_off()
+
+    def abandon(self) -> None:
+        """The program died: take everything off and let go of what was captured."""
+        self._stop()
+        self._take_off()
+        self.captured.clear()
+        self._loss = None
 
     def _take_off(self) -> None:
         trace = self.view.trace
@@ -201,6 +209,7 @@ class StepWatch:
             for one in self.captured:
                 if one.output is None and (one.model is module or unwrapped(module)[0] is one.model):
                     one.output = output
+                    one.inside = len(self.view.trace.ops)
 
     def _before_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
@@ -281,7 +290,7 @@ class StepWatch:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
             if not self.captured:
-                fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None)
+                fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, 0)
                 fields["losses"], _ = self.view.losses([])
                 self._loose = Observation("the program", self._step_site, no_update=self._no_update, **fields)
         except Exception as error:
@@ -301,13 +310,14 @@ class StepWatch:
             states = {name: self._states.get(id(p), "unknown") for name, p in one.model.named_parameters()}
         optimizer = self._optimizer
         optimized = {id(p) for group in optimizer.param_groups for p in group["params"]} if optimizer is not None else None
-        fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size)
+        elsewhere = {id(p) for other in self._optimizers if other is not optimizer for group in other.param_groups for p in group["params"]}
+        elsewhere |= {id(p) for other in self.captured if other is not one for p in other.model.parameters()}
+        fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()))
         paddings, _ = padded(one.live)
         losses, extra = self.view.losses(paddings)
         fields["losses"] = losses
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
-            elsewhere = {id(p) for other in self._optimizers if other is not optimizer for group in other.param_groups for p in group["params"]}
             rebound = {f"{_path_of(one.model, module)}{name}": site for module, name, site in self._rebound}
             fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._built.get(id(optimizer)), rebound, elsewhere))
             fields["no_update"] = self._no_update

@@ -107,6 +107,7 @@ class Unused:
     module: str
     module_type: str
     site: Site | None = None
+    built: Site | None = None  # where the layer is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,16 @@ class OptimizerFact:
     count: int
     site: Site | None = None
     rebound: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """Parameters that the model uses and does not own: `parameters()` does not list them."""
+
+    sizes: tuple[tuple[int, ...], ...]
+    site: Site
+    holder: str  # the attribute that holds their modules, if it was found
+    built: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +303,7 @@ class Observation:
     unused: tuple[Unused, ...] = ()
     vanished: tuple[Vanish, ...] = ()
     optimizer: tuple[OptimizerFact, ...] = ()
+    unregistered: tuple[Unregistered, ...] = ()
     no_update: NoUpdate | None = None
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()

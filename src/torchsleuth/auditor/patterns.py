@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import collections
-import inspect
 import typing
 
 import torch
 from torch import nn
 
-from torchsleuth.auditor.gradients import class_origin, origin_of_place
+from torchsleuth.auditor.gradients import built, class_origin, origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, Broadcast, HotLine, Shape, SharedLayer, Site, Swap
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace
@@ -362,24 +361,6 @@ def shared_layers(model: nn.Module) -> list[SharedLayer]:
             if class_origin(type(holder)) is Origin.LIBRARY:
                 continue
             found.append(
-                SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, _built(holder, path.rpartition(".")[2]))
+                SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, built(holder, path.rpartition(".")[2]))
             )
     return found
-
-
-def _built(holder: nn.Module, name: str) -> Site | None:
-    """The statement in the class's source that assigns this attribute."""
-    try:
-        filename = inspect.getsourcefile(type(holder))
-        lines, start = inspect.getsourcelines(type(holder))
-    except (TypeError, OSError):
-        return None
-    tree = syntax_of(filename) if filename else None
-    if tree is None or filename is None:
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and start <= node.lineno < start + len(lines):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr == name:
-                    return site_of_node(filename, node.value, type(holder).__qualname__)
-    return None

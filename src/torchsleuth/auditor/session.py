@@ -170,8 +170,9 @@ class Session:
         return view
 
     def _backward(self, view: StepView, keys: dict[str, int], parameters: dict[str, torch.Tensor], output: typing.Any) -> None:
-        loss = self._loss_of(output)
         trace = view.trace
+        inside = len(trace.ops)
+        loss = self._loss_of(output)
         states: dict[str, str] | None = None
         watch = BackwardWatch(trace)
         with _paused(trace):
@@ -186,7 +187,7 @@ class Session:
                 else:
                     states = dict.fromkeys(parameters, "none")
             optimized = self._optimized()
-            self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size))
+            self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size, inside, optimized or ()))
         if states is not None and loss is not None and set(states.values()) & {"zero", "nan"}:
             self.zero_or_nan(states, watch, keys)
         if optimized is not None:

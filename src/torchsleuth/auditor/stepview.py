@@ -12,7 +12,7 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Padding
 from torchsleuth.auditor.compare import output_leaves
-from torchsleuth.auditor.gradients import Flow, looks_averaged, owner_classes, used_modules, weights_of
+from torchsleuth.auditor.gradients import Flow, looks_averaged, owner_classes, unregistered, used_modules, weights_of
 from torchsleuth.auditor.observation import InputFact, LossCall, Weight
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, broadcasts, collected, hot_lines, swapped_views
 from torchsleuth.auditor.trace import Trace
@@ -45,6 +45,8 @@ class StepView:
         keys: dict[str, int],
         optimized: set[int] | None,
         batch_size: int | None,
+        inside: int,
+        elsewhere: typing.Container[int] = (),
     ) -> dict[str, typing.Any]:
         """Fields of an `Observation`."""
         trace = self.trace
@@ -60,6 +62,7 @@ class StepView:
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
         found["swaps"] = tuple(swapped_views(trace, results | ({loss_key} if loss_key is not None else set())))
+        found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
         if states is not None:
             weights = weights_of(model, states, used_modules(trace, keys), optimized)
             found["weights"] = tuple(weights)
@@ -101,11 +104,11 @@ class StepView:
 def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, reduction: str, paddings: list[Padding]) -> LossCall:
     for padding in paddings:
         hidden = _hidden(target, padding)
-        if hidden is None or reduction == "none" or padding.assumed or call.weighted:
+        if hidden is None or reduction == "none" or call.weighted:
             continue
         labels = target.reshape(hidden.shape)[hidden.to(target.device)]
         counted = labels[labels != ignore]
-        if counted.numel() and counted.unique().numel() == 1:
+        if counted.numel() and counted.unique().numel() == 1 and (not padding.assumed or int(counted[0]) == padding.pad_id):
             return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
     return call
 

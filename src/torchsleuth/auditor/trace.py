@@ -88,6 +88,7 @@ class Trace(TorchFunctionMode):
         self.keep, self.change, self.watchers, self.most = keep, change, watchers or {}, most
         self.early = early or {}  # watchers that look before the call, which may raise
         self.module_path = module_path or (lambda: "")
+        self.parameters: dict[int, weakref.ref] = {}  # key -> parameter that some call took as an input
         self.producer: dict[int, int] = {}  # tensor key -> index of the operation that made it
         self.failed: Op | None = None
         self.truncated = False
@@ -141,6 +142,9 @@ class Trace(TorchFunctionMode):
             len(self.ops), name, place_here(2), self.module_path(), tuple(self._seen(t) for t in inputs),
             (tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}),
         )  # fmt: skip
+        for tensor, seen in zip(inputs, op.ins, strict=True):
+            if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
+                self.parameters[seen.key] = weakref.ref(tensor)
         op.grad_enabled = torch.is_grad_enabled()
         if not op.grad_enabled:
             op.scope = self._no_grad

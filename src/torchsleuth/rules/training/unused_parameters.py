@@ -52,6 +52,8 @@ class UnusedParameters(AuditRule):
             culprits = ()
             if unused.site is not None:
                 culprits = (culprit(unused.site, Role.LOST_GRAD, "its result is neither returned nor used in the loss"),)
+            elif unused.built is not None:
+                culprits = (culprit(unused.built, Role.LOST_GRAD, "made here, and not used in this step"),)
             elif observation.call is not None:
                 culprits = (culprit(observation.call, Role.CALL, f"`{name}` is not used in this step"),)
             if unused.how == "dropped":

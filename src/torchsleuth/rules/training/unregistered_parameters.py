@@ -1,0 +1,72 @@
+"""Layers that the model uses and does not own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
+from torchsleuth.model import Confidence, Diagnosis, Known, Role
+
+
+class UnregisteredParameters(AuditRule):
+    """The model computes with parameters that `model.parameters()` does not list, so no optimizer trains them.
+
+    What happened
+    -------------
+    In the forward pass parameters were used that belong to no registered module of the model, and that no
+    optimizer holds.
+
+    Why
+    ---
+    A module registers layers and parameters that are assigned as attributes. Inside a plain Python list,
+    tuple or dict they are not seen: they are missing from `parameters()` and from `state_dict()`, and
+    `model.to(device)` leaves them behind. They keep their first random values for ever. Layers that are
+    kept out on purpose run under `torch.no_grad()`, or are frozen; those are not accused.
+
+    Example
+    -------
+    Two layers in a plain list. This prints 0, the number of parameters that an optimizer would get:
+
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
+
+        print(len(list(Net().parameters())))
+
+    Fix
+    ---
+    `nn.ModuleList([...])`, `nn.ModuleDict({...})` or `nn.ParameterList([...])` in place of the plain container.
+
+    Common false explanations
+    -------------------------
+    "The layers get gradients, so they are trained": an optimizer changes what it was given, no more.
+    """
+
+    name = "unregistered-parameters"
+    order = 6
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        seen = set()
+        for one in observation.unregistered:
+            key = one.built.span if one.built is not None else one.site.span
+            if key in seen:
+                continue
+            seen.add(key)
+            culprits = []
+            if one.built is not None:
+                culprits.append(culprit(one.built, Role.CREATE, "a plain container: its layers are not registered", Known.INFERRED))
+            culprits.append(culprit(one.site, Role.LOST_GRAD, "computes with parameters that the model does not own"))
+            sizes = ", ".join(str(list(size)) for size in one.sizes[:4])
+            where = f"`{one.holder}`" if one.holder else "what the model holds"
+            yield Diagnosis(
+                self.name, f"parameters in {where} are not registered: no optimizer will train them", Confidence.CERTAIN if one.holder else Confidence.LIKELY,
+                tuple(culprits),
+                observed(f"`{expression_of(one.site)}` uses parameters of sizes {sizes}; `parameters()` of the model does not list them",
+                         f"they lie in `{one.holder}`, a plain Python container" if one.holder else ""),
+                "A module registers what is assigned as an attribute, not what lies inside a plain list, tuple or dict.",
+                (advice("Use `nn.ModuleList`, `nn.ModuleDict` or `nn.ParameterList`."),),
+            )  # fmt: skip
