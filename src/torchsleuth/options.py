@@ -21,3 +21,4 @@ class Options:
     verify: bool = False  # run a patched copy of the program for each fix
     repro: str | None = None  # write a minimal reproduction here
     remember: bool = False  # leave the fixes for `torchsleuth fix` in the working directory
+    audit: bool = False  # watch the first training step for silent bugs, and check custom Functions on their first inputs

@@ -27,6 +27,7 @@ class Watch:
         self._recorder: typing.Any = None
         self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
         self._busy = False
+        self._auditors: tuple[typing.Any, typing.Any] | None = None
         self.delivered: Report | None = None  # the last report that had something to say
         self.replay: typing.Any = None  # what a re-run of the program needs
         if options.verify:
@@ -51,10 +52,20 @@ class Watch:
             self._on_handled if options.caught else None,
         )
         recording = self._recorder.start()
+        if options.audit:
+            self._start_audit()
         if options.verbose:
             _say(f"recording with {recording.choice}")
         for note in recording.notes:
             _say(note)
+
+    def _start_audit(self) -> None:
+        from torchsleuth.auditor.live import StepWatch
+        from torchsleuth.checker.live import FunctionWatch
+
+        self._auditors = StepWatch(), FunctionWatch()
+        for auditor in self._auditors:
+            auditor.start()
 
     def stop(self) -> None:
         if self._recorder is not None:
@@ -70,13 +81,31 @@ class Watch:
             exception, diagnoses = self._diagnosed(error, None, final=True)
         caught = [item for item in self._caught if error is None or item[0] != id(error)]
         diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
+        findings, audit_notes = self._audited(crashed=error is not None)
+        diagnoses += findings
         if error is not None:
             outcome = Outcome.CRASH
         else:
             outcome = Outcome.FINDINGS if diagnoses else Outcome.OK
             exception = caught[0][1] if caught else None
         notes = tuple(self._recorder.recording.notes) if self._recorder and diagnoses else ()
+        notes += audit_notes
         return Report(self._command, outcome, exception, diagnoses, notes)
+
+    def _audited(self, crashed: bool) -> tuple[tuple[Diagnosis, ...], tuple[str, ...]]:
+        """What the audit of the first step and of custom Functions found; after a crash there is nothing to trust."""
+        if self._auditors is None:
+            return (), ()
+        step, functions = self._auditors
+        self._auditors = None
+        if crashed:
+            step.abandon()
+            functions.stop()
+            return (), ()
+        parts = step.finish()
+        reports = functions.reports()
+        checked = tuple(diagnosis for report in reports for diagnosis in report.diagnoses)
+        return parts.diagnoses + checked, parts.notes + tuple(note for report in reports for note in report.notes)
 
     def deliver(self, report: Report) -> None:
         """To the terminal and to the file asked for."""
@@ -90,6 +119,8 @@ class Watch:
             from torchsleuth.render import json
 
             json.write(report, self.options.json)
+        if self.options.audit and not report.diagnoses and not self.options.quiet:
+            _say("; ".join(("the audit found nothing", *report.notes)))
         if report.diagnoses and not self.options.quiet:
             from torchsleuth.render import terminal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import typing
 from collections.abc import Iterable
 
@@ -15,12 +16,17 @@ if typing.TYPE_CHECKING:
 
 
 def collect(crash: Crash, needs: Iterable[str]) -> Evidence:
-    sections = {}
+    sections, notes = {}, []
     for need in sorted(set(needs)):
         module = importlib.import_module(f"torchsleuth.capture.investigations.{need}")
-        sections[need] = module.investigate(crash)
+        try:
+            sections[need] = module.investigate(crash)
+        except Exception as error:  # one broken investigation must not silence the others
+            if os.environ.get("TORCHSLEUTH_DEBUG"):
+                raise
+            notes.append(f"the investigation {need!r} failed ({type(error).__name__}: {error})")
     recording = crash.recording
-    return Evidence(crash.exception, crash.frames(), recording=_quality(recording), **sections)
+    return Evidence(crash.exception, crash.frames(), recording=_quality(recording), notes=tuple(notes), **sections)
 
 
 def _quality(recording: Recording | None) -> str:

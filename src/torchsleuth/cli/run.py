@@ -22,6 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_EXACT_SECONDS,
         help="how much time the exact log of a program's start may add; 0 switches it off (default: %(default)s)",
     )
+    parser.add_argument("--audit", action="store_true", help="look for silent bugs in the first training step and in custom Functions")
+    parser.add_argument("--strict", action="store_true", help="findings make the exit status 1, for CI")
     parser.add_argument("--verify", action="store_true", help="run a patched copy of the program to see that the fix helps")
     parser.add_argument("--repro", metavar="FILE", help="write a minimal program that fails in the same way")
     parser.add_argument("--history", type=_positive, metavar="N", help="how many events to remember (default: about a million)")
@@ -59,6 +61,7 @@ def main(options: argparse.Namespace) -> int:
             verify=options.verify,
             repro=options.repro,
             remember=True,
+            audit=options.audit,
         )
     )
     name, *arguments = options.program
@@ -66,4 +69,13 @@ def main(options: argparse.Namespace) -> int:
         from torchsleuth.verify.job import Launch
 
         watch.replay.launch = Launch(name, tuple(arguments), options.module, os.getcwd())
-    return (run_module if options.module else run_script)(name, arguments, watch)
+    run = run_module if options.module else run_script
+    if not options.strict:
+        return run(name, arguments, watch)
+    try:
+        status = run(name, arguments, watch)
+    except SystemExit as exit_:
+        if exit_.code not in (None, 0) or watch.delivered is None:
+            raise
+        status = 0
+    return 1 if status == 0 and watch.delivered is not None else status
