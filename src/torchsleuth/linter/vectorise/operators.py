@@ -641,8 +641,10 @@ def matmul(lifter: Lifter, left: Lifted, right: Lifted, rank: int | None = None,
                     raise RankUnknown("a product of tensors whose number of dimensions is unknown")
             values[place] = ranked(lifter, values[place], wanted[place])
     a, b = (loops_first(lifter, v) for v in values)
-    contract = (a.sizes[-1] if a.sizes else None, b.sizes[-1 if b.rank == 1 else -2] if len(b.sizes) >= 1 else None)
-    lifter.equal.join(*contract)
+    if not a.rank or not b.rank:
+        raise GiveUp("a product with a single number")
+    if len(a.sizes) == len(a.dims) and len(b.sizes) == len(b.dims):
+        lifter.equal.join(a.sizes[-1], b.sizes[-1 if b.rank == 1 else -2])
     if (a.rank, b.rank) == (1, 1):
         if not b.axes:
             return Lifted(ast.BinOp(a.code, ast.MatMult(), b.code), a.dims[:-1], False, a.sizes[:-1])

@@ -306,6 +306,8 @@ def _store(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     written = lifter.written.pop(store.target, None)
     out = lifter.base(expression(store.target))
     if out.more and not store.value.more:
+        if store.value.axes and len(store.entries) == 1 and not any(lifter.loop_offset(e) is None for e in store.entries):
+            raise GiveUp(f"how many dimensions `{store.target}` has is not shown")
         out = ops.ranked(lifter, out, _fixed_rank(store))
     direct = {found[0].name for e in store.entries if (found := lifter.loop_offset(e)) is not None}
     target = lifter.index(out, store.entries)
