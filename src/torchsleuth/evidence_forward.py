@@ -67,7 +67,7 @@ class Operand:
     device_made: Made | None = None
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from
-    via: Made | None = None  # it stands in a loop over, or is an element of, this expression
+    carried_by: str = ""  # for a tensor of the user's call: the argument of the failing operation that has its values from it
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,6 +135,7 @@ class FailedOperation:
     sample: str = ""  # which sample of the dataset was at hand, in words
     observed: bool = False  # the log saw the call
     raised_in_python: bool = False  # torch's own Python code raised, after a check
+    config: tuple[tuple[str, int], ...] = ()  # sizes in the model's configuration: max_position_embeddings, …
     container_made: Made | None = None  # where that container was made
     container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
     training: bool | None = None  # the failing module's mode
@@ -153,6 +154,10 @@ class FailedOperation:
                 if argument.name == name:
                     return argument
         return None
+
+    def given_for(self, operand: Operand) -> Operand:
+        """The tensor in the user's own call that holds the same bad values, where a library stands in between."""
+        return next((own for own in self.call_operands if own.carried_by == operand.argument and own.values is not None), operand)
 
     def listed(self, name: str) -> tuple[Operand, ...]:
         """The elements of a list argument: `tensors[0]`, `tensors[1]`, …"""

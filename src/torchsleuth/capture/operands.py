@@ -366,12 +366,12 @@ class Gathering:
     def user_call(self) -> tuple[Operand, ...]:
         """Tensors of the program's own call, and of the user's around it, that the torch call was not given as they are."""
         seen = {id(raw.tensor) for raw in self.raws}
-        found = []
+        self.call_raws: list[Raw] = []
         for raw in (*self.program_raws, *self._user_raws):
             if raw.tensor is not None and id(raw.tensor) not in seen:
                 seen.add(id(raw.tensor))
-                found.append(self.operand(raw))
-        return tuple(found)
+                self.call_raws.append(raw)
+        return tuple(self.operand(raw) for raw in self.call_raws)
 
 
 def _is_internal(entry: Entry) -> bool:

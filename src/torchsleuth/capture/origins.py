@@ -39,8 +39,14 @@ _CARRIES = {
     "chunk", "unbind", "detach", "data", "cpu", "cuda", "repeat", "pin_memory", "flip", "roll", "type", "short", "unfold",
     "view_as", "type_as", "masked_select", "sort", "hstack", "vstack", "concat", "swapaxes", "movedim", "take", "pad",
     "repeat_interleave", "tile", "requires_grad_", "index", "broadcast_to", "unique", "as_tensor", "where", "ravel", "clamp",
+    "masked_fill", "index_put", "scatter", "alias",
 }  # fmt: skip
-VALUE_COPIES = _CARRIES - {"pad", "where", "clamp"}
+# Of those, the ones that cannot bring in a value of their own.
+VALUE_COPIES = _CARRIES - {"pad", "where", "clamp", "masked_fill", "index_put", "scatter"}
+
+
+# The first bad position of a tensor that still lives: () where it holds none, None where that cannot be told.
+Locate = typing.Callable[[Mark], tuple[int, ...] | None]
 
 
 class Origins:
@@ -178,7 +184,7 @@ class Origins:
             mark, before = same[0], last.index
         return self.made_by(last) if last is not None else None
 
-    def value(self, mark: Mark, position: tuple[int, ...] | None, is_bad: typing.Callable[[Mark], bool | None]) -> Made | None:
+    def value(self, mark: Mark, position: tuple[int, ...] | None, locate: Locate) -> Made | None:
         """Where the value at this position came from: the last write into the memory, or the call that computed it."""
         before, last = self._limit, None
         for _ in range(_MOST_STEPS):
@@ -189,18 +195,33 @@ class Origins:
             if found is None:
                 break
             last = found[0]
-            if last.name not in VALUE_COPIES or not last.operands:
+            if last.name not in _CARRIES or not last.operands:
                 break
             following = last.operands[0]
-            verdicts = [(operand, is_bad(operand)) for operand in last.operands if operand.dtype == following.dtype or len(last.operands) == 1]
-            bad = [operand for operand, verdict in verdicts if verdict]
-            following = bad[0] if bad else following
-            if verdicts and not bad and all(verdict is False for _, verdict in verdicts):
-                break
-            if following.storage != mark.storage or following.shape != mark.shape:
+            alike = [operand for operand in last.operands if operand.dtype == following.dtype]
+            located = [(operand, locate(operand)) for operand in alike]
+            bad = [(operand, where) for operand, where in located if where]
+            if bad:
+                following, position = bad[0]
+            elif last.name not in VALUE_COPIES or all(where == () for _, where in located):
+                break  # it made the value itself, or nobody can tell
+            elif following.storage != mark.storage or following.shape != mark.shape:
                 position = None
             mark, before = following, last.index
         return self.made_by(last) if last is not None else None
+
+    def carries_from(self, mark: Mark, ident: int) -> bool:
+        """Whether the values of a tensor were carried over, unchanged, from the tensor with this identity."""
+        pending, seen = [(mark, self._limit)], 0
+        while pending and seen < _MOST_STEPS:
+            seen += 1
+            current, before = pending.pop()
+            if current.ident == ident:
+                return True
+            found = self.producer(current, before)
+            if found is not None and found[0].name in _CARRIES:
+                pending += [(operand, found[0].index) for operand in found[0].operands]
+        return False
 
     def _last_write(self, mark: Mark, after: int, before: int | None, position: tuple[int, ...] | None) -> Operation | None:
         if not mark.storage:

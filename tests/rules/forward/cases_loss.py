@@ -6,10 +6,18 @@ CASES = [
     Case("labels-from-one", """\
 import torch
 import torch.nn.functional as F
-scores = torch.randn(4, 3)  #! create
+scores = torch.randn(4, 3)
 labels = torch.tensor([1, 2, 3, 1])  #! create
 loss = F.cross_entropy(scores, labels)  #! index
 """, "class-out-of-range", ("`labels[2]` = 3", "0…2", "count from 1")),
+    Case("class-too-many", """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+head = nn.Linear(8, 5)  #! create
+labels = torch.tensor([0, 7, 3, 1])  #! create
+loss = F.cross_entropy(head(torch.randn(4, 8)), labels)  #! index
+""", "class-out-of-range", ("`labels[1]` = 7", "0…4", "8 outputs"), late=False),
     Case("negative-label", """\
 import torch
 from torch import nn

@@ -12,7 +12,8 @@ from torchsleuth import source
 from torchsleuth.capture.embedded import Embedded, embedded, innermost, traced_operands
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.operands import Gathering, Raw, module_made
-from torchsleuth.capture.origins import VALUE_COPIES, Origins
+from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
+from torchsleuth.capture.origins import VALUE_COPIES, Locate, Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.samples import sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
@@ -47,8 +48,10 @@ def investigate(crash: Crash) -> FailedOperation | None:
     container, container_made = _container(crash, failure, gathering)
     arguments = gathering.arguments()
     operands = list(gathering.operands)
+    call_operands = gathering.user_call() if not container else ()
     for limit in limits(name, gathering.raws, arguments, items, crash.message):
         operands[limit.position] = _with_values(operands[limit.position], gathering, limit)
+        call_operands = _with_carried(call_operands, operands[limit.position], gathering, limit)
     module = _module(failure)
     return FailedOperation(
         name,
@@ -56,7 +59,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         tuple(operands),
         arguments,
         items,
-        gathering.user_call() if not container else (),
+        call_operands,
         gathering.paths.modules.get(id(module), ""),
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
@@ -68,6 +71,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         gathering.raised_in_python,
         container=container,
         container_made=container_made,
+        config=_config(failure),
         training=module.training if module is not None else None,
     )
 
@@ -107,19 +111,33 @@ def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Opera
     return dataclasses.replace(operand, values=values, value_made=made or operand.made)
 
 
-def _badness(gathering: Gathering, limit: Limits) -> typing.Callable[[Mark], bool | None]:
-    """Whether a tensor of the log, where it still lives, holds a bad value too."""
+def _badness(gathering: Gathering, limit: Limits) -> Locate:
+    """Where a tensor of the log, if it still lives, holds a bad value too."""
     names = gathering.failure.crash.names
 
-    def is_bad(mark: Mark) -> bool | None:
+    def locate(mark: Mark) -> tuple[int, ...] | None:
         named = names.by_id(mark.ident)
         if named is None or tuple(named.tensor.shape) != mark.shape:
             return None
-        raw = Raw("", None, None, named.tensor, mark)
-        values = measured([raw], limit._replace(position=0))
-        return None if values is None else values.bad > 0
+        values = measured([Raw("", None, None, named.tensor, mark)], limit._replace(position=0))
+        return None if values is None else values.first[0].position if values.bad else ()
 
-    return is_bad
+    return locate
+
+
+def _with_carried(found: tuple[Operand, ...], bad: Operand, gathering: Gathering, limit: Limits) -> tuple[Operand, ...]:
+    """The user's own tensor from which a library has carried the bad values to the failing operation."""
+    raw = gathering.raws[limit.position]
+    if bad.values is None or not bad.values.bad or raw.mark is None or not gathering.origins.log_reaches:
+        return found
+    result = []
+    for operand, own in zip(found, gathering.call_raws):
+        if own.tensor is not None and own.mark is not None and gathering.origins.carries_from(raw.mark, id(own.tensor)):
+            values = measured([own], limit._replace(position=0))
+            if values is not None and values.bad:
+                operand = dataclasses.replace(operand, values=values, value_made=bad.value_made, carried_by=bad.argument)
+        result.append(operand)
+    return tuple(result)
 
 
 # -- the module ---------------------------------------------------------------------------------------
@@ -169,6 +187,23 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
         return words, None
     gathering.raws = [Raw(f"self[{k}]", node, entry, item, mark_of(item), element=k) for k, item in enumerate(value)]
     return f"a {type(value).__name__} of {len(value)} tensors", gathering.origins.definitions.made(entry, node)
+
+
+_CONFIGURED = (
+    "vocab_size", "max_position_embeddings", "n_positions", "type_vocab_size", "num_labels", "hidden_size", "num_attention_heads",
+    "num_channels", "image_size", "pad_token_id", "d_model",
+)  # fmt: skip
+
+
+def _config(failure: Failure) -> tuple[tuple[str, int], ...]:
+    """The sizes that the configuration of a library's model states (transformers keeps them in `model.config`)."""
+    for entry in failure.entries:
+        if is_module_call(entry):
+            config = plain_attribute(locals_of(entry.frame).get("self"), "config")
+            if config is not UNKNOWN and hasattr(config, "__dict__"):
+                values = ((name, plain_attribute(config, name)) for name in _CONFIGURED)
+                return tuple((name, value) for name, value in values if type(value) is int)
+    return ()
 
 
 def _wrapper(failure: Failure) -> str:

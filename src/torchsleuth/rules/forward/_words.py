@@ -102,6 +102,34 @@ def library_file(place: Place) -> str:
     return re.split(r"(?:site|dist)-packages[/\\\\]", place.span.file)[-1]
 
 
+def config_facts(operation: FailedOperation, *sizes: int) -> list[Fact]:
+    """Which entry of the model's configuration a size is."""
+    found = []
+    for size in dict.fromkeys(sizes):
+        names = [name for name, value in operation.config if value == size]
+        if names and size > 1:
+            found.append(Fact(f"{size} is the model's {' and '.join(f'`{name}`' for name in names)}.", Known.OBSERVED))
+    return found
+
+
+def is_about_positions(operation: FailedOperation, *names: str) -> bool:
+    """Whether the failing place deals with positions in a sequence, as far as its names tell."""
+    text = " ".join((operation.module, operation.place.source, *names)).lower()
+    return bool(re.search(r"position|\bwpe\b|seq_len|token_type_ids", text))
+
+
+TRUNCATE = "Truncate: `tokenizer(..., truncation=True, max_length=...)`, or build the model with a larger `max_position_embeddings`."
+
+
+def length_create(operation: FailedOperation, size: int) -> tuple[Made | None, str]:
+    """The user's tensor that brings a length into a library, and where it has it from."""
+    for operand in operation.call_operands:
+        for axis in range(len(operand.shape) - 1, -1, -1):
+            if operand.shape[axis] == size and axis > 0:
+                return operand.origin_of(axis), f"{operand.called} has its {size} at dimension {axis} from here"
+    return None, ""
+
+
 # -- culprits -------------------------------------------------------------------------------------------
 
 
@@ -122,7 +150,9 @@ class Culprits:
         """The failing expression: the operand's own expression where it stands in user code, else the user's call."""
         place = operation.place
         if place.in_library:
-            self.add(place, Role.CALL, label)
+            subject = operation.given_for(operand).called if operand is not None else ""
+            joint = " " if label.startswith(("holds ", "has ")) else ": "
+            self.add(place, Role.CALL, f"{subject}{joint}{label}" if subject else label)
             return
         if operand is not None and operand.place is not None and not operand.place.in_library:
             if operand.place.span.file == place.span.file and place.span.line <= operand.place.span.line <= place.span.end_line:
@@ -242,6 +272,7 @@ def report(
     fixes: Iterable[str] = (),
     confidence: Confidence = Confidence.CERTAIN,
     shown: int = 6,
+    mentioned: Iterable[Operand | None] = (),
 ) -> Diagnosis:
     """The usual form: the failing expression, where its parts came from, the given facts, every operand, the setting."""
     culprits = Culprits()
@@ -249,7 +280,9 @@ def report(
     for made, words in creates:
         culprits.create(made, words)
     about = [item for item in offenders(operation, 2) if item is not lead]
-    seen = [*facts, *offender_facts(about), *operand_facts(operation, shown), *setting_facts(operation)]
+    mentioned = list(mentioned)
+    described = other_facts(operation, *mentioned) if mentioned else operand_facts(operation, shown)
+    seen = [*facts, *offender_facts(about), *described, *setting_facts(operation)]
     return Diagnosis(rule, title, confidence, culprits.done(), tuple(seen), why, advice(*fixes))
 
 

@@ -10,13 +10,16 @@ from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import (
+    TRUNCATE,
     Culprits,
     advice,
     aligned,
     clashing_axes,
     code,
+    config_facts,
     failed,
     fully,
+    is_about_positions,
     made_words,
     operand_facts,
     setting_facts,
@@ -104,9 +107,11 @@ class Broadcast(CrashRule):
             for operand in (one, other)
         ]  # fmt: skip
         facts += [fact for operand, fact in zip(operation.operands, operand_facts(operation)) if operand not in (one, other)]
-        facts += setting_facts(operation)
+        facts += config_facts(operation, first, second) + setting_facts(operation)
         explanation = f"Broadcasting lines shapes up at the right; sizes fit where they are equal or one of them is 1:\n{aligned([one, other])}"
         story, fixes = _story(one, other, axis)
+        if operation.place.in_library and is_about_positions(operation, one.source, other.source):
+            story, fixes = f"The sequence has {max(first, second)} tokens; the model has {min(first, second)} positions.", [TRUNCATE]
         if story:
             facts.append(Fact(story, Known.INFERRED))
         title = f"{one.called} {shape(one.shape)} and {other.called} {shape(other.shape)} cannot be broadcast: {first} against {second}"

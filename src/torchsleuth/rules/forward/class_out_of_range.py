@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape, value_words
+from torchsleuth.rules.forward._words import bad_values, config_facts, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape, value_words
 
 
 class ClassOutOfRange(CrashRule):
@@ -74,7 +74,9 @@ class ClassOutOfRange(CrashRule):
                 why="Labels must lie in 0 … C-1, where C is the size of the class dimension of the scores.",
                 creates=[(given.value_made or given.made, f"{given.called} comes from here")] if given is not None else [],
             )  # fmt: skip
+        used, target = target, operation.given_for(target)
         values = target.values
+        assert values is not None
         classes = int(values.high) + 1
         first = values.first[0]
         facts = [seen(bad_values(target, values))]
@@ -96,6 +98,9 @@ class ClassOutOfRange(CrashRule):
                 title, why = f"{target.called} holds {first.value}, and one_hot takes no negative labels", "one_hot has a column for 0 and up only."
             return report(self.name, operation, title=title, label=f"holds {first.value}; legal: {legal(values)}", role=Role.INDEX,
                           lead=target, why=why, creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+        if used is not target:
+            facts.append(seen(f"The library passes its values on as {used.called} {shape(used.shape)}."))
+        facts += config_facts(operation, classes)
         story = _story(target, scores, classes)
         if story:
             facts.append(inferred(story[0]))
@@ -103,11 +108,12 @@ class ClassOutOfRange(CrashRule):
         if scores is not None:
             axis = 1 if len(scores.shape) > 1 else 0
             made = made_words(scores.origin_of(axis))
-            facts.append(seen(f"{scores.called} has shape {shape(scores.shape)}: {plural(classes, 'class', 'classes')} at dimension {axis}"
+            facts.append(seen(f"{scores.called} has shape {shape(scores.shape)}, dtype {scores.tensor.dtype}: {plural(classes, 'class', 'classes')} at dimension {axis}"
                               f"{f', from {made}' if made else ''}."))  # fmt: skip
-            if not story or values.minimum >= 0:
+            if not story or "dimension 1" in story[0]:  # otherwise the labels tell that they are the ones to change
                 creates.append(of_axis(scores, axis))
-        fixes.append(f"Or give the last layer {int(values.maximum) + 1} outputs, if there are that many classes.") if values.maximum >= classes else None
+        if values.maximum >= classes:
+            fixes.append(f"{'Or give' if fixes else 'Give'} the last layer {int(values.maximum) + 1} outputs, if there are that many classes.")
         return report(
             self.name,
             operation,
@@ -120,6 +126,7 @@ class ClassOutOfRange(CrashRule):
             creates=creates,
             facts=facts,
             fixes=fixes,
+            mentioned=[scores],
         )
 
 
@@ -134,7 +141,7 @@ def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, 
             f"Tell the loss: `ignore_index={negative}`, or replace {negative} by {values.ignored if values.ignored is not None else -100}.",
         )
     if values.minimum == 1 and values.maximum == classes:
-        return f"The labels run from 1 to {classes}, the number of classes: they count from 1.", f"Count from 0: `{name} - 1`."
+        return f"The labels run from 1 to {classes}, the number of classes: they seem to count from 1.", f"Count from 0: `{name} - 1`."
     if classes == 1:
         return "The scores have a single column, which suits a yes/no question with `binary_cross_entropy_with_logits`.", (
             "Use `binary_cross_entropy_with_logits` with float labels, or give the layer one output per class.")  # fmt: skip

@@ -7,7 +7,21 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, of_axis, of_tensor, report, seen
+from torchsleuth.rules.forward._words import (
+    TRUNCATE,
+    argument_fact,
+    code,
+    config_facts,
+    failed,
+    inferred,
+    is_about_positions,
+    length_create,
+    line_of,
+    of_axis,
+    of_tensor,
+    report,
+    seen,
+)
 
 _SIZES = re.compile(
     r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+"
@@ -85,7 +99,9 @@ class ExpandSize(CrashRule):
         other = next((o for o in operation.operands if o is not tensor and o is not receiver and want in o.shape), None)
         if other is not None and not storing:
             creates.append(of_axis(other, other.shape.index(want)))
-        facts = []
+        facts = config_facts(operation, have, want)
+        if operation.place.in_library:
+            creates.insert(0, length_create(operation, want))
         argument = operation.argument("size", "sizes")
         element = operation.argument(f"size[{axis}]") if argument is not None else None
         if argument is not None and argument.value:
@@ -97,6 +113,9 @@ class ExpandSize(CrashRule):
         if storing:
             title = f"{called} [{said[5]}] does not fit into {code(operation.place.source)}, which has shape [{said[4]}]"
         fixes = [f"Only dimensions of size 1 can be stretched. Add one with `unsqueeze`, or make the {have} a {want} where it comes from."]
+        if operation.place.in_library and is_about_positions(operation, tensor.source if tensor else ""):
+            facts.append(inferred(f"The sequence has {want} tokens; the model has {have} positions."))
+            fixes = [TRUNCATE]
         return report(self.name, operation, title=title, label=f"has {have} at dimension {own}; {want} is needed", lead=tensor if not storing else None,
                       why=f"A tensor can be stretched only where its size is 1 (or the dimension is missing on the left); here it has {have}, and {want} is asked for.",
                       creates=creates, facts=facts, fixes=fixes)  # fmt: skip

@@ -9,13 +9,17 @@ from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import (
+    TRUNCATE,
     Culprits,
     advice,
     argument_fact,
     bad_values,
     code,
+    config_facts,
     failed,
+    is_about_positions,
     legal,
+    length_create,
     made_words,
     operand_facts,
     other_facts,
@@ -103,15 +107,21 @@ class IndexOutOfRange(CrashRule):
     # -- an index tensor whose values can be read -------------------------------------------------
 
     def _values(self, operation: FailedOperation, bad: Operand) -> Diagnosis:
+        used, bad = bad, operation.given_for(bad)
         values = bad.values
         assert values is not None
         culprits = Culprits()
         first = values.first[0]
         culprits.lead(operation, Role.INDEX, f"holds {first.value}; legal: {legal(values)}", bad)
+        if _are_positions(operation, used) and operation.place.in_library and used.shape:
+            culprits.create(*length_create(operation, used.shape[-1]))
         culprits.create(bad.value_made, value_words(bad, f"the value {first.value}"))
         table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
         facts = [Fact(bad_values(bad, values), bad.known if bad.known is not Known.OBSERVED else Known.OBSERVED)]
+        if used is not bad:
+            facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
         story, fixes, inferred = _story(operation, bad, table)
+        facts += config_facts(operation, int(values.high) + 1)
         if table is not None and table is not bad:
             rows = f" ({plural(table.shape[0], 'row')})" if values.limit == "rows" else ""
             facts.append(Fact(f"{table.called} has shape {shape(table.shape)}{rows}, dtype {table.tensor.dtype}{_made(table)}.", table.known))
@@ -119,7 +129,7 @@ class IndexOutOfRange(CrashRule):
         if story and inferred:
             facts.append(Fact(story, Known.INFERRED))
             story = ""
-        facts += other_facts(operation, table, bad)
+        facts += other_facts(operation, table, bad, used)
         facts += _misleading(operation, values.limit)
         facts += setting_facts(operation)
         where = f"`{operation.module}`" if operation.module else f"`{operation.name.strip('_')}`"
@@ -247,23 +257,24 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
             [f"Replace it before indexing, e.g. `{_name(bad)}.masked_fill({_name(bad)} == -100, pad_id)`; keep -100 for the loss only."],
             False,
         )
-    if operation.name not in _EMBEDDINGS:
+    positions = _are_positions(operation, bad)
+    if operation.name not in _EMBEDDINGS and not (positions and operation.place.in_library):
         if values.bad and values.minimum == 1 and values.maximum == rows:
             return ("The values run from 1: they seem to count from 1.", [f"Subtract 1: `{_name(bad)} - 1`."], True)
         if values.minimum < 0 and values.low == 0:
             return ("This operation does not count negative indices from the end.", ["Use non-negative indices."], False)
         return ("", [f"Keep the values of {bad.called} within {legal(values)}, or make that dimension larger."], False)
-    if "position" in path:
-        story = f"These are positions: the sequence is longer than the {rows} positions that the model has."
-        if "roberta" in " ".join((path, operation.place.span.file)).lower():
-            story += " RoBERTa-style models count positions from padding_idx + 1, so they take two tokens fewer than the table has rows."
-        return story, ["Truncate: `tokenizer(..., truncation=True, max_length=...)`, or build the model with a larger `max_position_embeddings`."], False
     if "token_type" in path or "segment" in path:
         return (
             f"These are token types (segments); the model knows {rows} of them.",
             ["Pass token_type_ids below that number, or none, or set `type_vocab_size` in the config."],
             False,
         )
+    if positions:
+        story = f"These are positions: the sequence is longer than the {rows} positions that the model has."
+        if "roberta" in " ".join((path, operation.place.span.file)).lower():
+            story += " RoBERTa-style models count positions from padding_idx + 1, so they take two tokens fewer than the table has rows."
+        return story, [TRUNCATE], False
     if values.minimum < 0:
         return "An embedding does not count negative ids from the end.", ["Use ids from 0 on, e.g. a row of its own for padding."], False
     if values.minimum == 1 and values.maximum == rows:
@@ -284,6 +295,10 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         [f"Make the table large enough (`num_embeddings` at least {int(values.maximum) + 1}), or correct the ids where they are made."],
         False,
     )
+
+
+def _are_positions(operation: FailedOperation, index: Operand) -> bool:
+    return is_about_positions(operation, index.source) and "token_type" not in operation.module
 
 
 def _name(operand: Operand) -> str:

@@ -1,0 +1,73 @@
+"""Tiny randomly initialised transformers models with broken inputs: module path, value, position and the user's lines."""
+
+import re
+import warnings
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from forward_harness import Case, check  # noqa: E402
+
+MODELS = {
+    "bert": "BertForSequenceClassification(BertConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, "
+    "intermediate_size=32, max_position_embeddings=20, num_labels=3))",
+    "roberta": "RobertaModel(RobertaConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, "
+    "intermediate_size=32, max_position_embeddings=20, pad_token_id=1))",
+    "distilbert": "DistilBertModel(DistilBertConfig(vocab_size=100, dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=20))",
+    "gpt2": "GPT2LMHeadModel(GPT2Config(vocab_size=100, n_embd=16, n_layer=1, n_head=2, n_positions=20))",
+    "t5": "T5ForConditionalGeneration(T5Config(vocab_size=100, d_model=16, num_layers=1, num_heads=2, d_kv=8, d_ff=32, decoder_start_token_id=0))",
+    "vit": "ViTForImageClassification(ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, "
+    "image_size=32, patch_size=8, num_channels=3, num_labels=4))",
+}
+
+
+def _case(name: str, model: str, body: str, rule: str, says: tuple[str, ...], creates_model: bool = False) -> Case:
+    mark = "  #! create" if creates_model else ""
+    classes = ", ".join(re.findall(r"\b[A-Z]\w+(?=\()", MODELS[model]))
+    program = f"import torch\nfrom transformers import {classes}\nmodel = {MODELS[model]}{mark}\nmodel.eval()\n{body}"
+    return Case(f"{model}-{name}", program, rule, says)
+
+
+CASES = [
+    _case("unknown-token", "bert", "ids = torch.arange(24).reshape(3, 8)\nids[2, 5] = 104  #! create\nmodel(input_ids=ids)  #! call\n",
+          "index-out-of-range", ("model.bert.embeddings.word_embeddings", "`ids[2, 5]` = 104", "1 of 24 values", "0…99", "resize_token_embeddings")),
+    _case("added-token", "gpt2", "ids = torch.arange(12).reshape(2, 6)\nids[1, 0] = 100  #! create\nmodel(ids)  #! call\n",
+          "index-out-of-range", ("model.transformer.wte", "`ids[1, 0]` = 100", "0…99", "vocab_size")),
+    _case("too-long", "bert", "ids = torch.arange(50).reshape(2, 25)  #! create\nmodel(ids)  #! call\n",
+          "expand-size", ("20 is the model's `max_position_embeddings`", "25", "truncation=True", "model.bert.embeddings"), True),
+    _case("segment", "bert", "ids = torch.arange(16).reshape(2, 8)\nkinds = torch.full((2, 8), 2)  #! create\nmodel(ids, token_type_ids=kinds)  #! call\n",
+          "index-out-of-range", ("model.bert.embeddings.token_type_embeddings", "`kinds[0, 0]` = 2", "0…1", "token types")),
+    _case("label", "bert", "ids = torch.arange(16).reshape(2, 8)\nlabels = torch.tensor([1, 3])  #! create\nmodel(ids, labels=labels)  #! call\n",
+          "class-out-of-range", ("`labels[1]` = 3", "0…2", "num_labels")),
+    _case("float-ids", "bert", "ids = torch.arange(16).reshape(2, 8).float()  #! create\nmodel(ids)  #! call\n",
+          "index-dtype", ("`ids`", "float32", "model.bert.embeddings.word_embeddings")),
+    _case("too-long", "roberta", "ids = torch.arange(2, 40).reshape(2, 19)  #! create\nmodel(ids)  #! call\n",
+          "index-out-of-range", ("= 20", "0…19", "padding_idx + 1", "model.embeddings")),
+    _case("ignored-label-as-id", "roberta", "ids = torch.arange(2, 20).reshape(2, 9)\nids[0, 4] = -100  #! create\nmodel(ids)  #! call\n",
+          "index-out-of-range", ("`ids[0, 4]` = -100", "ignore", "model.embeddings.word_embeddings")),
+    _case("too-long", "distilbert", "ids = torch.arange(50).reshape(2, 25)  #! create\nmodel(ids)  #! call\n",
+          "broadcast-mismatch", ("max_position_embeddings", "25", "20", "model.embeddings"), True),
+    _case("unknown-token", "distilbert", "ids = torch.arange(12).reshape(2, 6)\nids[0, 2] = 1000  #! create\nmodel(ids)  #! call\n",
+          "index-out-of-range", ("model.embeddings.word_embeddings", "`ids[0, 2]` = 1000")),
+    _case("too-long", "gpt2", "ids = torch.arange(50).reshape(2, 25)  #! create\nmodel(ids)  #! call\n",
+          "index-out-of-range", ("model.transformer.wpe", "`position_ids[0, 20]` = 20", "5 of 25", "n_positions")),
+    _case("label", "gpt2", "ids = torch.arange(16).reshape(2, 8)\nlabels = ids.clone()\nlabels[0, 3] = 120  #! create\nmodel(ids, labels=labels)  #! call\n",
+          "class-out-of-range", ("`labels[0, 3]` = 120", "0…99"), True),
+    _case("ignored-label", "t5", "ids = torch.arange(16).reshape(2, 8)\nanswer = torch.tensor([[1, 2, -100], [3, 4, 5]])  #! create\nmodel(input_ids=ids, decoder_input_ids=answer)  #! call\n",
+          "index-out-of-range", ("`answer[0, 2]` = -100", "model.decoder.embed_tokens")),
+    _case("label", "vit", "images = torch.zeros(2, 3, 32, 32)\nlabels = torch.tensor([1, 4])  #! create\nmodel(images, labels=labels)  #! call\n",
+          "class-out-of-range", ("`labels[1]` = 4", "0…3")),
+    _case("one-image", "vit", "image = torch.zeros(3, 32, 32)  #! create\nmodel(image)  #! call\n", "list-of-tensors", ("[3, 32, 32]",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_transformers(case):
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problems = check(case)
+    assert not problems, "\n".join(problems)
