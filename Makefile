@@ -12,7 +12,7 @@ setup: $(VENV)/.ready
 # gigabytes of CUDA packages.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt torch
+	$(PIP) install -c constraints.txt torch numpy
 	$(PIP) install -c constraints.txt -e '.[test]'
 	touch $@
 
@@ -20,14 +20,14 @@ demo: setup
 	$(BIN)/torchsleuth demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 tests
-
-# One page per rule in docs/rules/, from the rules' docstrings.
-docs: setup
-	$(BIN)/python docs/generate.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 bench: setup
 	$(BIN)/python -m bench
+
+docs: setup
+	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/picture.py
 
 clean:
 	rm -rf $(VENV)

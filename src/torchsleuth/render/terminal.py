@@ -74,13 +74,13 @@ def _show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
             _paragraph("Seen" if position == 0 else "", f"{bullet} {fact.text}{KNOWN_MARKS[fact.known]}", console)
     for position, fix in enumerate(diagnosis.fixes):
         console.print()
-        _show_fix(fix, position + 1 if len(diagnosis.fixes) > 1 else None, console)
+        _show_fix(fix, position, len(diagnosis.fixes), console)
 
 
 def _heading(diagnosis: Diagnosis, console: Console) -> None:
     rule = _glyph(console, "━", "=")
     left, right = f"{rule * 2} torchsleuth {rule * 2} {diagnosis.rule} ", f" {diagnosis.confidence.value} {rule * 2}"
-    line = Text(left, style="bold cyan")
+    line = Text.assemble((left, "bold cyan"))
     line.append(rule * max(2, console.width - len(left) - len(right)), style="cyan")
     line.append(right, style=CONFIDENCE_STYLES[diagnosis.confidence])
     console.print(line, no_wrap=True, crop=False)
@@ -88,7 +88,7 @@ def _heading(diagnosis: Diagnosis, console: Console) -> None:
 
 def _show_culprit(culprit: Culprit, console: Console) -> None:
     style = ROLE_STYLES[culprit.role]
-    head = Text(f"{ROLE_WORDS[culprit.role]:<14} ", style=style)
+    head = Text.assemble((f"{ROLE_WORDS[culprit.role]:<14} ", style))
     head.append(f"{culprit.span.file}:{culprit.span.line}", style="bold")
     if culprit.function and culprit.function != "<module>":
         head.append(f"  in {culprit.function}", style="dim")
@@ -103,20 +103,20 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
     label_pending = culprit.label
     for number, line in enumerate(culprit.excerpt.lines, culprit.excerpt.first):
         shown, start, end = _cropped(line, number, culprit, console.width - gutter - 4)
-        text = Text(f"{number:>{gutter}} {bar} ", style="dim")
+        text = Text.assemble((f"{number:>{gutter}} {bar} ", "dim"))
         text.append(shown[:start], style="none")
         text.append(shown[start:end], style=style if end > start else "none")
         text.append(shown[end:], style="none")
         console.print(text, overflow="ignore", no_wrap=True, crop=False)
         if end > start and number == culprit.span.end_line:
-            under = Text(f"{'':>{gutter}} {bar} " + " " * start, style="dim")
+            under = Text.assemble((f"{'':>{gutter}} {bar} " + " " * start, "dim"))
             under.append("^" * (end - start), style=style)
             if label_pending and gutter + 3 + end + 1 + len(label_pending) <= console.width:
                 under.append(" " + label_pending, style=style)
                 label_pending = ""
             console.print(under, overflow="ignore", no_wrap=True, crop=False)
     if label_pending:
-        prefix = Text(f"{'':>{gutter}} {bar} ", style="dim")
+        prefix = Text.assemble((f"{'':>{gutter}} {bar} ", "dim"))
         for line in Text(label_pending, style=style).wrap(console, console.width - gutter - 4):
             console.print(prefix + line, overflow="ignore", no_wrap=True, crop=False)
 
@@ -146,29 +146,29 @@ def _fitted(line: str, room: int) -> str:
     return line if len(line) <= room else line[: room - 3] + "..."
 
 
-def _paragraph(head: str, text: str, console: Console) -> None:
+def _paragraph(head: str, text: str, console: Console, style: str = "") -> None:
     """Prose with a short head in the margin, wrapped to a width that reads well."""
     margin = 6
-    body = Text(text)
+    body = Text(text, style=style)
     width = min(console.width, WIDEST) - margin
     for position, line in enumerate(body.wrap(console, width)):
-        lead = Text(f"{head if position == 0 else '':<{margin}}", style="bold")
+        lead = Text.assemble((f"{head if position == 0 else '':<{margin}}", "bold"))
         line.rstrip()
         console.print(lead + line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _show_fix(fix: Fix, number: int | None, console: Console) -> None:
-    head = "Fix" if number is None else f"Fix {number}"
+def _show_fix(fix: Fix, position: int, count: int, console: Console) -> None:
+    """The best fix with its diff; of the others what they would do. All diffs are in the JSON report."""
     verdict = fix.verdict
-    _paragraph(head, fix.title, console)
+    _paragraph("Fix" if count == 1 else f"Fix {position + 1}", fix.title, console)
     if fix.meaning:
         _paragraph("", fix.meaning, console)
-    if fix.diff:
+    if fix.diff and position == 0:
         console.print(Padding(_diff(fix.diff, console), (0, 0, 0, 6)))
     if verdict.status is not Status.NOT_RUN:
-        console.print(Text(f"      {verdict.status.value}: {verdict.text}", style=STATUS_STYLES[verdict.status]))
-    elif fix.diff and verdict.text:
-        console.print(Text(f"      {verdict.text}", style="dim"))
+        _paragraph("", f"{verdict.status.value}: {verdict.text}", console, STATUS_STYLES[verdict.status])
+    elif fix.diff and position == 0 and verdict.text:
+        _paragraph("", verdict.text, console, "dim")
 
 
 def _diff(diff: str, console: Console) -> Syntax | Text:
