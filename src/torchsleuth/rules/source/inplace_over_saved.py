@@ -67,7 +67,7 @@ class InplaceOverSaved(LintRule):
                 *(view.culprit(Role.SAVE, s.node, f"keeps {'its result' if s.what == 'r' else 'this value'} for its gradient", write.frame)
                   for s in sorted((save, *hazard.others[:3]), key=lambda s: s.node.lineno)),
             ],
-            f"`{operation}` needs {kept} again in backward. The later write changes that memory, and backward raises "
+            f"{'' if hazard.certain else f'If `{target}` needs a gradient: '}`{operation}` needs {kept} again in backward. The later write changes that memory, and backward raises "
             '"one of the variables needed for gradient computation has been modified by an inplace operation".',
             Confidence.CERTAIN if hazard.certain else Confidence.LIKELY,
             fixes=[advice(out_of_place(write, target))],
@@ -75,8 +75,15 @@ class InplaceOverSaved(LintRule):
 
 
 def reportable(hazard: Hazard) -> bool:
-    """Known to need a gradient, and the memory known to be the same."""
-    return hazard.certain and not hazard.write.target.assumed
+    """Known to need a gradient; or an argument that is a tensor, in the plain form `y = x ** 2; x += 1`."""
+    write = hazard.write
+    if write.target.assumed:
+        return False
+    if hazard.certain:
+        return True
+    is_argument = write.target.op == "argument" and write.target.grad is None and write.target.dtype not in ("int", "bool")
+    in_function = write.frame.cls is not None and write.frame.cls.is_function
+    return write.how == "augmented" and write.op in ("add", "sub", "mul", "div") and is_argument and not in_function
 
 
 def out_of_place(write, target: str) -> str:

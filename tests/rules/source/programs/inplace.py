@@ -44,6 +44,12 @@ def through_a_view():
     return y
 
 
+def argument(x: torch.Tensor):
+    y = x**2
+    x += 1  # culprit: inplace-over-saved
+    return y
+
+
 class Block(nn.Module):
     def __init__(self):
         super().__init__()

@@ -78,6 +78,18 @@ def update(params, lr):
     w.grad.zero_()
 
 
+def argument(x: torch.Tensor):
+    y = x.exp()
+    x += 1
+    return y
+
+
+def unknown(x):
+    y = x**2
+    x += 1
+    return y
+
+
 def numbers(x, n):
     y = n**2
     n += 1
