@@ -1,0 +1,1 @@
+"""Fixes for failures in the forward pass and in the loss."""

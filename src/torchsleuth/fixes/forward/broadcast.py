@@ -1,0 +1,82 @@
+"""Shapes that do not line up: the missing dimension added where the sizes say where it belongs."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.model import Diagnosis, Fix
+
+_REDUCTIONS = {"sum", "mean", "amax", "amin", "norm", "std", "var", "prod", "logsumexp", "median", "all", "any"}
+
+
+class BroadcastFixer(Fixer):
+    rule = "broadcast-mismatch"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        if len(failed.operands) != 2 or failed.in_library:
+            return []
+        small, large = sorted(failed.operands, key=lambda operand: len(operand.shape))
+        return [_missing(failed, small, large), _swapped(failed, small, large)]
+
+
+def _missing(failed: Failed, small: Operand, large: Operand) -> Fix | None:
+    """The one place to add a dimension to the smaller operand so that it lines up."""
+    if len(small.shape) + 1 != len(large.shape) or not small.shape:
+        return None
+    places = [axis for axis in range(1, len(large.shape)) if _fits([*small.shape[:axis], 1, *small.shape[axis:]], large.shape)]
+    if len(places) != 1:
+        return None
+    axis = places[0]
+    found = failed.node_of(small)
+    if found is not None and isinstance(found[1], ast.Call) and called(found[1]) in _REDUCTIONS:
+        fix = _kept(failed, found[0], found[1], axis, len(large.shape))
+        if fix is not None:
+            return fix
+    shown = -1 if axis == len(small.shape) else axis
+    meaning = f"{small.called} is then lined up with the first dimension{'s' * (axis > 1)} of {large.called}."
+    return failed.suffixed(small, f".unsqueeze({shown})", f"Add the missing dimension: `.unsqueeze({shown})`.", meaning, safe=False)
+
+
+def _fits(one: list[int], other: tuple[int, ...]) -> bool:
+    return len(one) == len(other) and all(a == b or a == 1 or b == 1 for a, b in zip(one, other, strict=True))
+
+
+def _kept(failed: Failed, script, call: ast.Call, axis: int, rank: int) -> Fix | None:
+    """`x.sum(dim=1)` → `x.sum(dim=1, keepdim=True)`, where the reduced dimension is the missing one."""
+    dim = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[-1] if call.args else None)
+    try:
+        value = ast.literal_eval(dim) if dim is not None else None
+    except ValueError:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value % rank != axis or any(k.arg == "keepdim" for k in call.keywords):
+        return None
+    last = max(script.end(node) for node in [*call.args, *(k.value for k in call.keywords)])
+    return failed.scripts.fix("Keep the reduced dimension: `keepdim=True`.", [script.insert(last, ", keepdim=True")])
+
+
+def _swapped(failed: Failed, one: Operand, other: Operand) -> Fix | None:
+    """Two dimensions exchanged in a parameter or buffer against the data."""
+    if len(one.shape) != len(other.shape) or one.shape == other.shape:
+        return None
+    fixed = [operand for operand in (one, other) if operand.tensor.kind in ("parameter", "buffer")]
+    if len(fixed) != 1:
+        return None
+    mine, theirs = fixed[0], other if fixed[0] is one else one
+    turns = []
+    for a in range(len(mine.shape)):
+        for b in range(a + 1, len(mine.shape)):
+            sizes = list(mine.shape)
+            sizes[a], sizes[b] = sizes[b], sizes[a]
+            if tuple(sizes) == theirs.shape:
+                turns.append((a, b))
+    if len(turns) != 1:
+        return None
+    a, b = turns[0]
+    meaning = f"Right if dimensions {a} and {b} of {mine.called} are in another order than those of {theirs.called}."
+    return failed.suffixed(mine, f".transpose({a}, {b})", f"Exchange dimensions {a} and {b}: `.transpose({a}, {b})`.", meaning, safe=False)

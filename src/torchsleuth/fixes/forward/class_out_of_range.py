@@ -1,0 +1,65 @@
+"""Class numbers outside the classes: counted from 1, or -1 for what is to be ignored."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.model import Diagnosis, Fix
+
+
+class ClassOutOfRangeFixer(Fixer):
+    rule = "class-out-of-range"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        if failed.operation is None:
+            return []
+        target = next((o for o in failed.operation.operands if o.values is not None and o.values.bad), None)
+        if target is None or target.values is None:
+            return []
+        values = target.values
+        mine = target if not failed.in_library else failed.operand(target.argument)
+        if set(values.distinct) == {-1} and values.bad <= len(values.distinct) * values.total:
+            return [_ignored(failed)]
+        if values.minimum == values.low + 1 and values.maximum == values.high + 1 and mine is not None:
+            found = failed.node_of(mine)
+            if found is None:
+                return []
+            script, node = found
+            bracketed = f"{script.segment(node)} - 1" if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({script.segment(node)}) - 1"
+            parent = script.parent(node)
+            if not isinstance(parent, (ast.Call, ast.keyword)) or (isinstance(parent, ast.Call) and parent.func is node):
+                bracketed = f"({bracketed})"
+            meaning = f"Class 1 of {mine.called} then is the first of the scores, number 0."
+            return [scripts.fix(f"Count from 0: `{bracketed}`.", [script.replace(node, bracketed)], meaning, safe=False)]
+        return []
+
+
+def _ignored(failed: Failed) -> Fix | None:
+    """`ignore_index=-1` in the call of the loss, or where the loss module is made."""
+    meaning = "Targets of -1 then count neither in the loss nor in its mean."
+    script, call = failed.script, failed.call
+    if script is not None and isinstance(call, ast.Call) and called(call) in ("cross_entropy", "nll_loss"):
+        return _with_keyword(failed, script, call, meaning)
+    made = failed.operation.module_made
+    home = failed.scripts.get(made.place) if made is not None else None
+    node = home.node_at(made.place.span) if home is not None else None
+    if home is None or not isinstance(node, ast.Call) or called(node) not in ("CrossEntropyLoss", "NLLLoss"):
+        return None
+    return _with_keyword(failed, home, node, meaning)
+
+
+def _with_keyword(failed: Failed, script, call: ast.Call, meaning: str) -> Fix | None:
+    if any(keyword.arg == "ignore_index" for keyword in call.keywords):
+        return None
+    last = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if last:
+        edits = [script.insert(max(script.end(node) for node in last), ", ignore_index=-1")]
+    else:
+        line, column = script.end(call)
+        edits = [script.insert((line, column - 1), "ignore_index=-1")]
+    return failed.scripts.fix("Leave the targets of -1 out: `ignore_index=-1`.", edits, meaning, safe=False)

@@ -1,0 +1,58 @@
+"""Operands of two dtypes: the odd one is cast to that of the other."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import CASTS, Failed
+from torchsleuth.fixes.script import Scripts
+from torchsleuth.model import Diagnosis, Fix
+
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+class DtypeMismatchFixer(Fixer):
+    rule = "dtype-mismatch"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        if operation is None or failed.in_library:
+            return []
+        if operation.name in ("neg", "__neg__", "negative") and isinstance(failed.call, ast.UnaryOp) and failed.script is not None:
+            text = failed.script.segment(failed.call.operand)
+            return [scripts.fix(f"Invert the mask: `~{text}`.", [failed.script.replace(failed.call, f"~{text}")], "Minus is taken to mean `not` here.", safe=False)]
+        odd, wanted = _odd_one(operation.operands, operation.name)
+        cast = CASTS.get(wanted)
+        if odd is None or cast is None or odd.tensor.dtype == wanted:
+            return []
+        return [failed.suffixed(odd, cast, f"Cast {odd.called} from {odd.tensor.dtype} to {wanted}: `{cast}`.")]
+
+
+def _odd_one(operands: tuple[Operand, ...], name: str) -> tuple[Operand | None, str]:
+    """The operand to cast and the dtype it should have: data follows parameters, integers follow floats."""
+    kinds = {operand.tensor.dtype for operand in operands}
+    if len(operands) == 1 and not kinds & set(_FLOATS):
+        return operands[0], "float32"
+    if name.endswith("_") or name.startswith("__i"):
+        return None, ""  # the result has to go back into the first: which of the two is wrong cannot be told
+    fixed = {operand.tensor.dtype for operand in operands if operand.tensor.kind in ("parameter", "buffer")}
+    free = [operand for operand in operands if operand.tensor.kind not in ("parameter", "buffer")]
+    if len(fixed) == 1:
+        wanted = next(iter(fixed))
+        odd = [operand for operand in free if operand.tensor.dtype != wanted]
+        return (odd[0], wanted) if len(odd) == 1 and wanted in _FLOATS else (None, "")
+    if len(kinds) != 2 or fixed:
+        return None, ""
+    floats = kinds & set(_FLOATS)
+    if len(floats) == 1:
+        wanted = next(iter(floats))
+    elif floats == {"float32", "float64"}:
+        wanted = "float32"
+    else:
+        return None, ""
+    odd = [operand for operand in free if operand.tensor.dtype != wanted]
+    return (odd[0], wanted) if len(odd) == 1 else (None, "")

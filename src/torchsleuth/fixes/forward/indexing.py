@@ -1,0 +1,164 @@
+"""Indices of the wrong kind, shape or range, where the evidence says what was meant."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import Failed, text_of
+from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.model import Diagnosis, Fix
+
+
+class IndexDtypeFixer(Fixer):
+    rule = "index-dtype"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        if operation is None:
+            return []
+        odd = [o for o in failed.operands if o.tensor.dtype.startswith(("float", "bfloat")) and o.argument in ("index", "indices", "input", "self", "")]
+        item = next((i for i in operation.index if i.kind == "float"), None)
+        if item is not None:
+            return [_floor_division(scripts, item)]
+        indexed = next((i for i in operation.index if i.kind == "tensor" and i.operand is not None), None)
+        if indexed is not None:
+            odd = [operation.operands[indexed.operand]]
+        elif operation.name in ("gather", "scatter", "scatter_", "index_select", "take", "take_along_dim", "index_add_", "index_add"):
+            odd = [o for o in failed.operands if o.argument == "index"]
+        elif operation.name == "embedding":
+            odd = [o for o in failed.operands if o.argument in ("input", "indices", "self") and o.tensor.kind != "parameter"]
+        if len(odd) != 1 or odd[0].tensor.dtype in ("int64", "int32", "bool"):
+            return []
+        meaning = "Fractions, if there are any, are cut off." if "float" in odd[0].tensor.dtype else ""
+        return [failed.suffixed(odd[0], ".long()", f"Indices are integers: `.long()` on {odd[0].called}.", meaning, safe=not meaning)]
+
+
+def _floor_division(scripts: Scripts, item) -> Fix | None:
+    """`len(x) / 2` → `len(x) // 2`, where the index is made."""
+    place = item.made.place if item.made is not None else item.place
+    script = scripts.get(place)
+    node = script.node_at(place.span) if script is not None else None
+    if isinstance(node, ast.Assign):
+        node = node.value
+    if script is None or not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return None
+    start, end = script.end(node.left), script.start(node.right)
+    middle = script.between(start, end)
+    if middle.count("/") != 1 or "\n" in middle or "#" in middle:
+        return None
+    at = (start[0], start[1] + middle.index("/"))
+    return scripts.fix("Divide to a whole number: `//`.", [script.edit(at, (at[0], at[1] + 1), "//")])
+
+
+class MaskShapeFixer(Fixer):
+    rule = "mask-shape"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        mask = next((i for i in operation.index if i.operand is not None), None) if operation is not None else None
+        if operation is None or mask is None:
+            return []
+        operand = operation.operands[mask.operand]
+        base = next((o for o in operation.operands if o is not operand), None)
+        if operand.tensor.dtype == "uint8":
+            meaning = "They are then positions; as uint8 they are a mask."
+            return [failed.suffixed(operand, ".long()", f"Make {operand.called} indices: `.long()`.", meaning, safe=False)]
+        found = failed.node_of(operand)
+        if base is None or found is None or len(operation.index) != 1 or len(operand.shape) != 1 or not isinstance(failed.call, ast.Subscript):
+            return []
+        axes = [axis for axis, size in enumerate(base.shape) if size == operand.shape[0]]
+        if len(axes) != 1 or axes[0] == 0:
+            return []
+        text = ", ".join([":"] * axes[0] + [found[0].segment(found[1])])
+        meaning = f"The mask then chooses along dimension {axes[0]}, the only one of its size."
+        return [scripts.fix(f"Apply the mask to dimension {axes[0]}: `[{text}]`.", [found[0].replace(found[1], text)], meaning, safe=False)]
+
+
+class IndexShapeFixer(Fixer):
+    rule = "index-shape"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        if operation is None or operation.name not in ("gather", "take_along_dim", "scatter", "scatter_"):
+            return []
+        base, index, dim = failed.operand("self", "input"), failed.operand("index", "indices"), operation.argument("dim")
+        if base is None or index is None or dim is None or len(dim.numbers) != 1:
+            return []
+        axis = dim.numbers[0] % len(base.shape) if base.shape else 0
+        if len(index.shape) == len(base.shape) - 1 and all(a <= b for a, b in zip(index.shape, base.shape[:axis] + base.shape[axis + 1 :], strict=True)):
+            return [failed.suffixed(index, f".unsqueeze({axis})", f"One index for each: `.unsqueeze({axis})` on {index.called}.")]
+        return []
+
+
+class IndexOutOfRangeFixer(Fixer):
+    rule = "index-out-of-range"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        if operation is None:
+            return []
+        return [_loop_bound(failed), _added_tokens(failed), _from_one(failed)]
+
+
+def _loop_bound(failed: Failed) -> Fix | None:
+    """`for i in range(4)` over a tensor with three rows: the bound taken from the tensor."""
+    item = next((i for i in failed.operation.index if i.made is not None and i.made.operation == "loop" and i.axis is not None), None)
+    base = failed.operation.operands[0] if failed.operation.operands else None
+    name = text_of(base)
+    script = failed.script
+    if item is None or base is None or not name or script is None or not isinstance(failed.call, ast.Subscript):
+        return None
+    for loop in script.loops_around(failed.call):
+        target = getattr(loop, "target", None)
+        if isinstance(target, ast.Name) and target.id == item.source and called(loop.iter) == "range" and len(loop.iter.args) == 1:
+            bound = f"{name}.shape[{item.axis}]"
+            meaning = f"The loop then makes {item.size} rounds, one for each position of dimension {item.axis}."
+            return failed.scripts.fix(f"Take the bound from the tensor: `range({bound})`.", [script.replace(loop.iter.args[0], bound)], meaning, safe=False)
+    return None
+
+
+def _from_one(failed: Failed) -> Fix | None:
+    """Ids that run from 1 to the size of the table."""
+    operand = next((o for o in failed.operation.operands if o.values is not None and o.values.bad), None)
+    if operand is None or operand.values is None or failed.in_library or failed.operation.name not in ("embedding", "gather", "index_select"):
+        return None
+    values = operand.values
+    if not (values.minimum == 1 and values.maximum == values.high + 1 and values.total >= values.high + 1 > 1):
+        return None
+    found = failed.node_of(operand)
+    if found is None or not isinstance(found[1], (ast.Name, ast.Attribute)):
+        return None
+    text = f"{found[0].segment(found[1])} - 1"
+    meaning = "Id 1 then is the first row of the table, number 0."
+    return failed.scripts.fix(f"Count from 0: `{text}`.", [found[0].replace(found[1], text)], meaning, safe=False)
+
+
+def _added_tokens(failed: Failed) -> Fix | None:
+    """`model.resize_token_embeddings(len(tokenizer))` after tokens were added."""
+    script = failed.script
+    operand = next((o for o in failed.operation.operands if o.values is not None and o.values.bad), None)
+    if script is None or operand is None or operand.values is None or not failed.in_library or failed.operation.name != "embedding":
+        return None
+    if operand.values.minimum < operand.values.low or "token_type" in failed.operation.module or "position" in failed.operation.module:
+        return None
+    adds = [
+        node
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and called(node) in ("add_tokens", "add_special_tokens") and isinstance(node.func, ast.Attribute)
+    ]
+    models = failed.operation.module.split(".")[0]
+    if len(adds) != 1 or not models.isidentifier():
+        return None
+    tokenizer = ast.unparse(adds[0].func.value)
+    bound = [n for n in ast.walk(script.tree) if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == models for t in n.targets)]
+    after = max([script.statement_of(adds[0]), *bound], key=lambda node: node.lineno)
+    if len(bound) != 1 or script.block_of(bound[0]) is not script.block_of(script.statement_of(adds[0])):
+        return None
+    line = f"{models}.resize_token_embeddings(len({tokenizer}))"
+    return failed.scripts.fix("Make rows for the added tokens.", script.after(after, line), "The new rows start with random values and have to be trained.", safe=False)

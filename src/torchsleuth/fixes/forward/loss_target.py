@@ -1,0 +1,68 @@
+"""Targets that do not suit a loss: dtype, a dimension too many, classes at the wrong axis, logits for probabilities."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.model import Diagnosis, Fix
+
+
+class LossTargetFixer(Fixer):
+    rule = "loss-target"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        if operation is None or operation.name == "ctc_loss":
+            return []
+        scores, target = failed.operand("input", "self"), failed.operand("target", "targets")
+        if scores is None or target is None:
+            return []
+        if "between 0 and 1" in failed.message:
+            return [_with_logits(failed)]
+        classes = operation.name in ("nll_loss", "nll_loss_nd") or ("cross_entropy" in operation.name and "binary" not in operation.name)
+        if classes:
+            return _classes(failed, scores, target)
+        if target.tensor.dtype in ("int64", "int32", "bool", "uint8") and scores.shape == target.shape:
+            return [failed.suffixed(target, ".float()", f"Make {target.called} floating point: `.float()`.")]
+        if scores.shape == (*target.shape, 1):
+            return [failed.suffixed(scores, ".squeeze(-1)", f"Drop the last dimension of {scores.called}: `.squeeze(-1)`.")]
+        if target.shape == (*scores.shape, 1):
+            return [failed.suffixed(target, ".squeeze(-1)", f"Drop the last dimension of {target.called}: `.squeeze(-1)`.")]
+        return []
+
+
+def _classes(failed: Failed, scores, target) -> list[Fix | None]:
+    if target.shape == (*scores.shape[:1], *scores.shape[2:]) and target.tensor.dtype != "int64":
+        meaning = "" if not target.tensor.dtype.startswith("float") else "Fractions, if there are any, are cut off."
+        return [failed.suffixed(target, ".long()", f"Class numbers are integers: `.long()` on {target.called}.", meaning, safe=not meaning)]
+    if len(scores.shape) >= 3 and scores.shape[:-1] == target.shape and scores.shape[1] != scores.shape[-1]:
+        axis = len(scores.shape) - 1
+        order = f".transpose(1, {axis})" if axis == 2 else f".permute(0, {axis}, {', '.join(str(k) for k in range(1, axis))})"
+        return [failed.suffixed(scores, order, f"Bring the classes to dimension 1: `{order}`.")]
+    if target.shape == (*scores.shape[:1], 1, *scores.shape[2:]) and target.tensor.dtype in ("int64", "int32", "uint8"):
+        return [failed.suffixed(target, ".squeeze(1)", f"Drop the dimension of size 1: `.squeeze(1)` on {target.called}.")]
+    return []
+
+
+def _with_logits(failed: Failed) -> Fix | None:
+    script, call = failed.script, failed.call
+    if script is None or not isinstance(call, ast.Call):
+        return None
+    meaning = "The sigmoid is then part of the loss: right if these are scores, not probabilities."
+    if called(call) == "binary_cross_entropy":
+        return failed.scripts.fix("Take the loss for scores: `binary_cross_entropy_with_logits`.", failed.renamed(call, "binary_cross_entropy_with_logits"), meaning, safe=False)
+    made = failed.operation.module_made
+    if failed.operation.module_type != "BCELoss" or made is None or made.place.in_library:
+        return None
+    home = failed.scripts.get(made.place)
+    node = home.node_at(made.place.span) if home is not None else None
+    if home is None or not isinstance(node, ast.Call) or called(node) != "BCELoss":
+        return None
+    line, column = home.end(node.func)
+    edits = [home.edit((line, column - len("BCELoss")), (line, column), "BCEWithLogitsLoss")]
+    return failed.scripts.fix("Take the loss for scores: `BCEWithLogitsLoss`.", edits, meaning, safe=False)

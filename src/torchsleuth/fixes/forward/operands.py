@@ -1,0 +1,99 @@
+"""The failing call and its operands as things to edit."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.fixes.script import Script, Scripts
+from torchsleuth.model import Edit, Fix
+
+CASTS = {"float32": ".float()", "float64": ".double()", "float16": ".half()", "bfloat16": ".bfloat16()", "int64": ".long()"}
+
+
+class Failed:
+    """The operation with the user's text of its call. `call` is None where the failure has no call in the user's files."""
+
+    def __init__(self, evidence: Evidence, scripts: Scripts) -> None:
+        self.scripts = scripts
+        self.operation: FailedOperation | None = evidence.operation
+        self.message = self.operation.message if self.operation is not None else ""
+        self.script: Script | None = None
+        self.call: ast.AST | None = None
+        self.in_library = False
+        if self.operation is None:
+            return
+        place = self.operation.place
+        self.in_library = place.in_library
+        place = place.via if place.in_library else place
+        self.script = scripts.get(place)
+        self.call = self.script.node_at(place.span) if self.script is not None else None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Those of the user's own call: of the library's where that is what failed."""
+        if self.operation is None:
+            return ()
+        return self.operation.call_operands if self.in_library else self.operation.operands
+
+    def operand(self, *names: str) -> Operand | None:
+        if self.operation is None:
+            return None
+        found = self.operation.operand(*names)
+        if not self.in_library or found is None:
+            return found
+        # Inside a library the tensor is known by its identity with one that the user passed in.
+        same = [o for o in self.operation.call_operands if o.shape == found.shape and o.tensor.dtype == found.tensor.dtype]
+        return same[0] if len(same) == 1 else None
+
+    def node_of(self, operand: Operand | None) -> tuple[Script, ast.expr] | None:
+        """The user's expression for an operand, inside the failing call."""
+        if operand is None or operand.place is None or not operand.source:
+            return None
+        script = self.scripts.get(operand.place)
+        node = script.node_at(operand.place.span) if script is not None else None
+        if script is None or not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", None), ast.Store):
+            return None
+        return script, node
+
+    def suffixed(self, operand: Operand | None, suffix: str, title: str, meaning: str = "", safe: bool = True) -> Fix | None:
+        """The operand followed by `.long()` or the like, in the failing call."""
+        found = self.node_of(operand)
+        if found is None:
+            return None
+        return self.scripts.fix(title, found[0].wrapped(found[1], suffix), meaning, safe)
+
+    def renamed(self, call: ast.Call, name: str) -> list[Edit]:
+        """The method or function of a call under another name."""
+        if not isinstance(call.func, ast.Attribute) or self.script is None:
+            return []
+        line, column = self.script.end(call.func)
+        return [self.script.edit((line, column - len(call.func.attr)), (line, column), name)]
+
+
+def text_of(operand: Operand | None) -> str:
+    """A short expression for an operand that can be repeated without running anything twice; "" where it has none."""
+    if operand is not None and re.fullmatch(r"[A-Za-z_][\w.]*", operand.source):
+        return operand.source
+    return ""
+
+
+def product(sizes: tuple[int, ...] | list[int]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def loader_drops_last(scripts: Scripts, script: Script, why: str) -> Fix | None:
+    """`drop_last=True` in the one DataLoader of the file."""
+    calls = [n for n in ast.walk(script.tree) if isinstance(n, ast.Call) and ast.unparse(n.func).split(".")[-1] == "DataLoader"]
+    if len(calls) != 1 or any(keyword.arg in ("drop_last", None, "batch_sampler") for keyword in calls[0].keywords):
+        return None
+    last = [*calls[0].args, *(keyword.value for keyword in calls[0].keywords)]
+    if not last:
+        return None
+    edits = [script.insert(max(script.end(node) for node in last), ", drop_last=True")]
+    return scripts.fix("Leave out the last, smaller batch: `drop_last=True`.", edits, why, safe=False)

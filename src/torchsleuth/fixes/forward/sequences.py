@@ -1,0 +1,96 @@
+"""Joining, masking and recurrent states: the edits that the shapes single out."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of
+from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.model import Diagnosis, Fix
+
+
+class CatShapeFixer(Fixer):
+    rule = "cat-shape"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation, script, call = failed.operation, failed.script, failed.call
+        if operation is None or script is None or not isinstance(call, ast.Call) or operation.name not in ("cat", "concat", "concatenate"):
+            return []
+        shapes = [operand.shape for operand in operation.operands]
+        if len(shapes) < 2 or len({len(shape) for shape in shapes}) != 1:
+            return []
+        axes = [axis for axis in range(len(shapes[0])) if len({shape[axis] for shape in shapes}) > 1]
+        if len(axes) != 1:
+            return []
+        given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[1] if len(call.args) > 1 else None)
+        if given is not None:
+            edits = [script.replace(given, str(axes[0]))]
+        else:
+            edits = [script.insert(script.end(call.args[0]), f", dim={axes[0]}")] if len(call.args) == 1 else []
+        meaning = f"They are then joined along dimension {axes[0]}, the only one in which they differ."
+        return [scripts.fix(f"Join along dimension {axes[0]}: `dim={axes[0]}`.", edits, meaning, safe=False)]
+
+
+class RecurrentStateFixer(Fixer):
+    rule = "recurrent-state"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation = failed.operation
+        if operation is None or failed.script is None:
+            return []
+        data = failed.operand("input", "self")
+        state = next((o for o in failed.operands if len(o.shape) == 3 and o is not data and o.argument in ("hx", "hidden", "h_0", "state", "h0")), None)
+        if data is None or state is None or not text_of(data) or len(data.shape) != 3:
+            return []
+        axis = next((axis for axis in (0, 1) if data.shape[axis] < state.shape[1] and f"{data.shape[axis]}, " in failed.message), None)
+        if axis is None:
+            return []
+        suffix = f"[:, :{text_of(data)}.size({axis})].contiguous()"
+        meaning = f"Of the state, the first {data.shape[axis]} of {state.shape[1]} sequences are used."
+        return [
+            failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
+            loader_drops_last(scripts, failed.script, "The last, smaller batch is then not used at all."),
+        ]
+
+
+class AttentionMaskFixer(Fixer):
+    rule = "attention-mask"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        operation, script, call = failed.operation, failed.script, failed.call
+        if operation is None or script is None or not isinstance(call, ast.Call):
+            return []
+        mask = failed.operand("attn_mask")
+        query = failed.operand("query")
+        if mask is None or query is None or len(mask.shape) != 2:
+            return []
+        if called(call) == "scaled_dot_product_attention" and len(query.shape) == 4:
+            if mask.shape == (query.shape[0], query.shape[2]) and query.shape[0] != query.shape[2]:
+                return [failed.suffixed(mask, "[:, None, None, :]", "One row of the mask for all heads and queries: `[:, None, None, :]`.")]
+            return []
+        keyword = next((k for k in call.keywords if k.arg == "attn_mask"), None)
+        batch_and_length = mask.shape in ((query.shape[0], query.shape[1]), (query.shape[1], query.shape[0])) and mask.shape[0] != mask.shape[1]
+        if keyword is None or operation.module_type not in ("MultiheadAttention", "") or not batch_and_length or mask.tensor.dtype != "bool":
+            return []
+        line, column = script.start(keyword.value)
+        before = script.source.lines[line - 1][: column - 1]
+        if not before.rstrip().endswith("attn_mask="):
+            return []
+        start = (line, len(before.rstrip()) - len("attn_mask=") + 1)
+        edits = [script.edit(start, (line, start[1] + len("attn_mask")), "key_padding_mask")]
+        return [scripts.fix("Pass it as what it is: `key_padding_mask`.", edits, "True then marks the padding that no query looks at.", safe=False)]
+
+
+class NormShapeFixer(Fixer):
+    rule = "norm-shape"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        if failed.script is None or "Expected more than 1 value per channel" not in failed.message:
+            return []
+        return [loader_drops_last(scripts, failed.script, "A last batch of one sample is then not used at all.")]
