@@ -59,12 +59,14 @@ class Experiment(Conditions):
             self.study = self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
             base = self.bench.evaluate(self.arguments)
         self.originals = {}
+        self.study = self.on_cpu()
         if variants.elements(self.arguments) > variants.SMALL:
-            self.study = self.small_copy() or self.arguments
+            self.study = self.small_copy() or self.study
         self.judge(base, "", individually=True)
         if self.only_given:
             return
-        self.findings += mechanics.outputs(self.bench, self.arguments, run if not self.bench.writes else self.bench.forward(self.arguments))
+        last = run if not self.bench.writes else self.bench.forward(self.arguments)
+        self.findings += mechanics.outputs(self.bench, self.arguments, last)
         if not self.broken:
             written, base = mechanics.backward_writes(self.bench, self.study, self.study_run)
             self.findings += written
@@ -194,9 +196,21 @@ class Experiment(Conditions):
             return 5e-2
         return 2e-3 if torch.float32 in kinds else TOLERANCE
 
+    def on_cpu(self) -> Arguments:
+        """The inputs on the CPU, where experiments can do no harm, if forward runs there; else as they are."""
+        if self.arguments.values[self.arguments.checked[0]].device.type == "cpu":
+            return self.arguments
+        other = self.arguments.with_values(v.cpu() if isinstance(v, torch.Tensor) else v for v in self.arguments.values)
+        try:
+            run = self.bench.forward(other)
+        except Exception as error:
+            self.remarks.append(f"forward does not run on the CPU ({second.described(error)}): fewer sizes were tried, and no change to the source")
+            return self.arguments
+        return other if all(o.device.type == "cpu" for o in run.outputs if isinstance(o, torch.Tensor)) else self.arguments
+
     def small_copy(self) -> Arguments | None:
-        for other in variants.smaller(self.arguments, self.generator):
-            if variants.elements(other) > 16 * variants.LARGE:
+        for other in variants.smaller(self.study, self.generator):
+            if other is None or variants.elements(other) > 16 * variants.LARGE:
                 continue
             try:
                 run = self.bench.forward(other)

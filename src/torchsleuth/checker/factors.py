@@ -45,7 +45,7 @@ def _measured(bench: Bench, evaluation: Evaluation, k: int) -> list[tuple[Argume
     others += [other for _, other in variants.other_constants(arguments)]
     out = []
     for other in others:
-        if variants.elements(other) > 16 * variants.LARGE:
+        if other is None or variants.elements(other) > 16 * variants.LARGE:
             continue
         try:
             again = bench.evaluate(other)

@@ -47,6 +47,8 @@ def mended(
     """
     if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
         evaluation = bench.evaluate(study)
+    if any(v.device.type != "cpu" for v in evaluation.arguments.values if isinstance(v, torch.Tensor)):
+        return None  # a changed index on a GPU may end the CUDA context
     try:
         cases = _cases(bench, evaluation)
         if not cases or _writes(bench, cases[0]):
@@ -96,7 +98,7 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
     others += [other for _, other in variants.other_constants(arguments)]
     out = []
-    for position, other in enumerate(others):
+    for position, other in enumerate(other for other in others if other is not None):
         try:
             run = bench.forward(other)
             grads = evaluation.grads if position == 0 else bench.random_grads(run)

@@ -51,13 +51,13 @@ def with_batch(arguments: Arguments, size: int, generator: Noise) -> Arguments |
     return resized(arguments, shapes, generator)
 
 
-def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: Noise) -> Arguments:
+def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: Noise) -> Arguments | None:
     """Every dimension of a size in `mapping` changed to its value there."""
     shapes = {k: [mapping.get(n, n) for n in arguments.values[k].shape] for k in tensors(arguments)}
     return resized(arguments, shapes, generator)
 
 
-def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments]:
+def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """For inputs with two equal dimensions: the same with those dimensions told apart."""
     positions: dict[int, list[tuple[int, int]]] = {}
     square = set()
@@ -76,7 +76,7 @@ def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Argume
                 yield resized(arguments, shapes, generator)
 
 
-def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments]:
+def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """Small copies of large inputs, the most reduced first."""
     sizes = sorted({n for k in tensors(arguments) for n in arguments.values[k].shape if n > 1})
     short = {n: min(n, small) for n, small in zip(sizes, itertools.count(3), strict=False)}
@@ -85,7 +85,14 @@ def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments
         yield with_sizes(arguments, {n: short[n]}, generator)
 
 
-def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise) -> Arguments:
+def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise) -> Arguments | None:
+    """The inputs in other shapes; None where trying them could do harm.
+
+    On a GPU an index that is out of range for another size ends the process's CUDA context for good
+    (a device-side assert), so integer inputs keep their sizes there.
+    """
+    if risky(arguments):
+        return None
     values = list(arguments.values)
     for k, shape in shapes.items():
         value = values[k]
@@ -102,6 +109,13 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise
         grown = value.numel() > arguments.values[k].numel()
         values[k] = jittered(value, generator) if grown else value.contiguous()
     return arguments.with_values(values)
+
+
+def risky(arguments: Arguments) -> bool:
+    return any(
+        v.device.type != "cpu" and not v.is_floating_point() and v.dtype is not torch.bool
+        for v in arguments.values if isinstance(v, torch.Tensor)
+    )  # fmt: skip
 
 
 def jittered(value: torch.Tensor, generator: Noise) -> torch.Tensor:
