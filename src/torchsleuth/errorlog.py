@@ -81,7 +81,7 @@ class ErrorLog:
         return bool(engine) and any(not frame.in_library for frame in self.frames[engine[-1] :])
 
 
-MOST = 300_000  # characters: an error stands at the end of a log
+MOST = 25_000  # characters: an error stands at the end of a log
 
 
 def read(text: str) -> ErrorLog:

@@ -23,13 +23,14 @@ def explain(text: str = "") -> Explanation:
     text = text.strip()
     if not text:
         return _listing()
-    rule = _named_rule(_as_name(text))
+    name = _as_name(text[:_TYPED])
+    rule = _named_rule(name)
     if rule is not None:
         return _rule_page(rule)
     log = errorlog.read(text)
     if (hit := _message(log)) is not None:
         return _answer(*hit, log)
-    message = next((m for m in all_messages() if m.name == _as_name(text)), None)
+    message = next((m for m in all_messages() if m.name == name), None)
     if message is not None:
         return _answer(message, _example(message, text), True, log)
     return _unknown(text, log)
@@ -49,7 +50,7 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
     texts = [raised.message for raised in reversed(log.raised)]
     for text in dict.fromkeys((*texts, log.text)):
         # Messages are wrapped where they are pasted: where the text as it stands does not match, it is tried on one line.
-        forms = dict.fromkeys((text, " ".join(text.split())))
+        forms = dict.fromkeys((text, " ".join(text.split()))) if len(text) < 5_000 else (text,)
         hits = [(message, found) for message in all_messages() if (found := _found(message, forms, types.get(text, ""), log))]
         if hits:
             message, found = max(hits, key=lambda hit: hit[1].match.end() - hit[1].match.start())
@@ -334,10 +335,11 @@ def _nearest(text: str, most: int = 5) -> Iterable[Entry]:
     for bag in bags.values():
         for word in bag:
             rarity[word] = rarity.get(word, 0) + 1
-    asked = _words(text)
+    asked = _words(text[-_TYPED:])
     scores = {name: sum(1 / rarity[word] for word in asked & bag) for name, bag in bags.items()}
-    for close in difflib.get_close_matches(_as_name(text), list(candidates), n=3, cutoff=0.6):
-        scores[close] += 10
+    if len(text) <= _TYPED:
+        for close in difflib.get_close_matches(_as_name(text), list(candidates), n=3, cutoff=0.6):
+            scores[close] += 10
     best = sorted((name for name, score in scores.items() if score >= 0.2), key=lambda name: -scores[name])[:most]
     return [Entry(name, candidates[name][0]) for name in best]
 

@@ -189,7 +189,7 @@ def test_another_message_that_shares_words_is_not_taken_for_a_known_one(text: st
 
 
 def test_strange_input_never_fails() -> None:
-    for text in ("", " \n ", "\x00\x1b[31m", "[" * 5000, "Traceback (most recent call last):", "IndexError:", "RuntimeError: " + "9" * 400, "é日本語 🙂", "%s {0} {a}",
+    for text in ("a" * 60_000, "9" * 60_000, "[" * 60_000, "size of tensor a (5)\n" * 20_000, "", " \n ", "\x00\x1b[31m", "[" * 5000, "Traceback (most recent call last):", "IndexError:", "RuntimeError: " + "9" * 400, "é日本語 🙂", "%s {0} {a}",
                  "select(): index 1 out of range for tensor of size [] at dimension 0", "shape '[]' is invalid for input of size 0",
                  "shape '[0, -1]' is invalid for input of size 0", "too many indices for tensor of dimension 0",
                  "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got -2)"):  # fmt: skip

@@ -105,7 +105,7 @@ def negative_stride(found: Found) -> Reading:
 
 
 @reads(
-    r"(?P<op>\w+)\(\): argument '(?P<argument>\w+)' \(position (?P<position>\d+)\) must be (?P<want>[\w ]+?), not (?P<got>[\w.]+)",
+    r"\b(?P<op>\w{1,80})\(\): argument '(?P<argument>\w+)' \(position (?P<position>\d+)\) must be (?P<want>[\w ]+?), not (?P<got>[\w.]+)",
     example="TypeError: linear(): argument 'input' (position 1) must be Tensor, not NoneType",
 )
 def argument_type(found: Found) -> Reading:
@@ -268,8 +268,8 @@ def deepcopy(found: Found) -> Reading:
 
 
 @reads(
-    r"(?P<name>[\w.]*forward)\(\) takes (?:from \d+ to )?(?P<takes>\d+) positional arguments? but (?P<given>\d+) were given",
-    r"(?P<name2>[\w.]*forward)\(\) (?:missing \d+ required positional arguments?: (?P<missing>'\w+'[^\n]*)|got an unexpected keyword argument '(?P<keyword>\w+)')",
+    r"(?<![\w.])(?P<name>[\w.]{0,80}?forward)\(\) takes (?:from \d+ to )?(?P<takes>\d+) positional arguments? but (?P<given>\d+) were given",
+    r"(?<![\w.])(?P<name2>[\w.]{0,80}?forward)\(\) (?:missing \d+ required positional arguments?: (?P<missing>'\w+'[^\n]*)|got an unexpected keyword argument '(?P<keyword>\w+)')",
     example="TypeError: Net.forward() takes 2 positional arguments but 3 were given",
 )
 def forward_arguments(found: Found) -> Reading:
@@ -370,7 +370,7 @@ def none_used(found: Found) -> Reading:
 
 @reads(
     r"Trying to create tensor with negative dimension (?P<size>-\d+): \[(?P<sizes>[-\d, ]*)\]",
-    r"\w+: Dimension size must be non-negative",
+    r"Dimension size must be non-negative",
     example="RuntimeError: Trying to create tensor with negative dimension -1: [-1, 3]",
 )
 def negative_size(found: Found) -> Reading:
