@@ -13,6 +13,7 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchsleuth import source
 from torchsleuth.capture.collect import collect
 from torchsleuth.capture.crash import Crash
 from torchsleuth.diagnose import diagnose
@@ -71,7 +72,8 @@ def run_program(program: str, log: bool = True) -> Result:
 def run_program_with(program: str, namespace: dict[str, object], log: bool = True) -> Result:
     """The same, with variables that are already there."""
     filename = f"/program/{next(_numbers)}/main.py"
-    linecache.cache[filename] = (len(program), None, [line + "\n" for line in program.split("\n")], filename)
+    source.remember(filename, program.encode())
+    linecache.cache[filename] = (len(program), None, [line + "\n" for line in program.split("\n")], filename)  # for TorchScript
     module = types.ModuleType("__main__")
     module.__file__ = filename
     module.__dict__.update(namespace)

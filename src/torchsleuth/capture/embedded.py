@@ -26,6 +26,7 @@ class Embedded:
     message: str
     places: tuple[Place, ...]  # of the text's traceback, outermost first
     origins: tuple[Origin, ...]
+    last_source: str = ""  # the innermost line as the text itself shows it
 
 
 def embedded(error: BaseException) -> Embedded | None:
@@ -56,12 +57,15 @@ def _last_line(text: str) -> tuple[str, str]:
 def _read(wrapper: str, body: str, inner: tuple[str, str]) -> Embedded | None:
     places: list[Place] = []
     origins: list[Origin] = []
+    last_source = ""
     for match in _FRAME.finditer(body):
+        following = body[match.end() :].lstrip("\n").split("\n", 1)[0]
+        last_source = "" if following.lstrip().startswith("File ") else following.strip()
         place = place_of_line(match["file"], int(match["line"]), (match["function"] or "").strip())
         if place is not None:
             places.append(place)
             origins.append(origin_of_file(match["file"]))
-    return Embedded(wrapper, *inner, tuple(places), tuple(origins)) if places else None
+    return Embedded(wrapper, *inner, tuple(places), tuple(origins), last_source) if places else None
 
 
 _FAKE = re.compile(r"FakeTensor\(\.\.\.(?:, device='([\w:]+)')?, size=\(([\d, ]*)\)(?:, dtype=torch\.(\w+))?")

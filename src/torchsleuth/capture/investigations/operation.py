@@ -249,7 +249,7 @@ def _is_torchs_text(found: Embedded, place: typing.Any) -> bool:
     """In a worker only the text is left: the failing line must be no `raise`, and the words torch's."""
     from torchsleuth.capture.failure import _TORCHS_WORDS
 
-    text = place.source.lstrip()
+    text = found.last_source or place.source.lstrip()
     if text.startswith(("raise ", "assert ")) or found.type not in ("RuntimeError", "IndexError", "ValueError", "NotImplementedError"):
         return False
     return bool(_TORCHS_WORDS.search(found.message) or found.type == "RuntimeError")
