@@ -127,7 +127,7 @@ def differences(one: Outcome, other: Outcome) -> list[str]:
 
 def _close(one: typing.Any, other: typing.Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-5 * max(1.0, abs(one), abs(other))
+        return one == other or abs(one - other) <= 1e-5 * max(1.0, abs(one), abs(other))
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(_close(a, b) for a, b in zip(one, other, strict=True))
     return one == other

@@ -134,7 +134,7 @@ def _called(script: Script, statement: ast.stmt, call: ast.Call, on_tensor: bool
         at = at.func.value
     links.reverse()
     if isinstance(at, (ast.Subscript, ast.Call)) and on_tensor:
-        root = _viewed(at)
+        root = _viewed(script, statement, at)
         return _into_a_copy_of(script, statement, root) if root is not None else None
     edits, copied = [], False
     for link in links:
@@ -163,9 +163,11 @@ def _renamed(script: Script, function: ast.Attribute) -> list[Edit]:
     return [script.edit((line, column - 1), (line, column), "")]
 
 
-def _viewed(node: ast.expr) -> ast.expr | None:
+def _viewed(script: Script, statement: ast.stmt, node: ast.expr) -> ast.expr | None:
     """The tensor behind a chain of views: `x` for `x[0].view(-1)`."""
     while not isinstance(node, (ast.Name,)):
+        if isinstance(node, ast.Subscript) and is_list(script, statement, node.value):
+            return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
         elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT")):

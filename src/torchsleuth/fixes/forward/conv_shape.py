@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Scripts
 from torchsleuth.model import Diagnosis, Fix
 
@@ -35,4 +36,6 @@ class ConvShapeFixer(Fixer):
         if len(image.shape) == rank - 1 and channels == 1 and image.shape[0] != 1:
             meaning = f"{image.shape[0]} is then the batch."
             return [failed.suffixed(image, ".unsqueeze(1)", "Add the channel dimension: `.unsqueeze(1)`.", meaning, safe=False)]
+        if len(image.shape) == rank and image.shape[1] != channels and image.shape[-1] != channels:
+            return [resized(failed, ("Conv1d", "Conv2d", "Conv3d"), 0, "in_channels", image.shape[1], "channels")]
         return []

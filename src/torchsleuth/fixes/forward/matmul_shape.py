@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, product
+from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Scripts
 from torchsleuth.model import Diagnosis, Fix
 
@@ -23,6 +24,9 @@ class MatmulShapeFixer(Fixer):
             features = weight.shape[-1] if weight.shape else 0
             if data is not None and len(data.shape) > 2 and data.shape[-1] != features and product(data.shape[1:]) == features:
                 return [failed.suffixed(data, ".flatten(1)", f"Flatten each sample to its {features} numbers: `.flatten(1)`.")]
+            given = operation.operand("input", "self")
+            if given is not None and given.shape and given.shape[-1] != features:
+                return [resized(failed, ("Linear",), 0, "in_features", given.shape[-1], "features")]
             return []
         if len(operation.operands) != 2 or operation.name == "einsum":
             return []

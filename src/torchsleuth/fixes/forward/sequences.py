@@ -7,6 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of
+from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -91,6 +92,14 @@ class NormShapeFixer(Fixer):
 
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
-        if failed.script is None or "Expected more than 1 value per channel" not in failed.message:
+        if failed.script is None:
             return []
+        if "Expected more than 1 value per channel" not in failed.message:
+            data = failed.operation.operand("input", "self") if failed.operation is not None else None
+            if data is None or len(data.shape) < 2:
+                return []
+            return [
+                resized(failed, ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), 0, "num_features", data.shape[1], "channels"),
+                resized(failed, ("LayerNorm",), 0, "normalized_shape", data.shape[-1], "features"),
+            ]
         return [loader_drops_last(scripts, failed.script, "A last batch of one sample is then not used at all.")]
