@@ -62,7 +62,8 @@ class BackwardWatch:
             behind = {name: self.trace.descendants({keys[name]}) for name in names}
             left = set(names)
             for number, _, arriving, leaving in self._passed:  # in the order of the backward pass: the loss first
-                if not leaving or "ok" not in map(_state, arriving):
+                states_in = set(map(_state, arriving))
+                if not leaving or (not states_in <= {"ok", "zero"} if kind == "nan" else "ok" not in states_in):
                     continue
                 if not all(_state(value) in (("nan", "inf") if kind == "nan" else ("zero",)) for value in leaving):
                     continue

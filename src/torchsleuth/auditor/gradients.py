@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
-from torchsleuth.auditor.sites import site_of, site_of_node, syntax_of
+from torchsleuth.auditor.sites import expression, site_of, site_of_node, syntax_of
 from torchsleuth.auditor.trace import EXITS, Op, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -107,7 +107,10 @@ class Flow:
                 for cut in lost:
                     forced.setdefault(cut, op)
             if op.name in EXITS and op.index <= self.before_loss:
-                exits[op.index] |= mine.union(*lost.values())
+                exits[op.index] |= mine
+                for cut, who in lost.items():
+                    # `.detach().numpy()` is one thing; a number read out of an index was lost where the index was made.
+                    exits[op.index if self.trace.ops[cut].name in ("detach", "data") else cut] |= who
             bare.update(seen.key for seen in op.outs if not seen.requires_grad)
             for seen in op.outs:
                 if mine and seen.requires_grad and op.name != "requires_grad_":
@@ -135,8 +138,9 @@ class Flow:
         for index, who in sorted(ends.items()):
             op = self.trace.ops[index]
             scoped = self._reason(op) == "no-grad" and op.scope.user_code is not None
-            at = (op.scope.user_code, op.scope.user_offset) if scoped else (op.place.user_code, op.place.user_offset)
-            grouped.setdefault(at, []).append((op, who))
+            code, offset = (op.scope.user_code, op.scope.user_offset) if scoped else (op.place.user_code, op.place.user_offset)
+            span, _ = expression(code, offset) if code is not None else (None, "")
+            grouped.setdefault((code, span.line if span is not None else offset, self._reason(op)), []).append((op, who))
         found, explained = [], set()
         for members in grouped.values():
             op = members[0][0]
@@ -207,8 +211,8 @@ def _below(path: str, group: str) -> bool:
     return path.startswith(group + ".")
 
 
-def unregistered(model: nn.Module, trace: Trace, loss_key: int | None, elsewhere: typing.Container[int], inside: int) -> list[Unregistered]:
-    """Parameters used in the model's forward pass (the first `inside` calls) that it does not own and nothing else trains."""
+def unregistered(model: nn.Module, trace: Trace, loss_key: int | None, elsewhere: typing.Container[int], inside: slice) -> list[Unregistered]:
+    """Parameters used in the model's forward pass (the calls `inside`) that it does not own and nothing else trains."""
     own = {id(p) for p in model.parameters()}
     on_the_way = trace.ancestors({loss_key}) if loss_key is not None else set()
     strange: dict[int, torch.Tensor] = {}
@@ -220,7 +224,7 @@ def unregistered(model: nn.Module, trace: Trace, loss_key: int | None, elsewhere
         return []
     groups: dict[tuple, list[int]] = collections.defaultdict(list)
     first: dict[tuple, Op] = {}
-    for op in trace.ops[:inside]:
+    for op in trace.ops[inside]:
         mine = [seen.key for seen in op.ins if seen.key in strange]
         if not mine or not op.grad_enabled or origin_of_place(op) is not Origin.USER:
             continue
@@ -289,7 +293,7 @@ def is_lone_bias(name: str, states: dict[str, str]) -> bool:
 
 def optimizer_facts(
     model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site],
-    elsewhere: typing.Container[int] = (),
+    elsewhere: typing.Container[int] = (), used: typing.Container[int] | None = None,
 ) -> list[OptimizerFact]:
     """Trained parameters that the optimizer does not hold, and held ones that are not the model's any more."""
     if optimizer is None:
@@ -303,7 +307,7 @@ def optimizer_facts(
         n for n, p in model.named_parameters()
         if p.requires_grad and id(p) not in held and id(p) not in elsewhere and states.get(n, "ok") not in ("none", "unknown")
     ]  # fmt: skip
-    stale = [p for key, p in held.items() if key not in own]
+    stale = [p for key, p in held.items() if key not in own and (used is None or key not in used)]
     found = []
     if missing:
         replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)

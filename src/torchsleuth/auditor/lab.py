@@ -14,7 +14,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import Runner
-from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 MOST_PLACES = 4  # places named for one leak
@@ -79,7 +79,7 @@ class Lab:
             return [(None, difference)], first
         places: set[tuple] = set()
         found: list[tuple[Found | None, Difference]] = []
-        while len(found) < MOST_PLACES:
+        while len(found) < MOST_PLACES and len(places) < 2 * MOST_PLACES:
             healing = _healing(first, places, may) if places else None
             second, trace = self.run(leaf_where, keep=True, healing=healing)
             if places:
@@ -92,8 +92,9 @@ class Lab:
             place = (one.op.place.user_code, one.op.place.user_offset) if one is not None else None
             if one is None or place is None or place in places or (places and one.op.place.code is not one.op.place.user_code):
                 break
-            found.append((one, difference))
             places.add(place)
+            if not _same_attention(first, one.op, places):
+                found.append((one, difference))
             if one.op.place.code is not one.op.place.user_code:
                 break  # inside a library: the program's call is all there is to name
         return found or [(None, difference)], first
@@ -169,6 +170,15 @@ def _healing(first: Trace, places: set[tuple], may: May) -> typing.Callable:
         return result
 
     return heal
+
+
+def _same_attention(trace: Trace, op: Op, places: set[tuple]) -> bool:
+    """The product of weights and values: it lets in what the softmax before it, which is named already, gave weight to."""
+    for seen in op.ins:
+        for made in trace.made_through(seen, ARRANGING | {"dropout", "mul"}):
+            if made.name == "softmax" and (made.place.user_code, made.place.user_offset) in places and made is not op:
+                return True
+    return False
 
 
 def _put_right(may: May, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

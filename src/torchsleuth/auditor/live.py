@@ -51,7 +51,7 @@ class Captured:
     copy: Call | None = None
     output: typing.Any = None
     training: bool = True
-    inside: int = 0  # calls up to its return
+    inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
 
 
 @dataclass
@@ -82,6 +82,7 @@ class StepWatch:
         self._on = self._done = False
         self._loss: torch.Tensor | None = None
         self._loss_seen = False
+        self._backward_at: int | None = None
         self._states: dict[int, str] = {}
         self._keys: dict[int, dict[str, int]] = {}
         self._optimizer: Optimizer | None = None
@@ -196,7 +197,7 @@ class StepWatch:
         call = Call(inner, tuple(inputs), kwargs)
         if inner not in [c.model for c in self.captured]:
             self._keys[id(inner)] = parameter_keys(trace, inner)
-            self.captured.append(Captured(inner, call, site_of(place_here(2)), autocast_here(call), _copied(call), training=module.training))
+            self.captured.append(Captured(inner, call, site_of(place_here(2)), autocast_here(call), _copied(call), training=module.training, inside=slice(len(trace.ops), None)))
             paths = {id(m): name for name, m in inner.named_modules()}
             trace.type_names = {name: type(m).__name__ for name, m in inner.named_modules()}
             self._paths = paths
@@ -209,11 +210,12 @@ class StepWatch:
             for one in self.captured:
                 if one.output is None and (one.model is module or unwrapped(module)[0] is one.model):
                     one.output = output
-                    one.inside = len(self.view.trace.ops)
+                    one.inside = slice(one.inside.start, len(self.view.trace.ops))
 
     def _before_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
             self._loss = args[0]
+            self._backward_at = op.index
             self._backward.attach(self._loss)
 
     def _after_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
@@ -290,7 +292,7 @@ class StepWatch:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
             if not self.captured:
-                fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, 0)
+                fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, slice(0, 0), (), slice(0, 0))
                 fields["losses"], _ = self.view.losses([])
                 self._loose = Observation("the program", self._step_site, no_update=self._no_update, **fields)
         except Exception as error:
@@ -311,15 +313,18 @@ class StepWatch:
         optimizer = self._optimizer
         optimized = {id(p) for group in optimizer.param_groups for p in group["params"]} if optimizer is not None else None
         elsewhere = {id(p) for other in self._optimizers if other is not optimizer for group in other.param_groups for p in group["params"]}
+        step = slice(self.captured[0].inside.start, self._backward_at)
         elsewhere |= {id(p) for other in self.captured if other is not one for p in other.model.parameters()}
-        fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()))
+        fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step)
         paddings, _ = padded(one.live)
         losses, extra = self.view.losses(paddings)
         fields["losses"] = losses
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
+            taken = {seen.key for op in self.view.trace.ops[step] for seen in op.ins}
+            used = {id(p) for key, ref in self.view.trace.parameters.items() if key in taken and (p := ref()) is not None}
             rebound = {f"{_path_of(one.model, module)}{name}": site for module, name, site in self._rebound}
-            fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._built.get(id(optimizer)), rebound, elsewhere))
+            fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._built.get(id(optimizer)), rebound, elsewhere, used))
             fields["no_update"] = self._no_update
             if not one.training:
                 modules = _mode_dependent(one.model)

@@ -253,12 +253,15 @@ def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
 # -- hot lines -------------------------------------------------------------------------------------
 
 
-def hot_lines(trace: Trace) -> list[HotLine]:
-    """Lines that made most of the step's autograd nodes, by running over and over in one call of their function."""
+def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
+    """Lines that made most of the step's autograd nodes, by running over and over in one call of their function.
+
+    `step` are the calls from the start of the forward pass to the backward pass.
+    """
     nodes: dict[tuple, list[Op]] = collections.defaultdict(list)
     exits: dict[tuple, list[Op]] = collections.defaultdict(list)
     total = 0
-    for op in trace.ops:
+    for op in trace.ops[step]:
         if origin_of_place(op) is not Origin.USER:
             continue
         span, _ = expression(op.place.code, op.place.offset)

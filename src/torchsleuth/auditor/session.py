@@ -171,7 +171,7 @@ class Session:
 
     def _backward(self, view: StepView, keys: dict[str, int], parameters: dict[str, torch.Tensor], output: typing.Any) -> None:
         trace = view.trace
-        inside = len(trace.ops)
+        inside = slice(0, len(trace.ops))
         loss = self._loss_of(output)
         states: dict[str, str] | None = None
         watch = BackwardWatch(trace)

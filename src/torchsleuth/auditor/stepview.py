@@ -45,8 +45,9 @@ class StepView:
         keys: dict[str, int],
         optimized: set[int] | None,
         batch_size: int | None,
-        inside: int,
+        inside: slice,
         elsewhere: typing.Container[int] = (),
+        step: slice | None = None,
     ) -> dict[str, typing.Any]:
         """Fields of an `Observation`."""
         trace = self.trace
@@ -58,7 +59,7 @@ class StepView:
             "axes": tuple(self.softmaxes.facts.values()),
             "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
-            "hot": tuple(hot_lines(trace)),
+            "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
         found["swaps"] = tuple(swapped_views(trace, results | ({loss_key} if loss_key is not None else set())))
