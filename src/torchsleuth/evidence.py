@@ -170,6 +170,7 @@ class Evidence:
     lost: LostGradient | None = None
     backward_root: BackwardRoot | None = None
     custom: CustomBackward | None = None
+    inference: tuple[GradientCut, ...] = ()
     operation: FailedOperation | None = None  # the forward call that raised
     recording: str = ""  # "observed" (log), "lines" (ring only), "none"
     notes: tuple[str, ...] = ()

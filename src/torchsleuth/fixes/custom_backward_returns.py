@@ -155,7 +155,7 @@ def _shaped(scripts: Scripts, function: _Function, position: int, got: list[int]
         if divide:
             edits = [*script.wrapped(element, f"{text} / {_count(shape, divide)}"), *extra]
         return [scripts.fix(f"Spread the gradient over what `{word}` reduced: `{text}`.", edits)]
-    swapped = _swapped(scripts, function)
+    swapped = _swapped(scripts, function) if _belongs_to_the_other(function, position, got) else None
     if len(got) == len(wanted) == 2 and got == wanted[::-1] and got != wanted and swapped is None:
         return [scripts.fix("Transpose it: it has its two dimensions in the other order.", script.wrapped(element, ".t()"), safe=False,
                             meaning="The shape fits then; `torchsleuth check` says whether the values do.")]  # fmt: skip
@@ -269,6 +269,13 @@ def _reshapes(function: _Function, name: str) -> bool:
         and isinstance(value.func.value, ast.Name)
         and value.func.value.id == name
     )
+
+
+def _belongs_to_the_other(function: _Function, position: int, got: list[int]) -> bool:
+    """The returned gradient has the shape of the other input, as far as the graph knows the inputs."""
+    inputs = function.custom.inputs
+    other = inputs[1 - position] if len(inputs) == 2 and position < 2 else None
+    return other is not None and list(other.shape) == got
 
 
 def _swapped(scripts: Scripts, function: _Function) -> Fix | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import typing
 
 import torch
 
+from torchsleuth.capture.syntax import node_at, operand_expressions
 from torchsleuth.evidence import BackwardRoot, Place, TensorFact
 from torchsleuth.probe.graph import operation_of
 from torchsleuth.probe.tensors import storage_of
@@ -35,7 +38,14 @@ def offending_root(crash: Crash) -> torch.Tensor | None:
 
 
 def root_fact(crash: Crash, root: torch.Tensor) -> TensorFact:
-    return crash.names.fact(root)
+    """By its name, or by the expression that backward was called on."""
+    fact = crash.names.fact(root)
+    entry = crash.user_entry()
+    if fact.name or entry is None or len(crash.roots) != 1:
+        return fact
+    operands = operand_expressions(node_at(entry[0].f_code, entry[1]))
+    text = ast.unparse(operands[0]) if operands else ""
+    return dataclasses.replace(fact, name=text, kind="variable") if 0 < len(text) <= 40 else fact
 
 
 def made_at(crash: Crash, tensor: torch.Tensor) -> tuple[Place | None, str]:

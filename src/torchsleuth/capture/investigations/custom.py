@@ -11,11 +11,12 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient
+from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.graph import sequence_of
 from torchsleuth.probe.names import locals_of
+from torchsleuth.probe.tensors import dtype_name, tensor_fact
 from torchsleuth.record.ring import Kind
 
 if typing.TYPE_CHECKING:
@@ -91,12 +92,30 @@ def _described(crash: Crash, cls: type, node: typing.Any, raised_at: Place | Non
         definition,
         elements,
         returned,
-        (),
+        _inputs(node, parameters),
         parameters,
         raised_inside=raised_at is not None,
         raised_at=raised_at,
         needs_grad=tuple(bool(flag) for flag in getattr(node, "needs_input_grad", ())),
     )
+
+
+def _inputs(node: typing.Any, parameters: tuple[str, ...]) -> tuple[TensorFact | None, ...]:
+    """Forward's inputs as far as the graph knows them: the shape of each one that a gradient flows to."""
+    found: list[TensorFact | None] = []
+    for position, (following, output) in enumerate(node.next_functions):
+        name = parameters[position] if position < len(parameters) else ""
+        try:
+            variable = getattr(following, "variable", None)
+            if variable is not None:
+                found.append(tensor_fact(variable, name))
+            else:
+                metadata = following._input_metadata[output]
+                shape = tuple(int(size) for size in metadata.shape)
+                found.append(TensorFact(name, shape, dtype_name(metadata.dtype), str(metadata.device), True, False))
+        except Exception:
+            found.append(None)
+    return tuple(found)
 
 
 def _forward_parameters(cls: type) -> tuple[str, ...]:

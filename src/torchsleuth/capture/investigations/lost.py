@@ -34,7 +34,7 @@ if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
 # Calls that hand a tensor's values to Python or numpy; what is made from those has no history.
-_TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__", "__bool__", "__index__", "__complex__"}
+_TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__", "__complex__"}
 _COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor", "asarray", "Tensor", "FloatTensor", "full", "full_like"}
 _MOST_STEPS = 5000
 
@@ -95,7 +95,9 @@ class _Search:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
             if unknown:
                 pending.extend(self._through_python(operation))
-        return cuts
+        # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
+        meant = [cut for cut in cuts if cut.reason != "integer"]
+        return meant or cuts
 
     def _producer(self, ident: int, storage: int, before: int | None) -> Operation | None:
         made = self._latest.get((ident, storage), [])
@@ -130,6 +132,8 @@ class _Search:
     def _reason(operation: Operation) -> str:
         if operation.name in ("detach", "data", "detach_"):
             return "detach"
+        if operation.name == "grad":
+            return "gradient"
         if operation.name in _TO_PYTHON:
             return "python"
         if operation.name in _COPIES:

@@ -135,11 +135,12 @@ def _wrong_shape(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosi
     returned = f"`{element.source}`" if element is not None else f"return value {position}"
     facts = [Fact(f"{returned} has shape {got}; forward's {name} has shape {wanted}.", Known.OBSERVED)]
     relation, fix = _relation(got, wanted)
-    if relation:
+    other = exchanged_with(custom, position, got)
+    if other is not None:
+        relation, fix = "", f"Return the gradients in the order of forward's arguments: {', '.join(f'`{n}`' for n in custom.parameters)}."
+        facts.append(Fact(f"{got} is the shape of {_input_name(custom, other)}: the returns are in the wrong order.", Known.INFERRED))
+    elif relation:
         facts.append(Fact(relation, Known.INFERRED))
-    swapped = next((i for i, other in enumerate(custom.returns) if i != position), None)
-    if swapped is not None and not relation:
-        facts.append(Fact("Check the order of the returns: it must be that of forward's arguments.", Known.INFERRED))
     return _diagnosis(
         rule,
         custom,
@@ -151,6 +152,12 @@ def _wrong_shape(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosi
         " (or one that can be summed to it).",
         fix or f"Return a gradient of shape {wanted} for {name}.",
     )
+
+
+def exchanged_with(custom: CustomBackward, position: int, got: list[int]) -> int | None:
+    """The other input whose shape the returned gradient has, where exactly one has it."""
+    fitting = [i for i, fact in enumerate(custom.inputs) if i != position and fact is not None and list(fact.shape) == got]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _relation(got: list[int], wanted: list[int]) -> tuple[str, str]:

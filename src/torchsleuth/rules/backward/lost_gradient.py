@@ -99,6 +99,7 @@ _LABELS = {
     "copy": "copies the values and leaves their history behind",
     "no_grad": "runs while no history is recorded",
     "integer": "has an integer or boolean result, which has no derivative",
+    "gradient": "computes a gradient without recording how (create_graph is off)",
     "not differentiable": "returns a tensor without history",
 }
 
@@ -184,6 +185,8 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
     text = "Backward follows the recorded operations from the loss to the parameters. "
     if "no_grad" in reasons:
         return text + "Here they were computed while recording was off, so the loss does not know where it came from."
+    if "gradient" in reasons:
+        return text + f"The gradient that `{short(cuts[0].place.source)}` returns is a plain value unless `create_graph=True` asks for its history."
     if "integer" in reasons:
         return text + f"`{short(cuts[0].place.source)}` gives integers or booleans: they jump, so they have no derivative and no history."
     if reasons & {"copy", "python"}:
@@ -204,6 +207,8 @@ def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
     cut = cuts[0]
     if cut.reason == "no_grad":
         return [advice("Compute the loss outside the `no_grad` / `inference_mode` block or function.")]
+    if cut.reason == "gradient":
+        return [advice("Pass `create_graph=True` to it, so that its result can be differentiated again.")]
     if cut.reason == "detach":
         return [advice(f"Leave out `{_plain(cut.operation)}` on the way to the loss; detach only what is logged or kept.")]
     if cut.reason == "integer":
