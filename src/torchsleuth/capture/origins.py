@@ -251,8 +251,11 @@ class Origins:
 
     def of_parameter(self, mark: Mark, size: int | None = None) -> Made | None:
         """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""
-        found = self.producer(mark, None)
-        return self.made_by(found[0], size) if found else None
+        for operation, made in reversed(self._by_storage.get(mark.storage, []) if mark.storage else []):
+            if made.shape == mark.shape and made.dtype == mark.dtype:
+                if not any(operand.storage == mark.storage for operand in operation.operands):  # no view or write of it
+                    return self.made_by(operation, size)
+        return None
 
 
 def _returns_operand(operation: Operation, made: Mark) -> bool:
@@ -324,17 +327,22 @@ def followed(operation: Operation, result: Mark, axis: int) -> tuple[Mark, int] 
             transposed = "transpose" in name
             weight_axis = 1 if transposed else 0
             return (operands[1], weight_axis) if operands[1].shape[weight_axis] == size else None
-        return (operands[0], axis) if axis < channel else None
+        kept = axis < len(operands[0].shape) and operands[0].shape[axis] == size  # padding made up for the kernel
+        return (operands[0], axis) if axis < channel or kept else None
     if name in ("cat", "concat", "concatenate", "hstack", "vstack"):
         if all(len(operand.shape) == rank and operand.shape[axis] == size for operand in operands):
             return operands[0], axis
         return None
     if name == "stack":
         return _through_stack(operands, result, axis)
-    if name in ("pad", "one_hot", "repeat", "tile", "repeat_interleave", "interpolate", "lstm", "gru"):
+    if name in ("pad", "one_hot", "repeat", "tile", "repeat_interleave", "interpolate", "lstm", "gru", "rnn_tanh", "rnn_relu"):
         same = operands[0]
         if len(same.shape) == rank and same.shape[axis] == size and name in ("pad", "interpolate"):
             return same, axis
+        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+            state = next((operand for operand in operands[1:3] if operand.shape == result.shape), None)
+            if state is not None:  # the new state has the sizes of the old one
+                return state, axis
         if name in ("lstm", "gru") and axis < 2 and len(same.shape) == rank and same.shape[axis] == size:
             return same, axis
         return (same, axis) if name == "one_hot" and axis < len(same.shape) else None

@@ -174,7 +174,7 @@ torch.stack(rows)  #! operand
 """, "cat-shape", ("number 3", "[5]", "[3]", "pad_sequence")),
     Case("cat-rank", """\
 import torch
-h = torch.zeros(3, 4)  #! create
+h = torch.zeros(3, 4)
 bias = torch.zeros(4)  #! create
 torch.cat((h, bias))  #! operand
 """, "cat-shape", ("numbers of dimensions",)),

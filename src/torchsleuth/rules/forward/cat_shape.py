@@ -88,23 +88,32 @@ class CatShape(CrashRule):
         if len(tensors) > 4:
             counts = Counter(tensor.shape for tensor in tensors)
             facts.append(seen("Shapes in the list: " + ", ".join(f"{count} × {shape(sizes)}" for sizes, count in counts.most_common(4)) + "."))
-        creates = _creates(one, first, tensors, odd, dim)
+        creates = _creates(one, first, dim)
+        if not want and one is not None and first is not None:  # numbers of dimensions: the lower one lacks something
+            one = min(one, first, key=lambda operand: len(operand.shape))
+            creates = [of_tensor(one)]
         if one is not None and usual is not None and len(tensors) > 2 and one.shape == usual and first is not None and first.shape != usual:
             one, odd = first, 0  # the first one is the odd one out, though the message blames the second
             facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
         called = one.called if one is not None else "a tensor"
         if want:
-            title = f"Tensor number {odd} of the list, {called}, has {got} where the others have {want}" if one is not None else (
+            others = "the other has" if len(tensors) == 2 else "the others have"
+            title = f"Tensor number {odd} of the list, {called}, has {got} where {others} {want}" if one is not None else (
                 f"Tensor number {odd} of the list has {got} where {want} is needed")  # fmt: skip
         else:
             title = f"The tensors in {code(operation.place.source)} have different numbers of dimensions"
         why = (
             "`stack` puts tensors of one shape on top of one another." if operation.name == "stack" or "stack" in message
-            else f"`cat` joins along dimension {dim[1] if dim else '?'}: in every other dimension all tensors must have the same size."
+            else f"`cat` joins along dimension {dim[1]}: in every other dimension all tensors must have the same size." if dim
+            else "`cat` joins tensors with the same number of dimensions."
         )  # fmt: skip
         fixes = ["Pad to one length: `torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)`, or make the shapes equal where they are made."]
         if operation.sample or "collate" in operation.place.source:
             fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
+        elif not want and one is not None:
+            fixes = [f"Give {called} the missing dimension: `{one.source or one.tensor.name or 'x'}.unsqueeze(-1)` or `.unsqueeze(0)`, whichever it lacks."]
+        elif one is not None and len(one.shape) >= 4:
+            fixes = ["Crop, pad or resize one to the other (`F.pad`, `F.interpolate(a, size=b.shape[2:])`), or use sizes that halve without a rest."]
         elif dim and one is not None and first is not None and len(one.shape) == len(first.shape):
             differing = [k for k, (a, b) in enumerate(zip(one.shape, first.shape)) if a != b]
             if len(differing) == 1 and differing[0] != int(dim[1]):
@@ -113,7 +122,7 @@ class CatShape(CrashRule):
                       lead=None, why=why, creates=creates, facts=facts, fixes=fixes, shown=4 if len(tensors) > 4 else 6)  # fmt: skip
 
 
-def _creates(one: Operand | None, first: Operand | None, tensors: list[Operand], odd: int | None, dim: re.Match | None) -> list:
+def _creates(one: Operand | None, first: Operand | None, dim: re.Match | None) -> list:
     creates = []
     for operand, other in ((one, first), (first, one)):
         if operand is None or other is None:

@@ -116,7 +116,8 @@ class GatherShape(CrashRule):
             if k is not None:
                 facts.append(seen(f"{argument_fact(k)}."))
                 creates.append((k.made, f"{k.source} = {k.value} comes from here"))
-            creates.append(of_tensor(base))
+            dim = operation.argument("dim")
+            creates.append(of_axis(base, dim.numbers[0] if dim is not None and dim.numbers else -1))
             why = "k may not exceed the size of the dimension that is searched."
         else:
             creates = [of_tensor(index), of_tensor(values)]

@@ -151,14 +151,16 @@ class IndexOutOfRange(CrashRule):
         base = operation.operands[0] if operation.operands else None
         called = base.called if base is not None else "the tensor"
         span = f"0…{item.size - 1}" if item.size else "none: the dimension is empty"
-        culprits.lead(operation, Role.INDEX, f"{item.source} = {item.value}; dimension {item.axis} has size {item.size}: legal {span}")
+        named = item.source != str(item.value)
+        what = f"{item.source} = {item.value}" if named else f"index {item.value}"
+        culprits.lead(operation, Role.INDEX, f"{what}; dimension {item.axis} has size {item.size}: legal {span}")
         loop = item.made is not None and item.made.operation == "loop"
         culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else f"{item.source} = {item.value} comes from here")
         if base is not None and item.axis is not None and item.made is None:
             origin = base.origin_of(item.axis)
             culprits.create(origin, f"{called} has its {item.size} at dimension {item.axis} from here")
         facts = [
-            Fact(f"`{item.source}` is {item.value}; dimension {item.axis} of {called} has size {item.size}; legal: {span}"
+            Fact(f"{f'`{item.source}` is' if named else 'The index is'} {item.value}; dimension {item.axis} of {called} has size {item.size}; legal: {span}"
                  f"{f' (or -{item.size}…-1)' if item.size else ''}.", Known.OBSERVED)
         ]  # fmt: skip
         facts += operand_facts(operation, 3) + setting_facts(operation)
