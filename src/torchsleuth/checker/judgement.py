@@ -10,7 +10,7 @@ import torch
 
 from torchsleuth.checker import mechanics, second, source, variants
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import Bench, Evaluation, Problem, is_float
+from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
 from torchsleuth.checker.mend import mended
 from torchsleuth.checker.relation import relation_of_shape, relation_of_values
 from torchsleuth.checker.subject import Run, Subject
@@ -96,19 +96,46 @@ class Judge:
             return None
         if result.truth is None:
             return None
-        evaluation, result = self.handy(evaluation, k, result)
         returned, true = evaluation.settled[k].to(torch.float64), result.truth.gradient
-        kind = "not-derivative" if self.deliberate(evaluation, k, result.zero) else "values"
-        relation = relation_of_values(self.bench, evaluation, k, true) if not result.zero else None
+        typical, seen = self.typical(evaluation, k, result)
+        kind = "not-derivative" if self.deliberate(typical, k, seen.zero) else "values"
+        relation = relation_of_values(self.bench, typical, k, seen.truth.gradient) if not seen.zero else None
         return self.completed(
             Finding(
                 kind, k, case, evaluation.arguments.shapes(), relation=relation, sample=sample_of(returned, true, result.wrong),
                 error=float((returned - true).norm()) / max(float(true.norm()), 1e-300),
                 wrong=int(result.wrong.sum()), total=result.wrong.numel(), reference=result.truth.source,
-                ok_cases=tuple(name for name, _ in self.cases), given=given, detail="zero" if result.zero else "",
+                ok_cases=tuple(name for name, _ in self.cases), given=given, detail="zero" if seen.zero else "",
             ),
-            evaluation, k,
+            typical, k,
         )  # fmt: skip
+
+    def typical(self, evaluation: Evaluation, k: int, result: Verdict) -> tuple[Evaluation, Verdict]:
+        """A pass that shows the same mistake with several elements of different values, to find its law in."""
+        evaluation, result = self.handy(evaluation, k, result)
+        arguments = evaluation.arguments
+        if not variants.few(arguments):
+            return evaluation, result
+        wide = variants.grown(arguments, self.generator)
+        for other in (
+            variants.redrawn(wide, self.generator) if wide else None, variants.moved(wide, self.generator) if wide else None,
+            variants.redrawn(arguments, self.generator), variants.moved(arguments, self.generator),
+        ):  # fmt: skip
+            if other is None:
+                continue
+            try:
+                run = self.bench.forward(other)
+                if not finite(run):
+                    continue
+                again = self.bench.evaluate(other, run=None if self.bench.writes else run)
+                if again.settled.get(k) is None:
+                    continue
+                seen = verdict(self.bench, again, k)
+            except Exception:
+                continue
+            if not seen.right and seen.truth is not None:
+                return again, seen
+        return evaluation, result
 
     def handy(self, evaluation: Evaluation, k: int, result: Verdict) -> tuple[Evaluation, Verdict]:
         """The same mistake on the small copy on the CPU, where it shows there too: many comparisons are made with it."""

@@ -16,7 +16,7 @@ import torch
 
 from torchsleuth.checker import edits, variants
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import Bench, Evaluation, settle
+from torchsleuth.checker.bench import Bench, Evaluation, finite, settle
 from torchsleuth.checker.edits import Change, Scope
 from torchsleuth.checker.mechanics import Watch
 from torchsleuth.checker.source import Method, culprit_of, digest, method_of, own_nodes, returned_expression, shown_file, span_of
@@ -93,7 +93,7 @@ def _patched(method: Method, mend: Mend) -> str:
 
 def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     arguments = evaluation.arguments
-    others = [arguments, arguments]
+    others = [arguments, arguments, variants.redrawn(arguments, bench.generator), variants.moved(arguments, bench.generator)]
     sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
     others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
     others += [other for _, other in variants.other_constants(arguments)]
@@ -101,6 +101,8 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     for position, other in enumerate(other for other in others if other is not None):
         try:
             run = bench.forward(other)
+            if position and not finite(run):
+                continue
             grads = evaluation.grads if position == 0 else bench.random_grads(run)
             again = evaluation._replace(arguments=other, run=run, grads=grads)
             true = {}

@@ -11,8 +11,9 @@ import typing
 
 import torch
 
-from torchsleuth.checker import terms
-from torchsleuth.checker.bench import Bench, Evaluation, expands_to, is_float
+from torchsleuth.checker import terms, variants
+from torchsleuth.checker.arguments import Arguments
+from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite, is_float
 from torchsleuth.checker.factors import sizes_of_factor
 from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differing, through_forward, true_gradient
@@ -33,14 +34,18 @@ def same(a: torch.Tensor, b: torch.Tensor, tolerance: float | None = None) -> bo
 
 
 def pairs_for(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) -> list[Pair]:
-    """The pass at hand, one with other random grad_outputs, and one with grad_outputs of ones."""
+    """The pass at hand, one with other random grad_outputs, one with grad_outputs of ones, and one at other values."""
     raw = evaluation.raw[k] if k < len(evaluation.raw) else None
     returned = evaluation.settled.get(k)
     returned = raw if returned is None else returned
     out = [Pair(evaluation, returned.to(torch.float64), true)]
     ones = tuple(None if g is None else torch.ones_like(g) for g in evaluation.grads)
-    for grads in (bench.random_grads(evaluation.run), ones):
-        other = bench.evaluate(evaluation.arguments, grads)
+    passes = [(evaluation.arguments, bench.random_grads(evaluation.run)), (evaluation.arguments, ones)]
+    elsewhere = _elsewhere(bench, evaluation)
+    if elsewhere is not None:
+        passes.append((elsewhere, bench.random_grads(evaluation.run)))
+    for arguments, grads in passes:
+        other = bench.evaluate(arguments, grads)
         found, _ = true_gradient(bench, other, k)
         raw = other.raw[k] if k < len(other.raw) else None
         grad = other.settled.get(k)
@@ -48,6 +53,20 @@ def pairs_for(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) 
         if isinstance(grad, torch.Tensor) and found is not None:
             out.append(Pair(other, grad.to(torch.float64), found.gradient))
     return out
+
+
+def _elsewhere(bench: Bench, evaluation: Evaluation) -> Arguments | None:
+    """The same inputs with other values, at which a law has to hold as well."""
+    for other in (variants.redrawn(evaluation.arguments, bench.generator), variants.moved(evaluation.arguments, bench.generator)):
+        try:
+            run = bench.forward(other)
+        except Exception:
+            continue
+        if finite(run) and all(
+            not isinstance(a, torch.Tensor) or a.shape == b.shape for a, b in zip(run.outputs, evaluation.run.outputs, strict=True)
+        ):
+            return other
+    return None
 
 
 def relation_of_shape(bench: Bench, evaluation: Evaluation, k: int) -> Relation:

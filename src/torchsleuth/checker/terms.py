@@ -263,6 +263,7 @@ LIMIT = 60  # nodes: a larger graph is not cut
 def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     """The operation of forward whose share of the gradient is what is missing."""
     arguments = pairs[0].evaluation.arguments
+    pairs = [p for p in pairs if p.evaluation.arguments is arguments]
     try:
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
             leaves, run = differentiable_run(bench, arguments)

@@ -163,6 +163,44 @@ def randn(value: torch.Tensor, noise: Noise) -> torch.Tensor:
 # -- values ------------------------------------------------------------------------------------
 
 
+def redrawn(arguments: Arguments, generator: Noise) -> Arguments:
+    """Other values of the same size and, in general, of both signs for the checked inputs."""
+    values = list(arguments.values)
+    for k in arguments.checked:
+        value = values[k]
+        size = float(value.abs().mean()) if value.numel() else 1.0
+        values[k] = generator.like(value) * (size if 1e-3 < size < 1e3 else 1.0)
+    return arguments.with_values(values)
+
+
+def moved(arguments: Arguments, generator: Noise) -> Arguments:
+    """Other values of the same signs."""
+    values = [v * torch.exp(0.4 * generator.like(v)) if k in arguments.checked else v for k, v in enumerate(arguments.values)]
+    return arguments.with_values(values)
+
+
+def grown(arguments: Arguments, generator: Noise) -> Arguments | None:
+    """Inputs of a few elements with more of them: a law found on one number is none."""
+    if risky(arguments):
+        return None
+    shapes = {}
+    for k in tensors(arguments):
+        shape = list(arguments.values[k].shape)
+        shapes[k] = [n + 3 if n < 4 else n for n in shape]
+    if not any(shapes.values()):
+        flat = [v.reshape(1).repeat(8) if isinstance(v, torch.Tensor) else v for v in arguments.values]
+        return arguments.with_values(flat)
+    return resized(arguments, shapes, generator)
+
+
+def few(arguments: Arguments) -> bool:
+    """Whether an input has too few different elements to tell one law from another."""
+    return any(
+        arguments.values[k].numel() < 6 or not bool((arguments.values[k] != arguments.values[k].reshape(-1)[0]).any())
+        for k in arguments.checked
+    )
+
+
 def other_signs(arguments: Arguments, generator: Noise) -> Arguments | None:
     """Inputs of one sign only, with half of their elements negated."""
     values, changed = list(arguments.values), False

@@ -24,8 +24,8 @@ class MissingTerm(FunctionRule):
 
     Example
     -------
-    The derivative of x * sigmoid(x) at 0 is 0.5, by its first term alone; at 1 it is 0.9277. This prints
-    0.7311, the first term only:
+    The derivative of x * sigmoid(x) at 0 is 0.5, by its first term alone; at 1 it is 0.9277. With the first
+    term only, this prints 0.7311:
 
         import torch
 

@@ -28,24 +28,25 @@ class WrongGradient(FunctionRule):
 
     Example
     -------
-    The derivative of x ** 3 is 3 * x ** 2, 12 at x = 2. This prints 8.0:
+    forward is the exact GELU, whose derivative at 1 is 1.0833; backward takes half of the derivative of
+    another function, the approximation x * sigmoid(1.702 * x). This prints 0.8458:
 
         import torch
 
-        class Cube(torch.autograd.Function):
+        class Gelu(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x):
                 ctx.save_for_backward(x)
-                return x**3
+                return torch.nn.functional.gelu(x)
 
             @staticmethod
             def backward(ctx, grad_output):
                 (x,) = ctx.saved_tensors
-                return grad_output * x**3
+                return grad_output * torch.sigmoid(1.702 * x)
 
-        x = torch.tensor(2.0, requires_grad=True)
-        Cube.apply(x).backward()
-        print(x.grad.item())
+        x = torch.tensor(1.0, requires_grad=True)
+        Gelu.apply(x).backward()
+        print(round(x.grad.item(), 4))
 
     Fix
     ---
