@@ -452,6 +452,100 @@ WHOLE = {
                         out[b, t] = self.act(self.fc(self.norm(seq[b, t])))
                 return out
     """,
+    "normalise_rows": """
+        def f(x):
+            n, d = x.shape
+            out = torch.zeros((n, d), device=x.device, dtype=x.dtype)
+            for i in range(n):
+                out[i, :] = x[i, :] / x[i, :].norm()
+            return out
+    """,
+    "zip_and_enumerate": """
+        def f(q, k):
+            res = []
+            for i, (a, b) in enumerate(zip(q, k)):
+                res.append(torch.dot(a, b) * i)
+            return torch.stack(res)
+    """,
+    "attention": """
+        class Attn(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.q = nn.Linear(d, d)
+                self.k = nn.Linear(d, d)
+                self.v = nn.Linear(d, d)
+
+            def forward(self, x):
+                B, T, D = x.shape
+                q, k, v = self.q(x), self.k(x), self.v(x)
+                out = torch.zeros(B, T, D)
+                for b in range(B):
+                    s = q[b] @ k[b].transpose(0, 1) / D ** 0.5
+                    w = torch.softmax(s, dim=-1)
+                    out[b] = w @ v[b]
+                return out
+    """,
+    "similarities": """
+        def f(x):
+            n = len(x)
+            sim = torch.zeros(n, n)
+            for i in range(n):
+                for j in range(n):
+                    sim[i, j] = (x[i] * x[j]).sum() / (x[i].norm() * x[j].norm())
+            return sim
+    """,
+    "variance": """
+        def f(x):
+            n, d = x.shape
+            res = torch.zeros(d)
+            for j in range(d):
+                col = x[:, j]
+                mu = col.mean()
+                res[j] = ((col - mu) ** 2).sum() / (n - 1)
+            return res
+    """,
+    "last_steps": """
+        def f(h, lengths):
+            B, T, D = h.shape
+            last = []
+            for b in range(B):
+                last.append(h[b, lengths[b] - 1])
+            return torch.stack(last, dim=0)
+    """,
+    "relative": """
+        def f(T):
+            m = torch.zeros(T, T)
+            for i in range(T):
+                for j in range(T):
+                    m[i, j] = i - j
+            return m
+    """,
+    "value_and_place": """
+        def f(x):
+            best = torch.zeros(x.shape[0])
+            where = torch.zeros(x.shape[0], dtype=torch.long)
+            for i in range(x.shape[0]):
+                v, j = x[i].max(dim=0)
+                best[i] = v
+                where[i] = j
+            return best, where
+    """,
+    "entropy": """
+        def f(p):
+            ent = torch.zeros(p.shape[0])
+            for i in range(p.shape[0]):
+                ent[i] = (p[i] * torch.sigmoid(p[i])).sum()
+            return ent
+    """,
+    "channel_mean": """
+        def f(img):
+            B, C, H, W = img.shape
+            m = torch.zeros(B, C)
+            for b in range(B):
+                for c in range(C):
+                    m[b, c] = img[b, c].mean()
+            return m
+    """,
 }
 
 LEFT_ALONE = {
@@ -599,6 +693,13 @@ LEFT_ALONE = {
             for i in range(1, x.shape[0]):
                 x[i] = x[i] + x[i - 1] * 0.5
             return x
+    """,
+    "weights_or_rows": """
+        def f(x, w):
+            out = torch.zeros_like(x)
+            for i in range(x.shape[0]):
+                out[i] = x[i] * w[i]
+            return out
     """,
     "mask_rows": """
         def f(x, mask):

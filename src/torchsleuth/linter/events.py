@@ -31,6 +31,7 @@ class Frame:
     cls: ClassInfo | None = None
     no_grad: bool = False
     depth: int = 0
+    no_grad_at: ast.AST | None = None  # the expression that turned recording off
     inlined: bool = False
     params: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)

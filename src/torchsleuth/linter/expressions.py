@@ -192,6 +192,10 @@ class Expressions:
                 # The other operand may be a tensor we know nothing of: what is kept is then not certain.
                 return self.result(node, op, tensors, unknown_inputs=True)
             return self.result(node, name, tensors, with_number=with_number, sources=(left, right))
+        if "numpy" in (left.kind, right.kind):
+            out = Value("numpy", node)
+            out.op, out.inputs = op, (left, right)
+            return out
         if left.kind == right.kind == "number":
             return number(node, op, (left, right))
         return UNKNOWN
@@ -577,6 +581,8 @@ class Expressions:
             out.dtype, out.grad = "bool", False
         elif self.frame.no_grad or op == "detach":
             out.grad = False
+            if op != "detach" and any(t.grad for t in tensors):
+                out.unrecorded = self.frame.no_grad_at
         else:
             grads = [t.grad for t in tensors]
             out.grad = True if True in grads else None if None in grads or unknown_inputs or not tensors else False
@@ -684,6 +690,7 @@ class Expressions:
         out.dtype = "float"
         if last in v.PARAMETRIC:
             out.grad = not self.frame.no_grad
+            out.unrecorded = self.frame.no_grad_at if self.frame.no_grad else None
         else:
             out.grad = False if self.frame.no_grad else base.grad if base is not None else None
         if base is not None:

@@ -25,6 +25,21 @@ def cuts_behind(loss: Value) -> list[Value]:
     return found
 
 
+def unrecorded_behind(loss: Value) -> Value | None:
+    """Something behind `loss` that was computed from parameters while nothing was recorded."""
+    seen: set[int] = set()
+    pending = [loss]
+    while pending and len(seen) < REACH:
+        value = pending.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if value.unrecorded is not None:
+            return value
+        pending.extend(value.inputs)
+    return None
+
+
 def may_need_gradient(value: Value) -> bool:
     if value.kind == "list":
         return any(may_need_gradient(i) for i in value.items or ())

@@ -171,7 +171,8 @@ class Interpreter(expressions.Expressions):
     def read_function(self, node: FunctionNode, info: ClassInfo | None) -> None:
         """Read a function on its own, its arguments being what the signature and its body show."""
         outer = self.frame
-        frame = Frame(node, {}, info, no_grad=self.is_no_grad_decorated(node))
+        silencer = self.no_grad_decorator(node)
+        frame = Frame(node, {}, info, no_grad=silencer is not None, no_grad_at=silencer)
         self.frame = frame
         frame.attributes = {k: clone_value(v) for k, v in info.attributes.items()} if info else {}
         is_forward = bool(info and info.is_module and node.name == "forward")
@@ -210,7 +211,8 @@ class Interpreter(expressions.Expressions):
         names = [a.arg for a in [*node.args.posonlyargs, *node.args.args]]
         if node.args.vararg or node.args.kwarg or any(isinstance(d, (ast.Yield, ast.YieldFrom)) for d in ast.walk(node)):
             return UNKNOWN
-        frame = Frame(node, {}, info, caller.no_grad or self.is_no_grad_decorated(node), caller.depth + 1, inlined=True)
+        silencer = self.no_grad_decorator(node) or (caller.no_grad_at if caller.no_grad else None)
+        frame = Frame(node, {}, info, caller.no_grad or silencer is not None, caller.depth + 1, silencer, inlined=True)
         frame.attributes = {k: clone_value(v) for k, v in info.attributes.items()} if info else {}
         given = [self_value, *args] if self_value is not None else args
         for name, value in zip(names, given, strict=False):
@@ -234,8 +236,8 @@ class Interpreter(expressions.Expressions):
             result = merged(result, other)
         return result
 
-    def is_no_grad_decorated(self, node: FunctionNode) -> bool:
-        return any(self.dotted(d.func if isinstance(d, ast.Call) else d) in NO_GRAD for d in node.decorator_list)
+    def no_grad_decorator(self, node: FunctionNode) -> ast.AST | None:
+        return next((d for d in node.decorator_list if self.dotted(d.func if isinstance(d, ast.Call) else d) in NO_GRAD), None)
 
     # Statements -------------------------------------------------------------------------------
 
@@ -435,15 +437,16 @@ class Interpreter(expressions.Expressions):
 
     def _with(self, node: ast.With, body, position) -> bool:
         frame = self.frame
-        outer = frame.no_grad
+        outer = frame.no_grad, frame.no_grad_at
         for item in node.items:
             value = self.ev(item.context_expr)
             if value.kind == "nograd":
                 frame.no_grad = value.path == "off"
+                frame.no_grad_at = item.context_expr if frame.no_grad else None
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, UNKNOWN, node)
         ends = self.block(node.body)
-        frame.no_grad = outer
+        frame.no_grad, frame.no_grad_at = outer
         return ends
 
     def _try(self, node: ast.Try, body, position) -> bool:

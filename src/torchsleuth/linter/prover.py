@@ -229,6 +229,8 @@ class Comparison:
         known = dict(sizes)
 
         def size(label, least=0):
+            if label.startswith("="):
+                return int(label[1:])
             if label == "const":
                 return max(least, 5) + 1
             if label not in known:
@@ -298,7 +300,7 @@ class Comparison:
         sizes = dict.fromkeys(self.job["axes"], turns)
         for spec in self.job["parameters"]:
             for label in spec.get("dims", []):
-                if label not in ("const", "free"):
+                if label not in ("const", "free") and not label.startswith("="):
                     sizes.setdefault(label, 64)
         try:
             with torch.no_grad():

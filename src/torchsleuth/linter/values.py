@@ -31,7 +31,7 @@ class Save:
 
 class Value:
     __slots__ = ("kind", "path", "node", "dtype", "grad", "leaf", "shape", "ndim", "storage", "op", "inputs", "items",
-                 "extra", "expanded", "assumed")  # fmt: skip
+                 "extra", "expanded", "assumed", "unrecorded")  # fmt: skip
 
     def __init__(self, kind: str, node: ast.AST | None = None, path: str = "") -> None:
         self.kind = kind
@@ -48,6 +48,7 @@ class Value:
         self.items: list[Value] | None = None
         self.extra: dict | None = None
         self.expanded = False
+        self.unrecorded: ast.AST | None = None  # the `no_grad` under which it was computed from something with a gradient
         self.assumed = False  # a tensor by convention only (an argument of `forward`)
 
     def __repr__(self) -> str:
@@ -100,7 +101,7 @@ BREAKS = {
     "item": "number", "tolist": "number", "numpy": "numpy", "detach": "detach", "argmax": "index", "argmin": "index",
     "argsort": "index", "long": "integer", "int": "integer", "bool": "comparison", "eq": "comparison", "ne": "comparison",
     "lt": "comparison", "gt": "comparison", "le": "comparison", "ge": "comparison", "tensor": "copy", "as_tensor": "copy",
-    "greater": "comparison", "less": "comparison", "from_numpy": "copy", "one_hot": "integer",
+    "greater": "comparison", "less": "comparison", "from_numpy": "copy", "one_hot": "integer", "data": "detach",
 }  # fmt: skip
 VIEWS = frozenset(
     "view view_as transpose permute unsqueeze squeeze select narrow expand expand_as broadcast_to diagonal unbind split "

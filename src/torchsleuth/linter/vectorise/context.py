@@ -251,7 +251,8 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
         return
     call = value.func.attr if isinstance(value.func, ast.Attribute) else value.func.id if isinstance(value.func, ast.Name) else ""
     path = context.dotted(value.func)
-    has_dtype = any(k.arg == "dtype" for k in value.keywords)
+    # `dtype=x.dtype` is what an assignment keeps anyway; any other dtype needs the store's cast.
+    has_dtype = any(k.arg == "dtype" and not (isinstance(k.value, ast.Attribute) and k.value.attr == "dtype") for k in value.keywords)
     if call in ALLOCATORS and (path.startswith("torch.") or call.startswith("new_")):
         shape = list(value.args)
         if call in ("full", "new_full"):
@@ -265,7 +266,7 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
         if shape and not any(isinstance(s, (ast.Starred, ast.Attribute)) for s in shape):
             keys = tuple(context.size(s) for s in shape)
             context.shapes[target.id] = keys
-            context.allocations[target.id] = Allocation(node, keys, "", call.removeprefix("new_"), has_dtype or call.startswith("new_"))
+            context.allocations[target.id] = Allocation(node, keys, "", call.removeprefix("new_"), has_dtype)
     elif call in LIKE_ALLOCATORS and path.startswith("torch.") and value.args and is_dotted(value.args[0]):
         source = ast.unparse(value.args[0])
         context.like[target.id] = source

@@ -168,6 +168,8 @@ class Lifter:
             return ops.matmul(self, self.lift(node.left), self.lift(node.right))
         left, right = self.lift(node.left), self.lift(node.right)
         out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
+        if not isinstance(node.op, (ast.Div, ast.Pow)) and all(v.kind == "index" or _is_whole_number(v) for v in (left, right)):
+            out = replace(out, kind="index") if out.axes else out
         return replace(out, factors=(left, right)) if isinstance(node.op, ast.Mult) else out
 
     def _compare(self, node: ast.Compare) -> Lifted:
@@ -295,7 +297,7 @@ class Lifter:
         if value.kind in ("number", "free"):
             raise GiveUp(f"`{ast.unparse(value.code)}` is indexed, but nothing shows that it is a tensor")
         entries = self._expanded(value, entries)
-        if value.more and isinstance(value.code, (ast.Name, ast.Attribute)) and value.root in self.bases:
+        if value.more and value.is_root and value.root in self.bases:
             facts = self.bases[value.root]
             facts["entries"] = max(facts.get("entries", 0), len(value.dims) + sum(not _is_none(e) for e in entries))
         lifted_entries = [None if isinstance(e, ast.Slice) or _is_none(e) else self._entry(e) for e in entries]
@@ -372,7 +374,13 @@ class Lifter:
         if size is None or size[0] != "size":
             return None
         shape = self.context.shapes.get(size[1])
-        return shape[size[2]] if shape is not None and 0 <= size[2] < len(shape) else None
+        if shape is not None:
+            return shape[size[2]] if 0 <= size[2] < len(shape) else None
+        value = None if self.context.frame.inlined else self.context.value(size[1])
+        if value is not None and value.is_tensor and value.shape is not None and 0 <= size[2] < len(value.shape):
+            if isinstance(value.shape[size[2]], int):
+                return ("const",), value.shape[size[2]]
+        return None
 
     def _basic(self, value: Lifted, entries: list[ast.expr], lifted: list[Lifted | None]) -> Lifted:
         code_entries: list[ast.expr] = []
@@ -427,7 +435,7 @@ class Lifter:
         return Lifted(code, tuple(dims), more, tuple(sizes), "tensor", root=value.root if _is_same(code, value.code) or value.more else value.root)
 
     def _unknown_size(self, value: Lifted, place: int) -> SizeKey | None:
-        if isinstance(value.code, (ast.Name, ast.Attribute)):
+        if value.is_root:
             return self.context.canonical(("size", ast.unparse(value.code), place))
         return None
 
@@ -471,7 +479,8 @@ class Lifter:
                 self._join_axis(axis, offset, size)
                 indices.append(positions)
             else:
-                if (entry.rank or entry.more) and not INDEX_NAME.search(ast.unparse(entry.code)):
+                computed = isinstance(entry.code, ast.BinOp) and isinstance(entry.code.op, (ast.Add, ast.Sub))  # masks cannot be
+                if (entry.rank or entry.more) and not computed and not INDEX_NAME.search(ast.unparse(entry.code)):
                     raise GiveUp(f"`{ast.unparse(entry.code)[:30]}` may be a mask, which selects differently in every turn")
                 if "mask" in ast.unparse(entry.code):
                     raise GiveUp("a mask selects differently in every turn")
@@ -528,6 +537,10 @@ def _is_elementwise_call(node: ast.Call) -> bool:
     if isinstance(node.func, ast.Name):
         return last in ("float", "int", "abs", "max", "min", "bool")
     return last in ops.ELEMENTWISE or last == "item"
+
+
+def _is_whole_number(value: Lifted) -> bool:
+    return isinstance(value.code, ast.Constant) and isinstance(value.code.value, int)
 
 
 def _is_same(a: ast.expr, b: ast.expr) -> bool:

@@ -58,6 +58,11 @@ class Lifted:
         """Known inner dimensions."""
         return sum(d in (INNER, ONE) for d in self.dims)
 
+    @property
+    def is_root(self) -> bool:
+        """The tensor under its own name, not something computed from it."""
+        return isinstance(self.code, (ast.Name, ast.Attribute)) and ast.unparse(self.code) == self.root
+
     def inner_position(self, index: int) -> int:
         """The actual dimension of inner dimension `index` (negative from the end)."""
         places = [p for p, d in enumerate(self.dims) if d in (INNER, ONE)]
@@ -248,7 +253,7 @@ def aligned(values: list[Lifted], order: list[str], equal: Equal) -> tuple[list[
             codes.append(converted(value, layout, more))
         except _NeedsRank as need:
             # Only a tensor under its own name tells by `.ndim` how many ones are needed.
-            other = next((v for v in values if v.more and isinstance(v.code, (ast.Name, ast.Attribute))), None)
+            other = next((v for v in values if v.more and v.is_root), None)
             if other is None or set(other.axes) - set(need.value.axes):
                 raise
             own = len(other.dims)

@@ -410,7 +410,7 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         if facts is not None:
             facts["extra"] = max(facts["extra"], 1)
         lead = len(value.dims)
-        if last in SEVERAL_DIMS and len(value.axes) == 1 and value.dims[0] == INNER and isinstance(value.code, (ast.Name, ast.Attribute)):
+        if last in SEVERAL_DIMS and len(value.axes) == 1 and value.dims[0] == INNER and value.is_root:
             # x[:, c].min(): over every dimension but the loop's, however many there are
             place = value.dims.index(value.axes[0])
             over = expression(f"tuple(d for d in range({ast.unparse(value.code)}.ndim) if d != {place})")
@@ -421,7 +421,7 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         start = len(value.axes)
         code = method(method(value.code, "flatten", number(start)), last, dim=number(start), **extra)
         kept = None
-        if last in SEVERAL_DIMS and isinstance(value.code, (ast.Name, ast.Attribute)):
+        if last in SEVERAL_DIMS and value.is_root:
             over = expression(f"tuple(range({start}, {ast.unparse(value.code)}.ndim))")
             kept = (method(value.code, last, dim=over, **extra, keepdim=True), value.axes)
         whole = method(value.code, "sum") if last == "sum" and not extra else None
@@ -613,7 +613,7 @@ def ranked(lifter: Lifter, value: Lifted, rank: int) -> Lifted:
     missing = rank - value.rank
     if missing < 0:
         raise GiveUp("a number of dimensions that does not fit")
-    if isinstance(value.code, (ast.Name, ast.Attribute)) and value.root:
+    if value.is_root:
         lifter.context.exact_ranks[value.root] = len(value.dims) + missing
         if value.root in lifter.bases:
             lifter.bases[value.root]["rank"] = len(value.dims) + missing

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.values import TENSOR_METHODS
 from torchsleuth.linter.vectorise import operators as ops
-from torchsleuth.linter.vectorise.context import Context, context_of
+from torchsleuth.linter.vectorise.context import Context, context_of, is_dotted
 from torchsleuth.linter.vectorise.lift import Gathered
 from torchsleuth.linter.vectorise.lifted import (
     INNER, ONE, GiveUp, Lifted, RankUnknown, converted, expression, literal, method, name, number,
@@ -81,7 +81,7 @@ def _rank_choices(open_bases: dict[str, int]):
     """As few assumptions as possible first: one tensor's rank, then two, then more."""
     for count in range(1, len(open_bases) + 1):
         for chosen in itertools.combinations(open_bases, count):
-            for more in itertools.product((0, 1), repeat=count):
+            for more in itertools.product((0, 1, 2) if count < 3 else (0, 1), repeat=count):
                 yield {base: open_bases[base] + extra for base, extra in zip(chosen, more, strict=True)}
 
 
@@ -138,7 +138,8 @@ def _require_evidence(plan: Plan) -> None:
 def _finished(plan: Plan) -> Plan:
     """Positions are made on the device of the tensors they are used with."""
     _require_evidence(plan)
-    device = next((b for b in plan.reader.lifter.bases if "." not in b), None)
+    gone = {t.id for statement in plan.removed if isinstance(statement, ast.Assign) for t in statement.targets if isinstance(t, ast.Name)}
+    device = next((b for b in plan.reader.lifter.bases if "." not in b and b not in gone), None)
     if device is not None:
         placer = _Placer(device)
         plan.statements = [placer.visit(s) for s in plan.statements]
@@ -258,7 +259,10 @@ def _own(code: ast.expr) -> ast.expr:
     """A loop fills memory of its own: what would share memory with a tensor is copied."""
     inner = code
     while True:
-        if isinstance(inner, (ast.Name, ast.Attribute)):
+        if isinstance(inner, ast.Attribute) and inner.attr in ("T", "mT"):
+            inner = inner.value
+            continue
+        if is_dotted(inner) and not (isinstance(inner, ast.Attribute) and inner.attr in ("values", "indices")):
             return method(code, "clone")
         if isinstance(inner, ast.Subscript):
             parts = inner.slice.elts if isinstance(inner.slice, ast.Tuple) else [inner.slice]
@@ -333,7 +337,7 @@ def _store(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     if store.test is not None:
         return _masked(plan, store, target, value)
     if value.more and not target.more:
-        value = ops.ranked(lifter, value, target.rank) if isinstance(value.code, (ast.Name, ast.Attribute)) else replace(value, more=False, dims=(*value.dims, *(INNER,) * (target.rank - value.rank)))
+        value = ops.ranked(lifter, value, target.rank) if value.is_root else replace(value, more=False, dims=(*value.dims, *(INNER,) * (target.rank - value.rank)))
     if target.more and not value.more:
         target = replace(target, more=False)
     layout = tuple(INNER if d == ONE else d for d in target.dims)

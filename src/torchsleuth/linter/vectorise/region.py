@@ -214,7 +214,7 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
         alike = [t for t, source in plan.context.like.items() if source == name]
         rank = next((r for t in [name, *alike] if (r := plan.context.rank(t)) is not None), None)
         known = rank or max([k[2] + 1 for k in _all_keys(plan) if k[0] == "size" and k[1] == name] or [1])
-        dims = [_class(lifter, plan.context.canonical(("size", name, d))) for d in range(known)]
+        dims = [_dim_class(plan, name, d) for d in range(known)]
         return {"name": name, "kind": "float", "rank": rank, "entries": known, "extra": 0 if rank else 1, "dims": dims}
     return {"name": name, "kind": "number"}
 
@@ -226,12 +226,21 @@ def _all_keys(plan: Plan) -> set:
     return keys
 
 
+def _dim_class(plan: Plan, text: str, dim: int) -> str:
+    """The size class of a dimension; `=5` where the source says how large it is."""
+    key = plan.context.canonical(("size", text, dim))
+    known = plan.reader.lifter._allocated(key)
+    if known is not None and known[0] == ("const",):
+        return f"={known[1]}"
+    return _class(plan.reader.lifter, key)
+
+
 def _tensor(text: str, plan: Plan) -> dict:
     lifter = plan.reader.lifter
     facts = lifter.bases[text]
     rank = plan.context.rank(text)
     known = rank if rank is not None else max(facts.get("entries", 1), 1)
-    dims = [_class(lifter, plan.context.canonical(("size", text, d))) for d in range(known)]
+    dims = [_dim_class(plan, text, d) for d in range(known)]
     spec = {"kind": facts["kind"], "rank": rank, "entries": known, "extra": facts["extra"], "dims": dims}
     least = {}
     for axis in plan.reader.all_axes:
