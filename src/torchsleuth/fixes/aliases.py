@@ -128,8 +128,7 @@ def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
             if not isinstance(node, ast.Assign):
                 continue
             shared = _shared_from(script, node.value)
-            stored = {n for target in node.targets for n in _plain_targets(target)}
-            # A subscript that stores somewhere (`d[k] = x`) keeps it under a name we cannot follow.
+            stored = {n for target in node.targets for n in _plain_targets(script, node, target)}
             linked = stored if current in shared else shared if current in stored else set()
             for other in linked - found - {name}:
                 found.add(other)
@@ -137,12 +136,15 @@ def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
     return found
 
 
-def _plain_targets(target: ast.expr) -> list[str]:
+def _plain_targets(script: Script, statement: ast.stmt, target: ast.expr) -> list[str]:
     if isinstance(target, (ast.Tuple, ast.List)):
-        return [name for item in target.elts for name in _plain_targets(item)]
+        return [name for item in target.elts for name in _plain_targets(script, statement, item)]
     if isinstance(target, ast.Starred):
-        return _plain_targets(target.value)
-    text = path_of(target.value if isinstance(target, ast.Subscript) else target)
+        return _plain_targets(script, statement, target.value)
+    if isinstance(target, ast.Subscript):
+        # Into a list it is the tensor that is stored, into a tensor its values.
+        return [path_of(target.value)] if is_list(script, statement, target.value) and path_of(target.value) else []
+    text = path_of(target)
     return [text] if text else []
 
 
@@ -207,7 +209,7 @@ def _kept_by(script: Script, node: ast.AST, name: str) -> str:
             return f"`{script.segment(node.func.value)}`, which keeps it"
     if isinstance(node, ast.Assign) and name in _shared_from(script, node.value):
         for target in node.targets:
-            if isinstance(target, (ast.Attribute, ast.Subscript)):
+            if isinstance(target, ast.Attribute) or (isinstance(target, ast.Subscript) and is_list(script, node, target.value)):
                 return f"`{script.segment(target)}`, which keeps it"
     if isinstance(node, (ast.Yield, ast.YieldFrom)) and node.value is not None and name in _shared_from(script, node.value):
         return "what was yielded"

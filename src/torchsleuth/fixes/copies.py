@@ -38,7 +38,7 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
 
 def read_operands(script: Script, node: ast.expr, save: StaleSave) -> list[ast.expr]:
     """The parts of an expression through which it reads the saved tensor."""
-    wanted = [name for name in (save.tensor.name, save.tensor.view_of) if name]
+    wanted = [name for name in (save.tensor.name, save.tensor.view_of, *_written(save)) if name]
     for name in wanted:
         found = occurrences(script, node, name)
         if found:
@@ -49,13 +49,23 @@ def read_operands(script: Script, node: ast.expr, save: StaleSave) -> list[ast.e
             found = occurrences(script, node, f"self.{name.rsplit('.', 1)[1]}")
             if found:
                 return found
-    by_slot = _by_slot(node, save.saved)
+    by_slot = _by_slot(node, save.saved, save.operation)
     return [by_slot] if by_slot is not None else []
+
+
+def _written(save: StaleSave) -> list[str]:
+    """What the writes go into, by their own text: `outputs` for `outputs[:, t] = h`."""
+    found = []
+    for site in save.writes:
+        root = re.match(r"[A-Za-z_][\w.]*", site.place.source)
+        if root and site.operation == "__setitem__":
+            found.append(root[0])
+    return found
 
 
 def occurrences(script: Script, node: ast.expr, name: str) -> list[ast.expr]:
     """Names, attributes and views of `name` that are read in an expression, each with the views taken of it there."""
-    base = re.sub(r"\[.*", "", name)
+    base = "" if "[" in name else name  # `hs[0]` may be an element of a list, and `hs` is then no tensor
     found: list[ast.expr] = []
 
     def visit(item: ast.AST) -> None:
@@ -93,7 +103,7 @@ def _is_view_of(script: Script, node: ast.expr, name: str, base: str) -> bool:
     return path_of(node) == base != ""
 
 
-def _by_slot(node: ast.expr, slot: str) -> ast.expr | None:
+def _by_slot(node: ast.expr, slot: str, operation: str) -> ast.expr | None:
     position = _SLOTS.get(slot)
     if position is None:
         return None
@@ -104,8 +114,8 @@ def _by_slot(node: ast.expr, slot: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         space = path_of(node.func.value).split(".")[0] in ("torch", "F", "functional", "nn")
         operands = [*([] if space else [node.func.value]), *node.args]
-        if not space and position == 0 and called(node) in ("apply", "forward"):
-            return None
+        if called(node).rstrip("_") != operation.rstrip("_"):
+            return None  # a module or a helper: its arguments need not be the operation's
         return operands[position] if position < len(operands) else None
     return None
 

@@ -7,7 +7,7 @@ import ast
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph, Place
 from torchsleuth.fixes.copies import occurrences
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.ordering import carried_names, detached, recomputed
+from torchsleuth.fixes.ordering import carried_names, detached, is_pair, recomputed
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Fix
 from torchsleuth.wording import short
@@ -55,7 +55,6 @@ def _carried(
         names = [name for name in known if _is_visible(script, backward, name)]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
-            edits = [edit for name in dict.fromkeys(names) for edit in []]
             listed = list(dict.fromkeys(names))
             if len(listed) == 1:
                 edits = detached(script, listed[0], backward)
@@ -96,7 +95,7 @@ def _detached_where_used(scripts: Scripts, item: CarriedTensor) -> Fix | None:
     place = _users(item.used) if item.used is not None else None
     script = scripts.get(place)
     node = script.node_at(place.span) if script is not None else None
-    if script is None or not isinstance(node, ast.expr) or not item.tensor.name:
+    if script is None or not isinstance(node, ast.expr) or not item.tensor.name or is_pair(script, item.tensor.name):
         return None
     found = occurrences(script, node, item.tensor.name)
     if len(found) != 1:
@@ -204,6 +203,8 @@ def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]
     node = script.node_at(place.span) if script is not None else None
     if script is None or not isinstance(node, ast.Call) or called(node) not in ("backward", "grad"):
         return []
+    if any(isinstance(inner, ast.Call) and called(inner) == "step" for loop in script.loops_around(node) for inner in ast.walk(loop)):
+        return []  # the kept graph needs the weights as they were, and the step changes them
     flag = next((k for k in node.keywords if k.arg == "retain_graph"), None)
     if flag is not None:
         edits = [script.replace(flag.value, "True")]

@@ -147,7 +147,8 @@ def _stays_tensor(scripts: Scripts, script: Script, node: ast.AST, lost: LostGra
         while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and called(inner) in ("item", "tolist", "numpy", "detach", "cpu"):
             inner = inner.func.value
         if _closing_bracket(script, inner, node) and isinstance(inner, (ast.BinOp, ast.UnaryOp, ast.Compare)):
-            edits += [script.replace(node, script.closed(inner))]
+            alone = isinstance(script.parent(node), (ast.Call, ast.Assign, ast.Return, ast.keyword, ast.List))
+            edits += [script.replace(node, script.segment(inner) if alone else script.closed(inner))]
         else:
             edits += [script.edit(script.end(inner), script.end(node), "")]
     else:

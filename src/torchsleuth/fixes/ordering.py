@@ -129,13 +129,13 @@ def _is_counter(loop: ast.For | ast.While, name: str) -> bool:
 def detached(script: Script, name: str, after: ast.stmt) -> list[Edit]:
     """`name = name.detach()` behind a statement; for the state of an LSTM, each of its two tensors."""
     text = f"{name} = {name}.detach()"
-    if _is_tuple_state(script, name):
+    if is_pair(script, name):
         text = f"{name} = tuple(part.detach() for part in {name})"
     return script.after(after, text)
 
 
-def _is_tuple_state(script: Script, name: str) -> bool:
-    """`out, state = lstm(x, state)`, where `lstm` is an LSTM: the state is a pair."""
+def is_pair(script: Script, name: str) -> bool:
+    """`out, state = lstm(x, state)`, where `lstm` is an LSTM: the state is a pair of tensors, or None before the first."""
     lstms = {
         path_of(target)
         for node in ast.walk(script.tree)
