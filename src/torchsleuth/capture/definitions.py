@@ -19,6 +19,7 @@ from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
+from torchsleuth.probe.names import locals_of
 from torchsleuth.record.ring import Kind
 
 _DEPTH = 12
@@ -68,7 +69,7 @@ class Definitions:
         for entry in reversed(self._failure.entries):
             if entry.origin is not Origin.USER:
                 continue
-            for name, value in list(entry.frame.f_locals.items()):
+            for name, value in locals_of(entry.frame).items():
                 if value is module and name != "self":
                     found = self.step(entry, ast.Name(name, ast.Load()))
                     if found is not None and isinstance(found[1], ast.Call):

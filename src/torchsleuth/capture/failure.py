@@ -20,6 +20,7 @@ from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Operation
+from torchsleuth.record.recorder import STOPPED_WITH_PROGRAM
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
@@ -151,11 +152,21 @@ class Failure:
 
 
 def _logged(crash: Crash, program: Entry) -> Operation | None:
-    """The log's own entry for the failing call: the newest one that raised at this very instruction."""
-    for operation in reversed(crash.timeline.operations[-200:]):
-        if operation.raised and operation.code is program.code and operation.lasti == program.lasti:
-            return operation
+    """The log's own entry for the failing call: the newest at this very instruction, if it raised.
+
+    Only where the log went on to the end: an older entry may tell of an exception that the program had handled.
+    """
+    if not log_ran_to_the_end(crash):
+        return None
+    for operation in reversed(crash.timeline.operations[-400:]):
+        if operation.code is program.code and operation.lasti == program.lasti:
+            return operation if operation.raised else None
     return None
+
+
+def log_ran_to_the_end(crash: Crash) -> bool:
+    log = crash.recording.log if crash.recording is not None else None
+    return log is not None and log.reason in ("", STOPPED_WITH_PROGRAM)
 
 
 _PYTHONS_INDEXING = re.compile(

@@ -9,17 +9,17 @@ autograd graph or the syntax of the frames may tell less exactly.
 from __future__ import annotations
 
 import functools
+import gc
 import typing
 
 import torch
 
 from torchsleuth.capture.definitions import Definitions
-from torchsleuth.capture.failure import place_at
+from torchsleuth.capture.failure import log_ran_to_the_end, place_at
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Mark, Operation
-from torchsleuth.record.recorder import STOPPED_WITH_PROGRAM
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.failure import Failure
@@ -58,11 +58,8 @@ class Origins:
 
     def _end_of_log(self) -> int | None:
         """For a failure that is no logged call (a check in Python), where the log went on to the end."""
-        recording = self._crash.recording
-        log = recording.log if recording is not None else None
-        if log is None or log.finished and log.reason != STOPPED_WITH_PROGRAM or not log.operations:
-            return None
-        return log.operations[-1].index + 1
+        operations = self._crash.timeline.operations
+        return operations[-1].index + 1 if operations and log_ran_to_the_end(self._crash) else None
 
     @property
     def log_reaches(self) -> bool:
@@ -72,21 +69,31 @@ class Origins:
     # -- the log --------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _by_ident(self) -> dict[int, list[tuple[Operation, Mark]]]:
-        found: dict[int, list[tuple[Operation, Mark]]] = {}
-        for operation in self._crash.timeline.operations:
-            for mark in operation.results:
-                found.setdefault(mark.ident, []).append((operation, mark))
-        return found
+    def _index(self) -> tuple[dict[int, list[tuple[Operation, Mark]]], dict[int, list[tuple[Operation, Mark]]]]:
+        """Who made what, by identity and by memory. One pass, and without the garbage collector looking at each step."""
+        by_ident: dict[int, list[tuple[Operation, Mark]]] = {}
+        by_storage: dict[int, list[tuple[Operation, Mark]]] = {}
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            for operation in self._crash.timeline.operations:
+                for mark in operation.results:
+                    made = (operation, mark)
+                    by_ident.setdefault(mark.ident, []).append(made)
+                    if mark.storage:
+                        by_storage.setdefault(mark.storage, []).append(made)
+        finally:
+            if collecting:
+                gc.enable()
+        return by_ident, by_storage
 
-    @functools.cached_property
+    @property
+    def _by_ident(self) -> dict[int, list[tuple[Operation, Mark]]]:
+        return self._index[0]
+
+    @property
     def _by_storage(self) -> dict[int, list[tuple[Operation, Mark]]]:
-        found: dict[int, list[tuple[Operation, Mark]]] = {}
-        for operation in self._crash.timeline.operations:
-            for mark in operation.results:
-                if mark.storage:
-                    found.setdefault(mark.storage, []).append((operation, mark))
-        return found
+        return self._index[1]
 
     def producer(self, mark: Mark, before: int | None) -> tuple[Operation, Mark] | None:
         """The call that made this tensor, and how it looked then."""
