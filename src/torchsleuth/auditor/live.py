@@ -9,6 +9,7 @@ of the inputs of that step, when the program has ended and can no longer be infl
 from __future__ import annotations
 
 import ast
+import dataclasses
 import gc
 import sys
 import threading
@@ -325,6 +326,8 @@ class StepWatch:
             used = {id(p) for key, ref in self.view.trace.parameters.items() if key in taken and (p := ref()) is not None}
             rebound = {f"{_path_of(one.model, module)}{name}": site for module, name, site in self._rebound}
             fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._built.get(id(optimizer)), rebound, elsewhere, used))
+            if len(self.captured) > 1 and (name := _called_name(one.site)):
+                fields["optimizer"] = tuple(dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in fields["optimizer"])
             fields["no_update"] = self._no_update
             if not one.training:
                 modules = _mode_dependent(one.model)
@@ -393,6 +396,15 @@ class StepWatch:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0]
+
+
+def _called_name(site: Site | None) -> str:
+    """What the program calls the module: `head` in `head(x)`."""
+    try:
+        node = ast.parse(site.source.strip(), mode="eval").body if site is not None else None
+    except SyntaxError:
+        return ""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)) else ""
 
 
 def _copied(call: Call) -> Call | None:

@@ -322,13 +322,13 @@ def _recurrent(trace: Trace, ops: list[Op]) -> bool:
 
 
 def _loop_around(code: typing.Any, line: int) -> Site | None:
-    """The innermost `for` or `while` statement around this line, or comprehension."""
+    """The innermost `for` or `while` statement around this line, or comprehension, in the same function."""
     tree = syntax_of(code.co_filename)
     if tree is None:
         return None
     best: ast.AST | None = None
     for node in ast.walk(tree):
-        if isinstance(node, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)) and node.lineno <= line <= (node.end_lineno or 0):
+        if isinstance(node, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)) and code.co_firstlineno <= node.lineno <= line <= (node.end_lineno or 0):
             if isinstance(node, (ast.For, ast.While)) and line == node.lineno and line != node.end_lineno and not _one_line(node):
                 continue
             if best is None or node.lineno >= best.lineno:  # type: ignore[attr-defined]
