@@ -154,12 +154,15 @@ class Watch:
         recording = self._recorder.recording if self._recorder else None
         for link in _causes(error):
             crash = Crash(link, recording, outer)
-            diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs: collect(crash, needs))
-            if diagnoses and evidence is not None:
-                verifier = None
-                if final and self.replay is not None:
-                    verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
-                return exception, repaired(diagnoses, evidence, verifier)
+            try:
+                diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs, crash=crash: collect(crash, needs))
+                if diagnoses and evidence is not None:
+                    verifier = None
+                    if final and self.replay is not None:
+                        verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
+                    return exception, repaired(diagnoses, evidence, verifier)
+            finally:
+                crash.release()
         return exception, ()
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:

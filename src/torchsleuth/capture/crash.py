@@ -32,6 +32,12 @@ class Crash:
             traceback = traceback.tb_next
         self.timeline = Timeline(recording, self)
 
+    def release(self) -> None:
+        """Let go of frames, graph and tensors now: a crash and its timeline refer to each other, and would wait for the
+        garbage collector while a program that has caught its exception runs on."""
+        self.timeline.__dict__.clear()
+        self.__dict__.clear()
+
     @property
     def exception(self) -> RaisedException:
         return RaisedException(type(self.error).__name__, str(self.error))
