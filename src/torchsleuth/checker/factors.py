@@ -19,15 +19,15 @@ from torchsleuth.checker.trial import Size
 POWERS = (1.0, -1.0, 0.5, -0.5, 2.0, -2.0)
 
 
-def sizes_of_factor(bench: Bench, evaluation: Evaluation, k: int, factor: float) -> tuple[Size, ...]:
-    """The simplest reading of |factor| that holds in all cases that could be tried."""
+def sizes_of_factor(bench: Bench, evaluation: Evaluation, k: int, factor: float) -> tuple[tuple[Size, ...], bool]:
+    """The simplest reading of |factor| that holds in all cases that could be tried, and whether there were others."""
     measured = [(evaluation.arguments, evaluation.run.outputs, factor), *_measured(bench, evaluation, k)]
     for sizes in _readings(evaluation, k):
         if all(_close(abs(found), _value(sizes, arguments, outputs)) for arguments, outputs, found in measured):
-            return sizes
+            return sizes, len(measured) > 1
     if all(_close(found, factor) for _, _, found in measured):
-        return (Size("number", "", abs(factor)),)
-    return ()
+        return (Size("number", "", abs(factor)),), len(measured) > 1
+    return (), len(measured) > 1
 
 
 def _close(a: float, b: float | None) -> bool:

@@ -152,7 +152,8 @@ def _factor(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     factor = proportion(pairs)
     if factor is None or abs(factor) < 1e-9:
         return None
-    return Relation("factor", factor=factor, sizes=sizes_of_factor(bench, pairs[0].evaluation, k, factor))
+    sizes, varied = sizes_of_factor(bench, pairs[0].evaluation, k, factor)
+    return Relation("factor", factor=factor, sizes=sizes, holds=varied)
 
 
 def _true_of(bench: Bench, evaluation: Evaluation) -> dict[int, torch.Tensor]:

@@ -105,7 +105,8 @@ def culprit_of(method: Method, node: ast.AST, label: str, role: Role = Role.RETU
     span = span_of(method, node)
     lines = method.text.split("\n")
     first = max(span.line - 1, 1)
-    excerpt = Excerpt(first, tuple(line.rstrip("\r") for line in lines[first - 1 : span.end_line + 1]))
+    last = min(span.end_line + 1, method.tree.end_lineno or span.end_line) if isinstance(method.tree, Definition) else span.end_line + 1
+    excerpt = Excerpt(first, tuple(line.rstrip("\r") for line in lines[first - 1 : max(last, span.end_line)]))
     return Culprit(role, span, method.segment(node), known, label, excerpt, method.name)
 
 

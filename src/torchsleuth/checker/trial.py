@@ -44,7 +44,7 @@ class Size:
 class Relation:
     """How the returned gradient relates to the true one; `kind` says which of the fields count.
 
-    factor          returned = factor x true; `sizes` says what the factor is, where that is known
+    factor          returned = factor x true; `sizes` says what the factor is, where that is known; `holds`: with other sizes too
     transposed      returned = true with dims[0] and dims[1] exchanged
     other-input     returned is the gradient of input `other`; `swapped`: and the other way round
     no-grad-output  returned does not depend on grad_output; `holds`: it is right when that is all ones

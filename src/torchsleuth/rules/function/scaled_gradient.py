@@ -90,14 +90,16 @@ def _why(trial: Trial, relation: Relation) -> str:
     if abs(abs(relation.factor) - 1) < 1e-9:
         return sign.strip()
     if size.kind in ("dimension", "elements"):
+        changed = " It stayed so when that size was changed." if relation.holds else ""
         treated = {1.0: "a mean treated as a sum", -1.0: "a sum treated as a mean"}.get(size.power, "a wrong normalisation")
-        return f"{sign}The factor is {power_text(size)}, and {size_text(size)}: {treated}. It stayed so when that size was changed."
+        return f"{sign}The factor is {power_text(size)}, and {size_text(size)}: {treated}.{changed}"
     if size.kind == "argument":
         other = " times 2" if len(relation.sizes) > 1 else ""
         kind = {1.0: "backward applies it once too often", -1.0: "backward leaves it out"}.get(size.power, "backward uses another power of it")
         return f"{sign}The factor is {power_text(size)}{other}, and {size_text(size)}: {kind}."
     common = {2.0: "a 2 that is one too many", 0.5: "the 2 of a square is left out"}.get(round(size.value, 9), "")
-    return f"{sign}The factor is {number(size.value)} for every size tried{': ' + common if common else ', so it is a constant of the formula'}."
+    tried = " for every size tried" if relation.holds else ""
+    return f"{sign}The factor is {number(size.value)}{tried}{': ' + common if common else ', so it is a constant of the formula'}."
 
 
 def _advice(relation: Relation) -> str:

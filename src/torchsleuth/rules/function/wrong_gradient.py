@@ -28,7 +28,7 @@ class WrongGradient(FunctionRule):
 
     Example
     -------
-    forward is the exact GELU, whose derivative at 1 is 1.0833; backward takes half of the derivative of
+    forward is the exact GELU, whose derivative at 1 is 1.0833; backward takes one term of the derivative of
     another function, the approximation x * sigmoid(1.702 * x). This prints 0.8458:
 
         import torch
