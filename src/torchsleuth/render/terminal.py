@@ -11,8 +11,6 @@ import sys
 import typing
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.syntax import Syntax
 from rich.text import Text
 
 from torchsleuth.model import Confidence, Culprit, Diagnosis, Fix, Known, Outcome, Report, Role, Status
@@ -164,17 +162,21 @@ def _show_fix(fix: Fix, position: int, count: int, console: Console) -> None:
     if fix.meaning:
         _paragraph("", fix.meaning, console)
     if fix.diff and position == 0:
-        console.print(Padding(_diff(fix.diff, console), (0, 0, 0, 6)))
+        _show_diff(fix.diff, console)
     if verdict.status is not Status.NOT_RUN:
         _paragraph("", f"{verdict.status.value}: {verdict.text}", console, STATUS_STYLES[verdict.status])
     elif fix.diff and position == 0 and verdict.text:
         _paragraph("", verdict.text, console, "dim")
 
 
-def _diff(diff: str, console: Console) -> Syntax | Text:
-    if not console.is_terminal or console.no_color:
-        return Text(diff.rstrip("\n"))
-    return Syntax(diff.rstrip("\n"), "diff", background_color="default", word_wrap=False)
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def _show_diff(diff: str, console: Console) -> None:
+    """Unwrapped and without padding, so that what is copied from a pipe applies."""
+    for line in diff.rstrip("\n").split("\n"):
+        style = "bold" if line.startswith(("---", "+++")) else _DIFF_STYLES.get(line[:1], "")
+        console.print(Text.assemble("      ", (line, style)), no_wrap=True, overflow="ignore", crop=False)
 
 
 def _glyph(console: Console, wanted: str, ascii_only: str) -> str:
