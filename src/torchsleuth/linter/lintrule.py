@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from torchsleuth.linter.events import Call, ClassInfo, Frame, FunctionNode, Hazard, Write
 from torchsleuth.linter.source import Source
-from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Edit, Fact, Fix, Known, Role, Span
+from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Edit, Fact, Fix, Known, Role, Span, Status, Verdict
 from torchsleuth.rule import Rule
 
 Found = Diagnosis | Iterable[Diagnosis] | None
@@ -101,8 +101,8 @@ def advice(title: str, meaning: str = "") -> Fix:
 
 
 def safe_fix(title: str, *edits: Edit, meaning: str = "") -> Fix:
-    return Fix(title, Applicability.SAFE, edits, meaning=meaning)
+    return Fix(title, Applicability.SAFE, edits, verdict=Verdict(Status.NOT_RUN, "safe by construction"), meaning=meaning)
 
 
 def unsafe_fix(title: str, meaning: str, *edits: Edit) -> Fix:
-    return Fix(title, Applicability.UNSAFE, edits, meaning=meaning)
+    return Fix(title, Applicability.UNSAFE, edits, verdict=Verdict(Status.NOT_RUN, "not proven: only with --unsafe-fixes"), meaning=meaning)

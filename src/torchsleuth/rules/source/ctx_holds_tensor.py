@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import ClassInfo
+from torchsleuth.linter.interpret import tensor_evidence
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.model import Confidence, Role
 
@@ -65,7 +66,7 @@ class CtxHoldsTensor(LintRule):
             return None
         context = forward.args.args[0].arg
         inputs = [a.arg for a in forward.args.args[1:]]
-        tensors = _differentiable(inputs, backward)
+        tensors = _differentiable(inputs, backward) & {inputs[0], *tensor_evidence(forward, view.interpreter)}
         rebound = {t.id for n in ast.walk(forward) if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
         returned = {n.value.id for n in ast.walk(forward) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)}
         found = []

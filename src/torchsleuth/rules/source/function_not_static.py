@@ -78,7 +78,7 @@ class FunctionNotStatic(LintRule):
         header = source.lines[method.lineno - 1]
         start = source.column(method.lineno, method.col_offset)
         span = Span(label, line, start, line, len(header.rstrip()) + 1)
-        culprit = view.culprit(Role.RETURN_GRAD, method, "no `@staticmethod`")
+        culprit = view.culprit(Role.CALL, method, "no `@staticmethod`")
         culprit = replace(culprit, span=span, source=header.strip(), function=f"{info.node.name}.{method.name}")
         arguments = [a.arg for a in method.args.args]
         has_both = len(arguments) >= 2 and arguments[0] == "self" and arguments[1] in ("ctx", "context")

@@ -70,7 +70,7 @@ class LossAccumulatedWithGraph(LintRule):
                 self.diagnosis(
                     f"`{view.short(statement)}` keeps the graph of every turn alive",
                     [
-                        view.culprit(Role.LOST_GRAD, statement, f"`{loss}` comes with its history", frame),
+                        view.culprit(Role.CREATE, statement, f"`{loss}` comes with its history", frame),
                         view.culprit(Role.CALL, event.node, "trained here", frame),
                     ],
                     f"`{loss}` is a tensor with a history, so `{total}` becomes one too, and its graph grows with each turn. Only the "

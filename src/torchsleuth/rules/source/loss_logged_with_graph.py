@@ -67,7 +67,7 @@ class LossLoggedWithGraph(LintRule):
                 self.diagnosis(
                     f"`{view.short(call)}` keeps the graph of every turn alive",
                     [
-                        view.culprit(Role.LOST_GRAD, call, "a tensor with its history", frame),
+                        view.culprit(Role.CREATE, call, "a tensor with its history", frame),
                         view.culprit(Role.CALL, event.node, "trained here", frame),
                     ],
                     f"`{argument.id}` is a tensor with a history. In the list it keeps its graph nodes alive, and the list cannot be "

@@ -69,7 +69,7 @@ class MissingZeroGrad(LintRule):
         return self.diagnosis(
             "this training loop never clears gradients: each step uses the sum of all gradients so far",
             [
-                view.culprit(Role.LOOP, first.node, "adds to `.grad` every turn", frame),
+                view.culprit(Role.CALL, first.node, "adds to `.grad` every turn", frame),
                 view.culprit(Role.CALL, step.node, "uses everything added so far", frame),
             ],
             "`backward` adds to `.grad`. Nothing in this function calls `zero_grad`, so every step uses the gradients of all turns before it.",

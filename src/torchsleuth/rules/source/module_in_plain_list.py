@@ -95,7 +95,8 @@ class ModuleInPlainList(LintRule):
         return names
 
     def _held(self, value: ast.expr, view: View, info: ClassInfo) -> str:
-        if isinstance(value, (ast.List, ast.Tuple)) and value.elts:
+        # A list of exactly one is the known way to keep a module out of parameters() on purpose.
+        if isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) > 1:
             kinds = [self._maker(e, view) for e in value.elts]
             return kinds[0] if all(kinds) else ""
         if isinstance(value, ast.ListComp):
@@ -132,7 +133,7 @@ class ModuleInPlainList(LintRule):
         container = "dict" if is_dict else "list"
         return self.diagnosis(
             f"`self.{attr}` keeps {kind} in a plain {container}: the module does not know its parameters",
-            [view.culprit(Role.LOST_GRAD, node, f"a plain {container}")],
+            [view.culprit(Role.CREATE, node, f"a plain {container}")],
             f"What is inside a {container} is not registered: `{info.node.name}.parameters()` leaves it out, so the optimizer never "
             "updates it, `state_dict()` does not save it and `.to(device)` does not move it.",
             Confidence.CERTAIN,

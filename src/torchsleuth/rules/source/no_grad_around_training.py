@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torchsleuth.linter.events import Call
-from torchsleuth.linter.gradients import cuts_behind
+from torchsleuth.linter.gradients import has_unknown_origin, unrecorded_behind
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
-from torchsleuth.linter.values import CONSTRUCTORS
 from torchsleuth.model import Confidence, Role
 
 
@@ -14,7 +13,8 @@ class NoGradAroundTraining(LintRule):
 
     What happened
     -------------
-    `backward()` is called inside `torch.no_grad()` (or `inference_mode`) on a loss computed there.
+    `backward()` is called on a loss, and the loss, or the model's output it comes from, was computed under
+    `torch.no_grad()` (or `inference_mode`), as a block or as a decorator.
 
     Why
     ---
@@ -45,15 +45,21 @@ class NoGradAroundTraining(LintRule):
 
     def on_call(self, call: Call, view: View) -> Found:
         loss = call.receiver
-        if not call.frame.no_grad or loss is None or not loss.is_tensor or loss.grad is not False:
+        if loss is None or not loss.is_tensor or loss.grad is not False or has_unknown_origin(loss):
             return None
-        if not loss.inputs or loss.op in CONSTRUCTORS or cuts_behind(loss)[:1] == [loss]:
+        made = unrecorded_behind(loss)
+        if made is None:
             return None
+        silencer = made.unrecorded
         return self.diagnosis(
-            f"`{view.short(call.node)}` under `no_grad`: the loss was computed without a history",
-            [view.culprit(Role.LOST_GRAD, call.node, "nothing was recorded here", call.frame)],
-            "Under `no_grad` operations record nothing, so this loss has no history, and `backward` raises "
+            f"`{view.short(call.node)}` needs a history, and `{view.short(silencer)}` records none",
+            [
+                view.culprit(Role.LOST_GRAD, silencer, "nothing is recorded from here on", call.frame),
+                view.culprit(Role.CALL, made.node, "computed without a history", call.frame),
+                view.culprit(Role.CALL, call.node, "backward starts here", call.frame),
+            ],
+            f"Under `{view.short(silencer)}` operations record nothing, so `{view.short(made.node, 40)}` has no history, and `backward` raises "
             '"element 0 of tensors does not require grad and does not have a grad_fn".',
             Confidence.CERTAIN,
-            fixes=[advice("compute the loss outside `no_grad`; only the parameter update belongs inside")],
+            fixes=[advice("compute the loss outside; only the parameter update belongs inside")],
         )

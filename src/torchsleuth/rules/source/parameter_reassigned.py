@@ -66,7 +66,7 @@ class ParameterReassigned(LintRule):
             return None
         return self.diagnosis(
             f"`{view.short(node)}` points the name `{target.id}` at a new tensor; the parameter stays as it is",
-            [view.culprit(Role.LOST_GRAD, node, "rebinds the name only", frame)],
+            [view.culprit(Role.CREATE, node, "rebinds the name only", frame)],
             "Assigning to the loop variable does not touch the parameter it stood for, so this update changes nothing and nothing raises.",
             Confidence.CERTAIN,
             fixes=[advice(f"`with torch.no_grad(): {target.id} -= ...`, or `optimizer.step()`")],
@@ -87,7 +87,7 @@ class ParameterReassigned(LintRule):
             return None
         return self.diagnosis(
             f"`{view.short(node)}` replaces the parameter `self.{target.attr}` by a plain tensor",
-            [view.culprit(Role.LOST_GRAD, node, "not a Parameter", frame)],
+            [view.culprit(Role.CREATE, node, "not a Parameter", frame)],
             f"`self.{target.attr}` is registered as a parameter, and the module accepts only Parameters (or None) for it: this line "
             "raises \"cannot assign ... as parameter\".",
             Confidence.CERTAIN,
