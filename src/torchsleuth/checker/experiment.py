@@ -6,6 +6,8 @@ does not pass there is looked at closely (`truth`, `relation`, `mend`) before an
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 
 from torchsleuth.checker import mechanics, quick, second, source, transforms, variants
@@ -83,7 +85,8 @@ class Experiment(Conditions):
             self.partial_outputs(base)
         if mechanics.has_attributes(run.context):
             self.findings += mechanics.kept_on_ctx(self.bench, self.study, self.bench.forward(self.study))
-        if not self.broken and not self.bad and not any(f.kind in ("count", "saved-write", "grad-output-write") for f in self.findings):
+        self.beside_surrogates()
+        if not self.broken and not self.bad and not self.convention and not any(f.kind in ("count", "saved-write", "grad-output-write") for f in self.findings):
             result = second.double_backward(self.bench, base)
             self.double = result.state
             self.findings += result.findings
@@ -91,6 +94,13 @@ class Experiment(Conditions):
                 self.add("forward-mode (jvp)", transforms.jvp(self.bench, base))
             if transforms.has_vmap(self.bench):
                 self.add("vmap", transforms.vmap(self.bench, self.study))
+
+    def beside_surrogates(self) -> None:
+        """Where forward is flat in one input, the gradients of the others belong to the same surrogate."""
+        if any(f.kind == "not-derivative" and f.detail == "zero" for f in self.findings):
+            self.findings = [
+                dataclasses.replace(f, kind="not-derivative", detail="beside", mend=None) if f.kind == "values" else f for f in self.findings
+            ]
 
     def add(self, name: str, found: list[Finding]) -> None:
         self.findings += found

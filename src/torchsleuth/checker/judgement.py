@@ -38,6 +38,7 @@ class Judge:
         self.remarks: list[str] = []
         self.bad: set[int] = set()
         self.mends: list[Mend] = []
+        self.convention = False  # the derivative is one by convention, not that of forward's values
         self.double = "not-tried"
         self.study_run: Run | None = None
         self.originals: dict[int, torch.Tensor] = {}
@@ -90,7 +91,9 @@ class Judge:
             if result.why == "kink":
                 self.remark(f"{name}: elements next to a kink of forward were left out of the comparison")
             elif result.why == "detached":
-                self.remark(f"{name}: backward agrees with autograd through forward, which detaches a part of it")
+                self.convention = True
+                self.remark(f"{name}: backward agrees with autograd through forward, and differences of forward's values do not "
+                            "(forward detaches a part, or reads only a part of its input)")  # fmt: skip
             elif result.why == "unknown":
                 self.remark(f"{name}: no reliable derivative of forward could be found{f' ({case})' if case else ''}; its gradient is not judged")
             return None

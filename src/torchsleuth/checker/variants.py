@@ -183,10 +183,13 @@ def grown(arguments: Arguments, generator: Noise) -> Arguments | None:
     """Inputs of a few elements with more of them: a law found on one number is none."""
     if risky(arguments):
         return None
-    shapes = {}
-    for k in tensors(arguments):
-        shape = list(arguments.values[k].shape)
-        shapes[k] = [n + 3 if n < 4 else n for n in shape]
+    taken = {n for k in tensors(arguments) for n in arguments.values[k].shape}
+    mapping: dict[int, int] = {}
+    for n in sorted(taken):
+        # Sizes stay different from one another: equal ones hide which of them is meant.
+        if n < 4:
+            mapping[n] = next(m for m in range(4, 20) if m not in taken and m not in mapping.values())
+    shapes = {k: [mapping.get(n, n) for n in arguments.values[k].shape] for k in tensors(arguments)}
     if not any(shapes.values()):
         flat = [v.reshape(1).repeat(8) if isinstance(v, torch.Tensor) else v for v in arguments.values]
         return arguments.with_values(flat)
@@ -196,7 +199,7 @@ def grown(arguments: Arguments, generator: Noise) -> Arguments | None:
 def few(arguments: Arguments) -> bool:
     """Whether an input has too few different elements to tell one law from another."""
     return any(
-        arguments.values[k].numel() < 6 or not bool((arguments.values[k] != arguments.values[k].reshape(-1)[0]).any())
+        arguments.values[k].numel() < 4 or not bool((arguments.values[k] != arguments.values[k].reshape(-1)[0]).any())
         for k in arguments.checked
     )
 

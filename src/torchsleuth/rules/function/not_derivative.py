@@ -64,6 +64,9 @@ class NotDerivative(FunctionRule):
             if finding.detail == "zero":
                 title = f"the gradient for `{name}` is not the derivative of forward: forward is flat there (straight-through or surrogate gradient)"
                 why = f"forward's values do not change when `{name}` changes a little, so the true gradient is zero; backward returns something else."
+            elif finding.detail == "beside":
+                title = f"the gradient for `{name}` is not the derivative of forward, which is flat in another input"
+                why = f"forward is flat in another input, for which backward returns a surrogate; the gradient for `{name}` seems to belong to it."
             else:
                 reverse = factor is not None and factor < 0
                 kind = "gradient reversal" if reverse else "a scaled gradient" if factor is not None else "a changed gradient"
