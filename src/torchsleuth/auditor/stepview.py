@@ -109,7 +109,8 @@ def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, redu
             continue
         labels = target.reshape(hidden.shape)[hidden.to(target.device)]
         counted = labels[labels != ignore]
-        if counted.numel() and counted.unique().numel() == 1 and (not padding.assumed or int(counted[0]) == padding.pad_id):
+        # All of them, and all alike: labels of another sequence of the same length would be mixed.
+        if counted.numel() == labels.numel() >= 2 and counted.unique().numel() == 1 and (not padding.assumed or int(counted[0]) == padding.pad_id):
             return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
     return call
 
