@@ -107,8 +107,12 @@ def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, redu
         hidden = _hidden(target, padding)
         if hidden is None or reduction == "none" or call.weighted:
             continue
-        labels = target.reshape(hidden.shape)[hidden.to(target.device)]
-        counted = labels[labels != ignore]
+        shifted = torch.cat([hidden[:, 1:], torch.zeros_like(hidden[:, :1])], 1)  # labels of the next token, as a model shifts them
+        for where in (hidden, shifted):
+            labels = target.reshape(hidden.shape)[where.to(target.device)]
+            counted = labels[labels != ignore]
+            if counted.numel() == labels.numel():
+                break
         # All of them, and all alike: labels of another sequence of the same length would be mixed.
         if counted.numel() == labels.numel() >= 2 and counted.unique().numel() == 1 and (not padding.assumed or int(counted[0]) == padding.pad_id):
             return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
