@@ -59,8 +59,8 @@ def _augmented(script: Script, statement: ast.AugAssign, on_tensor: bool) -> Rew
     name = script.segment(target)
     start, end = script.end(target), script.start(value)
     middle = script.between(start, end)
-    at = middle.find(f"{symbol}=")
-    if at < 0 or "\n" in middle:
+    at = middle.split("\n")[0].find(f"{symbol}=")
+    if at < 0:
         return None
     operator = (start[0], start[1] + at)
     edits = [script.edit(operator, (operator[0], operator[1] + len(symbol) + 1), f"= {name} {symbol}")]
