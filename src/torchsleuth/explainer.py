@@ -90,8 +90,12 @@ def _example(message: Message, text: str) -> Found:
 
 
 def _claiming(text: str) -> list[RulePage]:
-    """Rules whose own patterns claim this "Type: message", the leading one first."""
-    return sorted((rule for rule in all_pages() if rule.claims(text)), key=lambda rule: -rule.priority)
+    """Rules whose own patterns claim this "Type: message", the most general one first.
+
+    A rule of high priority (a broadcast error *in an attention mask*) is convicted by evidence that a bare message does
+    not have; only the fall-back for everything stands behind all others.
+    """
+    return sorted((rule for rule in all_pages() if rule.claims(text)), key=lambda rule: (rule.priority < 0, rule.priority))
 
 
 def _rule_of(source: Message | Question, found: Found | None) -> RulePage | None:
