@@ -8,7 +8,9 @@ and other grad_outputs, and spoils no gradient that was right before.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
+import io
 import textwrap
 import typing
 
@@ -44,7 +46,18 @@ def mended(
     """The first change that puts gradient `k` (or, for -1, all of them) right in every experiment.
 
     `known` are changes that put another gradient of the same Function right: one slip may spoil several.
+    A method with a `while` loop is left alone: with a changed step it might never end. What backward
+    prints, it has printed already.
     """
+    if any(isinstance(node, ast.While) for node in ast.walk(method.tree)):
+        return None
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return _mended(bench, method, evaluation, k, study, relation, known)
+
+
+def _mended(
+    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str, known: typing.Sequence[Mend]
+) -> Mend | None:
     if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
         evaluation = bench.evaluate(study)
     if any(v.device.type != "cpu" for v in evaluation.arguments.values if isinstance(v, torch.Tensor)):

@@ -105,10 +105,11 @@ def fixes(finding: Finding, advice: str = "") -> tuple[Fix, ...]:
     """The change that mended it, if one was found; otherwise advice."""
     if finding.mend is not None:
         mend = finding.mend
+        place = f"in line {mend.edit.span.line}, " if len(mend.before) < 4 else ""
         text = (f"with this change backward agreed with forward in {mend.experiments} experiments in memory "
                 "(other inputs, other grad_outputs, other sizes); the program itself was not run")  # fmt: skip
         return (
-            Fix(f"write `{mend.after}` instead of `{mend.before}`", Applicability.UNSAFE, (mend.edit,), mend.diff,
+            Fix(f"{place}write `{mend.after}` instead of `{mend.before}`", Applicability.UNSAFE, (mend.edit,), mend.diff,
                 Verdict(Status.PASSED, text), meaning="changes the gradient this Function returns"),
         )  # fmt: skip
     return (Fix(advice, Applicability.DISPLAY_ONLY),) if advice else ()
