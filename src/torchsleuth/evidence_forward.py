@@ -48,6 +48,12 @@ class ValueRange:
     maximum: float | int
     ignored: int | None = None  # ignore_index
     distinct: tuple[float | int, ...] = ()  # the bad values, a few of them
+    kinds: int = 0  # how many different values there are, ignored ones not counted; 0 where nobody counted
+
+    @property
+    def counts_from_one(self) -> bool:
+        """Every number from 1 to the first illegal one occurs, and no other: they count from 1."""
+        return self.low == 0 and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
 
 
 @dataclass(frozen=True, slots=True)

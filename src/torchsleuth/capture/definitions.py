@@ -89,7 +89,7 @@ class Definitions:
             _, value, kind = bound
             if kind == "assign" and isinstance(value, (ast.Name, ast.Attribute)):
                 return self.made(entry, value, depth - 1) or self._here(entry.code, value, "assignment")
-            word = "loop" if kind == "loop" else operation_word(value)
+            word = "loop" if kind.startswith("loop") else operation_word(value)
             return self._here(entry.code, value, word)
         if node.id in _parameters(entry.code):
             return self._of_argument(entry, node.id, depth)
@@ -198,19 +198,23 @@ class Definitions:
         reassigned = {bound[0] for bound in _bindings(scope)}
         parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
         used = [a for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Name) and a.id in parameters]
-        answers: list[ast.AST] = []
+        files = dict.fromkeys([code.co_filename, *(e.code.co_filename for e in self._failure.entries if e.origin is Origin.USER)])
+        trees = [(name, source.tree_of(name)) for name in files]
+        answers: list[tuple[str, ast.AST]] = []
         for argument in used:
-            for given in _given_by_callers(tree, scope, code, argument.id):
-                value = _constant_value(given)
-                if value is None or value == size:
-                    answers.append(given)
-                    if value is None and len(used) > 1:
-                        return None  # several arguments, and not known which of them is the size
-        known = [answer for answer in answers if _constant_value(answer) == size]
+            for filename, where_from in trees:
+                for given in _given_by_callers(tree, where_from, scope, argument.id) if where_from is not None else ():
+                    value = _constant_value(given)
+                    if value is None or value == size:
+                        answers.append((filename, given))
+                        if value is None and len(used) > 1:
+                            return None  # several arguments, and not known which of them is the size
+        known = [answer for answer in answers if _constant_value(answer[1]) == size]
         chosen = known if len(known) == 1 else answers
         if len(chosen) != 1:
             return None
-        return self._here(_stand_in(code.co_filename), chosen[0], operation_word(chosen[0]))
+        filename, given = chosen[0]
+        return self._here(_stand_in(filename), given, operation_word(given))
 
     # -- attributes -----------------------------------------------------------------------------
 
@@ -261,13 +265,13 @@ def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.
     return None
 
 
-def _given_by_callers(tree: ast.Module, scope: ast.FunctionDef, code: types.CodeType, name: str) -> list[ast.AST]:
-    """The expressions that calls in this file give for a parameter of a function (or, for `__init__`, of its class)."""
+def _given_by_callers(home: ast.Module, tree: ast.Module, scope: ast.FunctionDef, name: str) -> list[ast.AST]:
+    """The expressions that calls in a file give for a parameter of a function (or, for `__init__`, of its class)."""
     called, names = scope.name, [a.arg for a in (*scope.args.posonlyargs, *scope.args.args)]
     if names[:1] == ["self"]:
         names = names[1:]
         if scope.name == "__init__":
-            owner = next((c for c in ast.walk(tree) if isinstance(c, ast.ClassDef) and scope in c.body), None)
+            owner = next((c for c in ast.walk(home) if isinstance(c, ast.ClassDef) and scope in c.body), None)
             if owner is None:
                 return []
             called = owner.name

@@ -75,6 +75,7 @@ class Evaluator:
         self._globals = frame.f_globals
         self.recomputed: set[int] = set()  # ids of the tensors made here
         self._kept: list[torch.Tensor] = []
+        self._devices: dict[int, str] = {}
 
     def value(self, node: ast.AST | None) -> typing.Any:
         if node is None:
@@ -84,6 +85,10 @@ class Evaluator:
                 return self._value(node)
         except Exception:
             return UNKNOWN
+
+    def device_of(self, tensor: torch.Tensor) -> str:
+        """Where the tensor would be; one computed for its shape only lies on `meta`."""
+        return self._devices.get(id(tensor), str(tensor.device))
 
     def is_recomputed(self, tensor: object) -> bool:
         return id(tensor) in self.recomputed
@@ -248,10 +253,12 @@ class Evaluator:
                 named = {**{key: value for key, value in named.items() if key != "generator"}}
                 if "_like" not in getattr(function, "__name__", "") and not tensors:
                     named["device"] = "meta"
+        device = next((self.device_of(tensor) for tensor in tensors), str(torch.get_default_device()))
         result = function(*positional, **named)
         for tensor in _tensors(result if isinstance(result, (tuple, list)) else (result,)):
             self.recomputed.add(id(tensor))
             self._kept.append(tensor)
+            self._devices[id(tensor)] = device if tensor.is_meta else str(tensor.device)
         return result
 
 

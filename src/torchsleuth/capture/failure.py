@@ -21,6 +21,7 @@ from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Operation
 from torchsleuth.record.recorder import STOPPED_WITH_PROGRAM
+from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
@@ -126,10 +127,7 @@ class Failure:
         error = crash.error
         if not isinstance(error, _KINDS) and not (type(error).__module__ or "").startswith("torch"):
             return None
-        entries = []
-        for frame, lasti in crash.entries:
-            if origin_of(frame.f_code) is not Origin.OURS:
-                entries.append(Entry(frame, lasti, len(entries)))
+        entries = _without_ours(crash.entries)
         program = next((entry for entry in reversed(entries) if entry.origin.is_program), None)
         if program is None:
             return None
@@ -149,6 +147,19 @@ class Failure:
         if inner.raises_itself:
             return None
         return failure if _works_on_tensors(error, inner) else None
+
+
+def _without_ours(frames: typing.Iterable[tuple[types.FrameType, int]]) -> list[Entry]:
+    """The traceback without the frames of the operation log (an exception that the program handles still has them)."""
+    kept: list[tuple[types.FrameType, int]] = []
+    for frame, lasti in frames:
+        code = frame.f_code
+        if origin_of(code) is Origin.OURS:
+            if code.co_name == "__torch_function__" and kept and kept[-1][0].f_code.co_name == "handle_torch_function":
+                del kept[-2:]  # torch's Python function handed the call to the log first, and is there once more below
+        elif code.co_name != TRAMPOLINE_NAME:
+            kept.append((frame, lasti))
+    return [Entry(frame, lasti, position) for position, (frame, lasti) in enumerate(kept)]
 
 
 def _logged(crash: Crash, program: Entry) -> Operation | None:

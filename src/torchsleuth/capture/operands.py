@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import types
 import typing
@@ -39,6 +40,13 @@ class Raw:
     mark: Mark | None
     known: Known = Known.OBSERVED
     element: int | None = None  # its position in a list
+    recomputed: bool = False  # `tensor` was computed again, or only its shape: not the tensor that was there
+    device: str = ""  # of what was recomputed
+
+    @property
+    def live(self) -> torch.Tensor | None:
+        """The very tensor that went into the call, where it is still there."""
+        return None if self.recomputed else self.tensor
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -117,7 +125,9 @@ class Gathering:
     ) -> None:
         if isinstance(value, torch.Tensor):
             known = Known.RECOMPUTED if recomputed else Known.OBSERVED
-            found.append(Raw(name, node, entry, value, None if recomputed else self._mark(value), known))
+            mark = None if recomputed else self._mark(value)
+            device = entry.evaluator.device_of(value) if recomputed else ""
+            found.append(Raw(name, node, entry, value, mark, known, None, recomputed, device))
         elif isinstance(value, (list, tuple)) and depth and holds_tensors(value):
             elements = node.elts if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == len(value) else None
             for position, inner in enumerate(value):
@@ -144,7 +154,7 @@ class Gathering:
         marks = list(operation.operands)
         if not raws:
             return [Raw(name, None, None, None, mark) for name, mark in zip(self._log_names(len(marks)), marks)]
-        known = {id(raw.tensor): raw for raw in raws if raw.tensor is not None and raw.known is Known.OBSERVED}
+        known = {id(raw.tensor): raw for raw in raws if raw.live is not None}
         rest = [mark for mark in marks if mark.ident not in known]
         open_ = [raw for raw in raws if id(raw.tensor) not in known]
         if len(open_) == len(rest):
@@ -182,6 +192,7 @@ class Gathering:
                 lender = self._same_memory(raw, lenders) or _same_argument(raw, lenders)
                 if lender is not None:  # what the user gave, not what torch made of it
                     raw.tensor, raw.mark, raw.known = lender.tensor, lender.mark, lender.known
+                    raw.recomputed, raw.device = lender.recomputed, lender.device
             if lender is not None:
                 raw.node, raw.entry, raw.element = lender.node, lender.entry, lender.element
             elif forget:
@@ -301,8 +312,8 @@ class Gathering:
                 if (origin := origins.size(mark, axis)) is not None
             )
             dtype_made, device_made = origins.property(mark, "dtype"), origins.property(mark, "device")
-        if made is None and raw.tensor is not None and raw.known is Known.OBSERVED:
-            made = origins.of_live(raw.tensor) if raw.tensor.grad_fn is not None else None
+        if made is None and raw.live is not None:
+            made = origins.of_live(raw.live) if raw.live.grad_fn is not None else None
         if made is None and raw.node is not None and raw.entry is not None:
             made = origins.definitions.made(raw.entry, raw.node)
         if not sizes and made is not None and made.place.known is Known.INFERRED:
@@ -334,10 +345,10 @@ class Gathering:
         return module_made(self.failure, self.origins.definitions, owner_of(self.failure, raw.tensor))
 
     def _fact(self, raw: Raw) -> TensorFact:
-        if raw.tensor is not None and raw.known is Known.OBSERVED:
-            if id(raw.tensor) in self.paths.tensors:
-                return tensor_fact(raw.tensor, *self.paths.tensors[id(raw.tensor)])
-            return self._names.fact(raw.tensor)
+        if raw.live is not None:
+            if id(raw.live) in self.paths.tensors:
+                return tensor_fact(raw.live, *self.paths.tensors[id(raw.live)])
+            return self._names.fact(raw.live)
         if raw.mark is not None:
             mark = raw.mark
             named = self._names.by_id(mark.ident)
@@ -345,7 +356,8 @@ class Gathering:
             return TensorFact(
                 name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf, kind
             )
-        return tensor_fact(raw.tensor)  # type: ignore[arg-type]
+        fact = tensor_fact(raw.tensor)  # type: ignore[arg-type]
+        return dataclasses.replace(fact, device=raw.device) if raw.device else fact
 
     def _expression(self, raw: Raw) -> str:
         if raw.node is None or raw.entry is None:
@@ -434,8 +446,8 @@ def _all_axes(shape: tuple[int, ...], made: Made | None) -> tuple[SizeOrigin, ..
 
 def _is_contiguous(raw: Raw) -> bool:
     try:
-        if raw.tensor is not None and raw.known is Known.OBSERVED:
-            return raw.tensor.is_contiguous()
+        if raw.live is not None:
+            return raw.live.is_contiguous()
         if raw.mark is not None and raw.mark.strides:
             return torch.empty_strided(raw.mark.shape, raw.mark.strides, device="meta").is_contiguous()
     except Exception:

@@ -77,8 +77,11 @@ def _tensor(gathering: Gathering, item: ast.AST, value: typing.Any, entry: Entry
             mark = marks[0] if marks[0].shape == tuple(value.shape) else None
         if mark is not None:
             marks.remove(mark)
-        return Raw("", item, entry, value, mark or (None if recomputed else gathering._mark(value)),
-                   Known.RECOMPUTED if recomputed else Known.OBSERVED)  # fmt: skip
+        return Raw(
+            "", item, entry, value, mark or (None if recomputed else gathering._mark(value)),
+            Known.RECOMPUTED if recomputed else Known.OBSERVED, recomputed=recomputed,
+            device=entry.evaluator.device_of(value) if recomputed else "",
+        )  # fmt: skip
     if value is UNKNOWN and marks:
         return Raw("", item, entry, None, marks.pop(0))
     if isinstance(value, list) and value and all(type(v) in (int, bool) for v in value):

@@ -38,7 +38,10 @@ def _value_range(
         for position, value in zip(where[:_MOST_SHOWN].tolist(), chosen[:_MOST_SHOWN].tolist(), strict=True)
     )
     distinct = chosen.unique().tolist() if chosen.numel() <= 1_000_000 and not tensor.is_floating_point() else []
+    kinds = 0
+    if not tensor.is_floating_point() and tensor.numel() <= 1_000_000:
+        kinds = int((tensor if ignored is None else tensor[tensor != ignored]).unique().numel())
     return ValueRange(
         low, high, limit, tensor.numel(), int(bad.sum()), first, tensor.min().item(), tensor.max().item(), ignored,
-        tuple(distinct[:6]),
+        tuple(distinct[:6]), kinds,
     )  # fmt: skip

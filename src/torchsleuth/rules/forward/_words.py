@@ -280,6 +280,8 @@ def report(
     for made, words in creates:
         culprits.create(made, words)
     about = [item for item in offenders(operation, 2) if item is not lead]
+    if lead is not None and _naming(lead.argument, operation.message):
+        about = []  # the message names the leading operand, too: that is said already
     mentioned = list(mentioned)
     described = other_facts(operation, *mentioned) if mentioned else operand_facts(operation, shown)
     seen = [*facts, *offender_facts(about), *described, *setting_facts(operation)]
@@ -309,6 +311,8 @@ def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
 def value_words(operand: Operand, what: str) -> str:
     """Said where a bad value came from; where only the syntax tells, the tensor may have been written to since."""
     made = operand.value_made
+    if made is not None and made.operation == "loop":
+        return f"{operand.called} comes out of this loop"
     return f"{what} comes from here" if made is not None and made.place.known is Known.OBSERVED else f"{operand.called} was made here"
 
 

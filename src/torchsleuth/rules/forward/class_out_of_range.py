@@ -87,7 +87,7 @@ class ClassOutOfRange(CrashRule):
             count = operation.argument("num_classes")
             if count is not None and count.made is not None:
                 creates.append((count.made, f"{count.source} = {count.value} comes from here"))
-            if first.value >= 0 and values.maximum == classes and values.minimum == 1:
+            if values.counts_from_one:
                 facts.append(inferred("The labels run from 1 to the number of classes: they seem to count from 1."))
                 fixes.append(f"Subtract 1: `{name} - 1`, or one class more.")
             else:
@@ -140,7 +140,7 @@ def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, 
             f"Only negative labels are bad: {negative} seems to mean \"no label\", and the loss skips {values.ignored} only.",
             f"Tell the loss: `ignore_index={negative}`, or replace {negative} by {values.ignored if values.ignored is not None else -100}.",
         )
-    if values.minimum == 1 and values.maximum == classes:
+    if values.counts_from_one:
         return f"The labels run from 1 to {classes}, the number of classes: they seem to count from 1.", f"Count from 0: `{name} - 1`."
     if classes == 1:
         return "The scores have a single column, which suits a yes/no question with `binary_cross_entropy_with_logits`.", (

@@ -82,7 +82,7 @@ class ConvShape(CrashRule):
         facts = []
         words = made_words(made)
         if words:
-            facts.append(seen(f"{layer} was made by {words}."))
+            facts.append(seen(f"{layer} was made by {words}." if operation.module_type else f"Its weight was made by {words}."))
         if channels:
             want, have = int(channels[2]), int(channels[3])
             sizes = [int(size) for size in channels[1].split(",")]
@@ -97,7 +97,7 @@ class ConvShape(CrashRule):
                 fixes = [f"Move the channels: `{name}.permute({', '.join(map(str, order))})`."]
             return report(
                 self.name, operation, title=f"{called} has {have} channels (dimension {axis}); {layer} takes {want}", label=f"{have} channels at dimension {axis}; {want} are taken",
-                lead=given, why=f"{layer} was built for {want} input channels and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
+                lead=given, why=f"{layer} {'was built for' if operation.module_type else 'takes, by its weight,'} {want} input channels and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
                 creates=[of_axis(given, axis), (made, f"the layer is made for {want} channels here")], facts=facts, fixes=fixes,
             )  # fmt: skip
         creates: list[tuple[Made | None, str]] = []

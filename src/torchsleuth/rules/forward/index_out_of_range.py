@@ -261,7 +261,7 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         )
     positions = _are_positions(operation, bad)
     if operation.name not in _EMBEDDINGS and not (positions and operation.place.in_library):
-        if values.bad and values.minimum == 1 and values.maximum == rows:
+        if values.counts_from_one:
             return ("The values run from 1: they seem to count from 1.", [f"Subtract 1: `{_name(bad)} - 1`."], True)
         if values.minimum < 0 and values.low == 0:
             return ("This operation does not count negative indices from the end.", ["Use non-negative indices."], False)
@@ -279,9 +279,9 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         return story, [TRUNCATE], False
     if values.minimum < 0:
         return "An embedding does not count negative ids from the end.", ["Use ids from 0 on, e.g. a row of its own for padding."], False
-    if values.minimum == 1 and values.maximum == rows:
+    if values.counts_from_one:
         return (
-            f"{rows} is just past the last row, and no id is 0: the ids may count from 1, or the table lacks one row.",
+            f"The ids run from 1 to {rows}, and none is 0: they may count from 1, or the table lacks one row.",
             [f"Give the table one row more (`num_embeddings={rows + 1}`), or subtract 1 from the ids."],
             True,
         )

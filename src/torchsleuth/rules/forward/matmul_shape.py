@@ -99,14 +99,18 @@ class MatmulShape(CrashRule):
         linear = operation.name in ("linear", "bilinear") or operation.module_type in ("Linear", "Bilinear")
         have, want = left.shape[left_axis], right.shape[right_axis]
         layer = f"`{operation.module}`" if operation.module else right.called
+        called = left.called if left.source or left.tensor.name or not linear else f"the input of {layer}"
         label = f"last size {have}, the layer takes {want}" if linear else f"{shape(left.shape)} @ {shape(right.shape)}: {have} against {want}"
         culprits.lead(operation, Role.OPERAND, label, left if linear else None)
         size_creates(culprits, left, left_axis)
+        made = left.origin_of(left_axis % len(left.shape))
+        if linear and made is not None and made.operation in ("flatten", "view", "reshape") and left.chain:
+            culprits.create(left.chain[-1], f"the {have} features are computed from this input")
         if linear:
             culprits.create(right.origin_of(right_axis) or right.made, f"the layer is made for {want} features here")
         else:
             size_creates(culprits, right, right_axis)
-        facts = [Fact(f"{fully(left)} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
+        facts = [Fact(f"{called if linear else fully(left)} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
                       f"{left_axis % len(left.shape)}{_from(left, left_axis)}.", left.known)]  # fmt: skip
         if linear:
             made = made_words(right.made)
@@ -119,7 +123,7 @@ class MatmulShape(CrashRule):
         if story:
             facts.append(Fact(story, Known.INFERRED))
         if linear:
-            title = f"{left.called} has {have} features; {layer} takes {want}"
+            title = f"{called} has {have} features; {layer} takes {want}"
             why = f"A linear layer multiplies the last dimension of its input with its weight: that dimension must have size {want}, and has {have}."
         else:
             title = f"{left.called} {shape(left.shape)} and {right.called} {shape(right.shape)} cannot be multiplied: {have} against {want}"

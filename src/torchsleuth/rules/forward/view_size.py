@@ -126,7 +126,9 @@ class ViewSize(CrashRule):
                 size_creates(culprits, tensor, axis)
         for name in {element.name.split("[")[0] for element in elements if element}:
             for element in elements:
-                if element is not None and element is not argument and element.made is not None and not story and element.name.startswith(name):
+                if element is None or element is argument or element.made is None or story or not element.name.startswith(name):
+                    continue
+                if elements.index(element) in _unmatched(sizes, tensor.shape if tensor is not None else ()):
                     culprits.create(element.made, f"{element.source} = {element.value} comes from here")
         if not fixes:
             fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
@@ -197,8 +199,18 @@ def _explains(sizes: list[int], odd: int, have: int, count: int) -> bool:
     return (product == count) if -1 not in sizes else product > 0 and count % product == 0
 
 
+def _unmatched(sizes: list[int], have: tuple[int, ...]) -> range:
+    """The asked-for sizes between those that are the tensor's own from the left, and from the right."""
+    left, right = 0, 0
+    while left < min(len(sizes), len(have)) and sizes[left] == have[left]:
+        left += 1
+    while right < min(len(sizes), len(have)) - left and sizes[-1 - right] == have[-1 - right]:
+        right += 1
+    return range(left, len(sizes) - right)
+
+
 def _unexplained(sizes: list[int], have: tuple[int, ...]) -> list[int]:
-    return [axis for axis, size in enumerate(have) if axis >= len(sizes) or sizes[axis] != size][:2]
+    return list(_unmatched(list(have), tuple(sizes)))[:2]
 
 
 def _where(operation: FailedOperation, argument: Argument) -> str:

@@ -1,0 +1,64 @@
+"""A tensor that cannot be handed to numpy as it is."""
+
+from __future__ import annotations
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.model import Diagnosis
+from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._words import failed, line_of, report
+
+
+class NumpyConversion(CrashRule):
+    """A tensor is converted to a numpy array while it is part of a graph, or not on the CPU.
+
+    What happened
+    -------------
+    A numpy array shares the tensor's memory. That needs a tensor on the CPU and without gradient: numpy could change
+    values that backward needs, and could not record what it computes.
+
+    Why
+    ---
+    The tensor was computed from parameters (or another tensor that requires grad), or lies on a GPU.
+
+    Example
+    -------
+    This raises "Can't call numpy() on Tensor that requires grad":
+
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        (w * 2).numpy()
+
+    Fix
+    ---
+    `x.detach().cpu().numpy()`; for numbers to print or plot, compute them under `torch.no_grad()`.
+
+    Common false explanations
+    -------------------------
+    "`detach()` copies." It does not: the array shares the tensor's memory. This prints 5.0:
+
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        w.detach().numpy()[0] = 5.0
+        print(w[0].item())
+    """
+
+    name = "numpy-conversion"
+    messages = (r"Can't call numpy\(\) on Tensor that requires grad", r"can't convert \S+ device type tensor to numpy")
+    needs = ("operation",)
+    priority = 10
+
+    def diagnose(self, evidence: Evidence) -> Diagnosis | None:
+        operation = failed(evidence)
+        if operation is None:
+            return None
+        tensor = operation.operands[0] if operation.operands else None
+        called = tensor.called if tensor is not None else "the tensor"
+        grad = "requires grad" in operation.message
+        name = (tensor.source or tensor.tensor.name or "x") if tensor is not None else "x"
+        return report(
+            self.name, operation, title=f"{called} {'requires grad' if grad else 'is not on the CPU'} and cannot be a numpy array as it is",
+            label="requires grad" if grad else f"on {tensor.tensor.device if tensor else 'a device'}", lead=tensor, why=f"torch says: {line_of(operation.message)}",
+            fixes=[f"`{name}.detach().cpu().numpy()`."],
+        )  # fmt: skip
