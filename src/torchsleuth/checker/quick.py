@@ -26,14 +26,11 @@ def all_at_once(trial: Experiment) -> bool:
     study, generator = trial.study, trial.generator
     sizes = scales(study)
     single = variants.first_size(study) == 1
-    batch = variants.with_batch(study, 3 if single else 1, generator)
-    other, names = _other_values(trial, batch or study)
-    # Two passes: one with strided inputs and expanded grad_outputs, one the other way round.
-    if not _right(trial, _strided(_larger(study if not single else batch or study)), sizes, laid_out=_expanded):
-        return False
-    if not _right(trial, _as_expanded(other or batch or study), sizes, laid_out=_transposed):
+    batch = _repeated(study) if single else variants.with_batch(study, 1, generator)
+    other, names = _other_values(trial, study if single else batch or study)
+    if not _right_everywhere(trial, other or (study if single else batch or study), single, sizes):
         # Other signs may lie outside forward's domain; without them, then.
-        if other is None or not _right(trial, _as_expanded(batch or study), sizes, laid_out=_transposed) or not _refused(trial, other, names):
+        if other is None or not _refused(trial, other, names) or not _right_everywhere(trial, study if single else batch or study, single, sizes):
             return False
         names = []
     cases = [("a batch of 3" if single else "a batch of 1", batch.shapes())] if batch is not None else []
@@ -49,6 +46,16 @@ def all_at_once(trial: Experiment) -> bool:
     return True
 
 
+def _right_everywhere(trial: Experiment, values: Arguments, single: bool, sizes: dict[int, float]) -> bool:
+    if single:
+        # A batch of one, repeated without memory and with the rest of it out of order, is all of it at once.
+        return _right(trial, _repeated(_larger(values)), sizes, laid_out=_both)
+    # Two passes: strided inputs with expanded grad_outputs, and the other way round.
+    return _right(trial, _strided(_larger(trial.study)), sizes, laid_out=_expanded) and _right(
+        trial, _as_expanded(values), sizes, laid_out=_transposed
+    )
+
+
 _LAYOUTS = [
     (name, "")
     for name in ("values five times as large", "non-contiguous inputs", "expanded inputs", "non-contiguous grad_output",
@@ -58,6 +65,22 @@ _LAYOUTS = [
 
 def _larger(arguments: Arguments) -> Arguments:
     return arguments.with_values(v * 5 if k in arguments.checked else v for k, v in enumerate(arguments.values))
+
+
+def _repeated(arguments: Arguments) -> Arguments:
+    """Every batch of one as a batch of three: the same memory three times, its other dimensions out of order."""
+    return arguments.with_values(
+        _transposed(v).expand(3, *v.shape[1:]) if isinstance(v, torch.Tensor) and v.ndim and v.shape[0] == 1
+        else _transposed(v) if isinstance(v, torch.Tensor) else v
+        for v in arguments.values
+    )  # fmt: skip
+
+
+def _both(value: torch.Tensor) -> torch.Tensor:
+    """Out of order, and repeated along the first dimension."""
+    if value.ndim < 2 or value.shape[0] < 2:
+        return _expanded(value)
+    return _transposed(value[:1]).expand(value.shape)
 
 
 def _strided(arguments: Arguments) -> Arguments:
