@@ -113,10 +113,10 @@ class StepWatch:
         add(register_optimizer_step_pre_hook(self._before_step))
         add(register_optimizer_step_post_hook(self._after_step))
         self._watch_construction()
-        trace.__enter__()
+        _below_the_others(trace)
 
     def _stop(self) -> None:
-        """Take everything off. The trace leaves the stack of modes if it is on top; otherwise it only lets calls pass."""
+        """Take everything off: hooks, the noted constructor and the trace."""
         if not self._on:
             return
         self._on = False
@@ -136,10 +136,8 @@ class StepWatch:
         self._loss = None
 
     def _take_off(self) -> None:
-        trace = self.view.trace
-        depth = torch._C._len_torch_function_stack()
-        if threading.get_ident() == self._home and depth and torch._C._get_function_stack_at(depth - 1) is trace:
-            trace.__exit__(None, None, None)
+        if threading.get_ident() == self._home:
+            _remove_mode(self.view.trace)
 
     def _here(self) -> bool:
         return self._on and threading.get_ident() == self._home
@@ -392,6 +390,25 @@ class StepWatch:
             for module, training in was:
                 module.training = training
         return session.observation()
+
+
+def _below_the_others(mode: typing.Any) -> None:
+    """Enter at the bottom of the stack of modes: a recorder above it sees the program's own frames, not ours."""
+    others = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    mode.__enter__()
+    for other in reversed(others):
+        torch._C._push_on_torch_function_stack(other)
+
+
+def _remove_mode(mode: typing.Any) -> None:
+    depth = torch._C._len_torch_function_stack()
+    if not any(torch._C._get_function_stack_at(level) is mode for level in range(depth)):
+        return
+    others = []
+    while (top := torch._C._pop_torch_function_stack()) is not mode:
+        others.append(top)
+    for other in reversed(others):
+        torch._C._push_on_torch_function_stack(other)
 
 
 def _first_line(error: BaseException) -> str:
