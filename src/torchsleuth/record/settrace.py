@@ -118,7 +118,9 @@ class SettraceRecorder:
                         recorder._detach_log()
                 if what == _EXCEPTION:
                     if recorder._on_handled is not None:  # handled here or further out: the end of the run will tell
-                        recorder._on_handled(ctypes.cast(argument, ctypes.py_object).value[1], frame)
+                        _, error, traceback = ctypes.cast(argument, ctypes.py_object).value
+                        error.__traceback__ = traceback  # on its way out an exception knows only where it was last handled
+                        recorder._on_handled(error, frame)
                     return 0
                 slot = next_slot() & mask
                 sequence = sequence_number()
