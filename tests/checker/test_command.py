@@ -62,7 +62,7 @@ def ops(tmp_path, monkeypatch):
 def test_a_whole_file(ops, capsys):
     assert main(["check", "ops.py", "--json", "report.json"]) == 1
     shown = capsys.readouterr()
-    assert "3 Functions checked: 1 wrong" in shown.out and "2 times too large" in shown.err
+    assert "3 Functions checked: 1 wrong" in shown.out and "2 times too large" in shown.out
     data = json.loads((ops / "report.json").read_text())
     assert data["schema"] == 1 and data["command"] == "check" and data["outcome"] == "findings" and data["exception"] is None
     (diagnosis,) = data["diagnoses"]
@@ -76,7 +76,7 @@ def test_a_whole_file(ops, capsys):
 
 def test_one_function_with_shapes(ops, capsys):
     assert main(["check", "package.custom_ops:Good", "--shapes", "1,32,100", "1,32"]) == 0
-    assert "x [1, 32, 100], w [1, 32]" in " ".join(capsys.readouterr().err.split())
+    assert "x [1, 32, 100], w [1, 32]" in " ".join(capsys.readouterr().out.split())
     assert main(["check", "ops.py:Table", "--shapes", "6,3", "2,4:int64<6", "=0.5"]) == 0
     assert main(["check", "ops.py:Bad", "--shapes", "2x3", "--dtype", "float32"]) == 1
 
@@ -84,7 +84,7 @@ def test_one_function_with_shapes(ops, capsys):
 def test_examples_in_the_file_are_used(ops, capsys):
     (ops / "with_example.py").write_text(OPS + "op = Good.apply\nx = torch.randn(2, 3, 5, requires_grad=True)\nop(x, torch.randn(2, 3, requires_grad=True)).sum().backward()\n")
     assert main(["check", "with_example.py:Good"]) == 0
-    assert "itself applies it to" in " ".join(capsys.readouterr().err.split())
+    assert "itself applies it to" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_file_that_fails_because_of_its_function(ops, capsys):
@@ -102,7 +102,7 @@ def test_a_file_that_fails_because_of_its_function(ops, capsys):
         """)
     )
     assert main(["check", "failing.py"]) == 1
-    shown = " ".join(capsys.readouterr().err.split())
+    shown = " ".join(capsys.readouterr().out.split())
     assert "has shape [3]; `x` has shape [3, 4]" in shown and "failing.py stopped with RuntimeError" in shown
 
 

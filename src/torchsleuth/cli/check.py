@@ -11,6 +11,7 @@ imported; or else guessed, and then the report says so. Exit status: 0 right, 1 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from torchsleuth.errors import TorchsleuthError, UsageError
 
@@ -60,7 +61,7 @@ def main(options: argparse.Namespace) -> int:
     if not trials:
         raise UsageError("; ".join(failed))
     report = report_of(trials, options.accept_surrogate, (*notes, *(f"not checked: {text}" for text in failed)))
-    show(report, console_for())
+    show(report, console_for(sys.stdout))
     wrong = sum(1 for trial in trials if any(d.outcome == "findings" for d in (report_of((trial,), options.accept_surrogate),)))
     print(_summary(len(trials), wrong, len(failed)))
     if options.json:
