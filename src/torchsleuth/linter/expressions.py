@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.linter import values as v
 from torchsleuth.linter.events import Call
 from torchsleuth.linter.values import BINARY_OPERATORS, NONE, UNKNOWN, Value, number, path_value, tensor
 
+MODEL_NAME = re.compile(r"^(model|net|network|classifier|encoder|decoder|critic|actor|policy|generator|discriminator|student)$")
 LOSSES = frozenset(
     "mse_loss l1_loss cross_entropy nll_loss binary_cross_entropy binary_cross_entropy_with_logits smooth_l1_loss kl_div "
     "huber_loss ctc_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss".split()
@@ -324,8 +326,17 @@ class Expressions:
                 return self.inline(callee.node, self.frame.cls if kind == "method" else None, args, kwargs, this), None
             return UNKNOWN, None
         if kind == "unknown":
+            if MODEL_NAME.match(name):
+                return self._model_output(node, args), None
             return self._builtin(node, name, args), None
         return UNKNOWN, None
+
+    def _model_output(self, node, args) -> Value:
+        """What a model of unknown class returns: most likely a tensor, and never more than assumed to be one."""
+        out = tensor(node, "model", tuple(a for a in args if a.is_tensor))
+        out.assumed = True
+        out.grad = False if self.frame.no_grad else None
+        return out
 
     def _builtin(self, node, name: str, args) -> Value:
         first = args[0] if args else UNKNOWN
@@ -438,8 +449,9 @@ class Expressions:
                 out.ndim = 0 if len(args) < 2 else None
             elif tensors[0].ndim and self.constant(node, "keepdim") is not True and single_dim(node, len(args)):
                 out.ndim = tensors[0].ndim - 1
-        elif name in LOSSES and self.constant(node, "reduction") is None:
-            out.ndim = 0
+        elif name in LOSSES:
+            out.ndim = 0 if self.constant(node, "reduction") is None else None
+            out.extra = {"prediction": args[0] if args else UNKNOWN}
         elif name == "linear":
             out.ndim = tensors[0].ndim
         elif name == "embedding" and tensors[0].ndim is not None:
@@ -494,6 +506,8 @@ class Expressions:
                 return self.inline(method, self.frame.cls, args, kwargs, owner), None
             if name in ("parameters",):
                 return Value("parameters", node), None
+            if MODEL_NAME.match(name) and found is None:
+                return self._model_output(node, args), None
             return UNKNOWN, None
         if kind == "module":
             if name in ("to", "cuda", "cpu", "double", "float", "half", "train", "eval", "requires_grad_", "apply"):
@@ -671,7 +685,7 @@ class Expressions:
             return value
         if last in v.LOSS_MODULES:
             out = self.result(node, last, tuple(a for a in args if a.is_tensor), unknown_inputs=True)
-            out.extra = {"loss": True}
+            out.extra = {"loss": True, "prediction": first}
             return out
         if last in v.TUPLE_MODULES:
             out = Value("tuple", node)

@@ -69,6 +69,18 @@ def has_unknown_origin(value: Value) -> bool:
     return False
 
 
+def is_cut_off(loss: Value) -> bool:
+    """No gradient can reach the model from this loss: nothing in it has one, or its prediction has none for certain."""
+    if loss.grad is False:
+        return not has_unknown_origin(loss)
+    prediction = (loss.extra or {}).get("prediction")
+    for _ in range(4):
+        if prediction is None and loss.op in ("mean", "sum", "mul", "div", "add") and len(loss.inputs) == 1:
+            loss = loss.inputs[0]
+            prediction = (loss.extra or {}).get("prediction")
+    return prediction is not None and prediction.is_tensor and prediction.grad is False and bool(cuts_behind(prediction))
+
+
 def added_parts(value: Value) -> list[Value]:
     """The terms of a sum: what a loss is added up from."""
     parts: list[Value] = []

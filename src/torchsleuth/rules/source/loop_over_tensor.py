@@ -152,6 +152,9 @@ class LoopOverTensor(LintRule):
     def _remark(self, node: ast.AST, reason: GiveUp, frame: Frame, view: View) -> None:
         if not reason.has_tensors and not _touches_tensors(node, frame):
             return
+        carried = _carried(node)
+        if carried and not isinstance(reason, Recurrence):
+            reason = Recurrence(f"`{carried}` is computed from its own value of the turn before")
         what = "left alone, each turn needs the one before" if isinstance(reason, Recurrence) else "loop left alone"
         remark = (view.source.place(node.lineno)[1], f"{what}: {reason}")
         if remark not in view.remarks:
@@ -200,6 +203,21 @@ def _may_be_vectorised(node: ast.For | ast.While) -> bool:
 
 BARRIERS = (ast.Return, ast.Raise, ast.Try, ast.With, ast.Break, ast.Delete, ast.Assert, ast.FunctionDef, ast.ClassDef, ast.Import,
             ast.ImportFrom, ast.Global, ast.Nonlocal, ast.AsyncFor, ast.AsyncWith)  # fmt: skip
+
+
+def _carried(node: ast.AST) -> str:
+    """A name that is set from its own old value in a way that is no plain sum or product."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Assign) and len(child.targets) == 1 and isinstance(child.targets[0], ast.Name):
+            name = child.targets[0].id
+            reads = [n for n in ast.walk(child.value) if isinstance(n, ast.Name) and n.id == name]
+            if reads and isinstance(child.value, ast.Call) and not any(a is reads[0] for a in child.value.args) and not _set_before(node, child, name):
+                return name
+    return ""
+
+
+def _set_before(loop: ast.AST, statement: ast.Assign, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) and n.lineno < statement.lineno for n in ast.walk(loop))
 
 
 def _touches_tensors(node: ast.AST, frame: Frame) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import Call
-from torchsleuth.linter.gradients import added_parts, cuts_behind, has_unknown_origin, needs_gradient
+from torchsleuth.linter.gradients import added_parts, cuts_behind, is_cut_off, needs_gradient
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import BREAKS
 from torchsleuth.model import Confidence, Role
@@ -66,13 +66,15 @@ class LossLeavesGraph(LintRule):
             return self._found(loss, call, view, "`backward` is called on it, and a Python number has no `backward`")
         if not loss.is_tensor:
             return None
-        if loss.grad is False and not has_unknown_origin(loss):
-            cuts = [c for c in cuts_behind(loss) if BREAKS[c.op] in LEAVING and c.node is not None]
+        if is_cut_off(loss):
+            origin = loss if loss.grad is False else (loss.extra or {}).get("prediction", loss)
+            cuts = [c for c in cuts_behind(origin) if BREAKS[c.op] in LEAVING and c.node is not None]
             deepest = cuts[-1] if cuts else None
             if deepest is not None and any(needs_gradient(i) or i.is_tensor for i in deepest.inputs):
                 return self._found(deepest, call, view, 'nothing else of the loss has a history: `backward` raises "element 0 of tensors does not require grad"')
             return None
         for part in added_parts(loss):
+            part = _number_behind(part)
             if part.op in ("item", "detach") and part.inputs and needs_gradient(part.inputs[0]) and part.node is not None:
                 if part.op == "item" or "loss" in ast.unparse(part.node).lower():
                     return self._found(part, call, view, "the other terms are trained, this one is not, and nothing raises")
@@ -92,3 +94,12 @@ class LossLeavesGraph(LintRule):
             Confidence.CERTAIN,
             fixes=[advice("keep it a tensor until after `backward`; take `.item()` only of what is printed")],
         )
+
+
+def _number_behind(part):
+    """`0.5 * other.item()` -> the `.item()`."""
+    for _ in range(4):
+        if part.kind != "number" or part.op == "item":
+            return part
+        part = next((i for i in part.inputs if i.kind == "number" and i.op), part)
+    return part

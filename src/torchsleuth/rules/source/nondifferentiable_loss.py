@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchsleuth.linter.events import Call
-from torchsleuth.linter.gradients import cuts_behind, has_unknown_origin
+from torchsleuth.linter.gradients import cuts_behind, is_cut_off
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import BREAKS
 from torchsleuth.model import Confidence, Role
@@ -51,9 +51,9 @@ class NondifferentiableLoss(LintRule):
 
     def on_call(self, call: Call, view: View) -> Found:
         loss = call.receiver
-        if loss is None or not loss.is_tensor or loss.grad is not False or call.frame.no_grad or has_unknown_origin(loss):
+        if loss is None or not loss.is_tensor or call.frame.no_grad or not is_cut_off(loss):
             return None
-        cuts = cuts_behind(loss)
+        cuts = cuts_behind((loss.extra or {}).get("prediction", loss) if loss.grad is not False else loss)
         if not cuts or BREAKS[cuts[-1].op] not in DISCRETE:
             return None
         cut = cuts[-1]
@@ -68,6 +68,6 @@ class NondifferentiableLoss(LintRule):
             ],
             f"`{view.short(cut.node, 60)}` {word}: a step function has no gradient, and its result has no history. Nothing of the "
             'loss reaches the model, and `backward` raises "element 0 of tensors does not require grad".',
-            Confidence.CERTAIN,
+            Confidence.CERTAIN if loss.grad is False else Confidence.LIKELY,
             fixes=[advice("train on a differentiable stand-in (cross-entropy, a sigmoid, softmax weights) and keep this for reporting")],
         )

@@ -35,6 +35,26 @@ def accuracy():
     error.backward()
 
 
+def rounded(model, x, y):
+    pred = model(x).argmax(dim=1)  # culprit: nondifferentiable-loss
+    loss = F.mse_loss(pred.float(), y)
+    loss.backward()
+
+
+def detached_output(model, x, y):
+    criterion = nn.MSELoss()
+    out = model(x).detach()  # culprit: loss-leaves-graph
+    loss = criterion(out, y)
+    loss.backward()
+
+
+def scaled_term():
+    first = (w * 2).sum()
+    second = (w**2).sum()
+    loss = first + 0.5 * second.item()  # culprit: loss-leaves-graph
+    loss.backward()
+
+
 def comparison():
     error = (logits > 0).float().mean()  # culprit: nondifferentiable-loss
     error.backward()
@@ -63,9 +83,40 @@ def copied():
 
 
 def recorded_nothing():
-    with torch.no_grad():
+    with torch.no_grad():  # culprit: no-grad-around-training
         loss = (w * 2).sum()
-        loss.backward()  # culprit: no-grad-around-training
+        loss.backward()
+
+
+def recorded_nothing_before():
+    layer = nn.Linear(3, 1)
+    with torch.no_grad():  # culprit: no-grad-around-training
+        out = layer(torch.randn(5, 3))
+    out.mean().backward()
+
+
+class Silent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 1)
+
+    @torch.no_grad()  # culprit: no-grad-around-training
+    def forward(self, x):
+        return self.fc(x)
+
+
+Silent()(torch.randn(2, 3)).sum().backward()
+
+
+def through_numpy():
+    values = (w * 2).detach().numpy()  # culprit: loss-leaves-graph
+    loss = torch.from_numpy(values**2).mean()
+    loss.backward()
+
+
+def through_data():
+    loss = ((w * 2).data - 1).abs().mean()  # culprit: loss-leaves-graph
+    loss.backward()
 
 
 class Net(nn.Module):

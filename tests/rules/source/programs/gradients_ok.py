@@ -22,6 +22,17 @@ def target_network(model, frozen, x):
     loss.backward()
 
 
+def hard_target(model, teacher, x):
+    goal = teacher(x).argmax(dim=1)
+    loss = F.cross_entropy(model(x), goal)
+    loss.backward()
+
+
+def float_target(predict, x, labels):
+    loss = F.mse_loss(predict(x), labels.argmax(dim=1).float())
+    loss.backward()
+
+
 def straight_through():
     hard = (w > 0).float()
     soft = torch.sigmoid(w)
@@ -62,6 +73,14 @@ def update(lr):
         w.sub_(lr * w.grad)
 
 
+def target_values():
+    layer = nn.Linear(3, 1)
+    with torch.no_grad():
+        goal = layer(torch.ones(2, 3))
+    loss = F.mse_loss(layer(torch.zeros(2, 3)), goal)
+    loss.backward()
+
+
 def outside():
     loss = (w**2).sum()
     with torch.no_grad():
@@ -75,6 +94,7 @@ class Net(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
         self.names = ["a", "b"]
+        self.teacher = [nn.Linear(4, 4)]
         self.pools = [nn.MaxPool2d(2), nn.ReLU()]
         self.weight = nn.Parameter(torch.ones(3))
         blocks = []
