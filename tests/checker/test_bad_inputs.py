@@ -121,3 +121,19 @@ def test_assertion_for_test_suites():
     assert_function_correct(right.RoundStraightThrough, (3, 4), accept_surrogate=True)
     with pytest.raises(AssertionError, match="not the derivative"):
         assert_function_correct(right.RoundStraightThrough, (3, 4))
+
+
+def test_recomputation_with_other_random_numbers_is_wrong():
+    def again(ctx, g):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = torch.nn.functional.dropout(x.sin(), 0.5)
+        return torch.autograd.grad(y, x, g)[0]
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.nn.functional.dropout(x.sin(), 0.5)
+
+    report = torchsleuth.check(function(forward, torch.autograd.function.once_differentiable(again)), (6, 7))
+    assert not report.ok and any("backward draws random numbers too" in note for note in report.notes)

@@ -129,7 +129,7 @@ class Experiment(Conditions):
             )
         if not unchanged(bench.state):
             bench.random = True
-            self.remarks.append("forward draws random numbers: every experiment was run with the same ones")
+            self.remarks.append("forward draws random numbers, so it is not deterministic by itself; every experiment was run with the same ones")
         again = bench.forward(arguments)
         if not all(
             not isinstance(a, torch.Tensor) or (a.shape == b.shape and mechanics._equal(a, b))

@@ -12,6 +12,7 @@ from torchsleuth.checker import mechanics, second, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
 from torchsleuth.checker.mend import mended
+from torchsleuth.checker.randomness import random_state, unchanged
 from torchsleuth.checker.relation import relation_of_shape, relation_of_values
 from torchsleuth.checker.subject import Run, Subject
 from torchsleuth.checker.trial import Finding, Mend, Sample
@@ -99,6 +100,8 @@ class Judge:
             return None
         if result.truth is None:
             return None
+        if self.bench.random and self.backward_draws(evaluation):
+            self.remark("backward draws random numbers too, and they are not those that forward drew: save what forward drew, or its random state")
         returned, true = evaluation.settled[k].to(torch.float64), result.truth.gradient
         typical, seen = self.typical(evaluation, k, result)
         kind = "not-derivative" if self.deliberate(typical, k, seen.zero) else "values"
@@ -112,6 +115,12 @@ class Judge:
             ),
             typical, k,
         )  # fmt: skip
+
+    def backward_draws(self, evaluation: Evaluation) -> bool:
+        run = self.bench.forward(evaluation.arguments)
+        state = random_state()
+        self.bench.evaluate(evaluation.arguments, evaluation.grads, run=run)
+        return not unchanged(state)
 
     def typical(self, evaluation: Evaluation, k: int, result: Verdict) -> tuple[Evaluation, Verdict]:
         """A pass that shows the same mistake with several elements of different values, to find its law in."""
