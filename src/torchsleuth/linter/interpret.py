@@ -129,7 +129,12 @@ class Interpreter(expressions.Expressions):
                     continue
                 else:
                     continue
-                if is_self_attribute(target):
+                pairs = [(target, value)]
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                    pairs = list(zip(target.elts, value.elts, strict=True))
+                for target, value in pairs:
+                    if not is_self_attribute(target):
+                        continue
                     made = self.made_by(value)
                     if target.attr in info.attributes and made.kind != info.attributes[target.attr].kind:
                         made = UNKNOWN

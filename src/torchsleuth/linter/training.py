@@ -70,9 +70,19 @@ def is_optimizer(node: ast.expr, frame: Frame) -> bool:
 def mentions(function: ast.AST, *names: str) -> bool:
     """Whether any of these attribute or function names occurs in the function."""
     wanted = set(names)
-    for node in ast.walk(function):
+    for node in own_nodes(function):
         if isinstance(node, ast.Attribute) and node.attr in wanted:
             return True
         if isinstance(node, ast.Name) and node.id in wanted:
             return True
     return False
+
+
+def own_nodes(function: ast.AST):
+    """Every node of a function; of a module only what is not inside its functions and classes."""
+    if not isinstance(function, ast.Module):
+        yield from ast.walk(function)
+        return
+    for statement in function.body:
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from ast.walk(statement)

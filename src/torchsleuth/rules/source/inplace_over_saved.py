@@ -77,8 +77,8 @@ class InplaceOverSaved(LintRule):
 def reportable(hazard: Hazard) -> bool:
     """Known to need a gradient; or an argument that is a tensor, in the plain form `y = x ** 2; x += 1`."""
     write = hazard.write
-    if write.target.assumed:
-        return False
+    if write.target.assumed or (write.target.leaf and write.target.grad and not write.no_grad):
+        return False  # a write to a leaf raises by itself
     if hazard.certain:
         return True
     is_argument = write.target.op == "argument" and write.target.grad is None and write.target.dtype not in ("int", "bool")

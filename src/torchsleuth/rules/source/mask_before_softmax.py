@@ -51,6 +51,8 @@ class MaskBeforeSoftmax(LintRule):
         if call.path and not call.is_torch:
             return None
         value = call.receiver if call.receiver is not None and call.receiver.is_tensor else call.args[0] if call.args else None
+        if value is not None and value.op == "either":  # `if mask is not None: scores = scores * mask`
+            value = next((i for i in value.inputs if i.op in ("mul", "mul_") and _mask_operand(i.node) is not None), None)
         if value is None or not value.is_tensor or value.op not in ("mul", "mul_"):
             return None
         node = value.node

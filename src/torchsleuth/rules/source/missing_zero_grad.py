@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.lintrule import Found, LintRule, View, unsafe_fix
-from torchsleuth.linter.training import events_in, is_optimizer, mentions
+from torchsleuth.linter.training import events_in, is_optimizer, mentions, own_nodes
 from torchsleuth.model import Confidence, Role
 
 
@@ -79,7 +79,7 @@ class MissingZeroGrad(LintRule):
 
 
 def _clears_by_hand(function: ast.AST) -> bool:
-    return any(isinstance(n, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in n.targets) for n in ast.walk(function))
+    return any(isinstance(n, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in n.targets) for n in own_nodes(function))
 
 
 def _calls_helper(loop: ast.AST, optimizer: str) -> bool:

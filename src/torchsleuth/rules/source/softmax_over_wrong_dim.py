@@ -125,7 +125,7 @@ def _is_scores(value: Value) -> bool:
     for _ in range(6):
         if value.op in ("matmul", "bmm", "baddbmm"):
             return True
-        if value.op in ("div", "mul", "add", "sub", "masked_fill", "where", "div_", "mul_", "masked_fill_", "float", "to") and value.inputs:
+        if value.op in ("div", "mul", "add", "sub", "masked_fill", "where", "div_", "mul_", "masked_fill_", "float", "to", "either") and value.inputs:
             value = next((i for i in value.inputs if i.is_tensor), value.inputs[0])
             continue
         return False

@@ -75,6 +75,24 @@ class Heads(nn.Module):
         return q, wrong, swapped
 
 
+class MultiHead(nn.Module):
+    def __init__(self, d, h):
+        super().__init__()
+        self.h, self.dk = h, d // h
+        self.wq, self.wk, self.wv = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+
+    def forward(self, x, mask=None):
+        b, t, d = x.size()
+        q = self.wq(x).view(b, self.h, t, self.dk)  # culprit: view-for-transpose
+        k = self.wk(x).view(b, t, self.h, self.dk).transpose(1, 2)
+        v = self.wv(x).view(b, t, self.h, self.dk).transpose(1, 2)
+        s = torch.matmul(q, k.transpose(-1, -2)) / self.dk**0.5
+        if mask is not None:
+            s = s * mask  # culprit: mask-before-softmax
+        a = F.softmax(s, dim=2)  # culprit: softmax-over-wrong-dim
+        return torch.matmul(a, v)
+
+
 criterion = nn.CrossEntropyLoss()
 
 

@@ -41,3 +41,11 @@ def evaluate(model, loader):
     for x, y in loader:
         right += (model(x).argmax(1) == y).sum().item()  # culprit: eval-without-eval-mode
     return right
+
+
+net = torch.nn.Linear(3, 1)
+opt = torch.optim.Adam(net.parameters())
+for _ in range(3):
+    error = net(torch.randn(2, 3)).pow(2).mean()
+    error.backward()  # culprit: missing-zero-grad
+    opt.step()
