@@ -55,7 +55,7 @@ class Definitions:
             return None
         bound = self._binding(entry, node.id)
         if bound is not None:
-            return (entry, bound[1]) if bound[2] == "assign" else None
+            return entry, bound[1]
         if node.id in _parameters(entry.code):
             caller, given = self.argument_expression(entry, node.id)
             return (caller, given) if caller is not None and given is not None else None
@@ -72,7 +72,7 @@ class Definitions:
             for name, value in locals_of(entry.frame).items():
                 if value is module and name != "self":
                     found = self.step(entry, ast.Name(name, ast.Load()))
-                    if found is not None and isinstance(found[1], ast.Call):
+                    if found is not None and isinstance(found[1], ast.Call) and self._binding(entry, name)[2] == "assign":
                         return found[0].code, found[1]
             for name, value in list(entry.frame.f_globals.items()):
                 if value is module:

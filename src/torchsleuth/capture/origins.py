@@ -8,14 +8,17 @@ autograd graph or the syntax of the frames may tell less exactly.
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
 import typing
 
 import torch
 
+from torchsleuth import source
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
+from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -250,11 +253,22 @@ class Origins:
         if node is None:
             return None
         place = self._crash.timeline.place_of_node(node)
-        if place is None:
+        if place is None or self._is_a_number(place):
             return None
         from torchsleuth.probe.graph import operation_of
 
         return Made(operation_of(node.name()), place)
+
+    def _is_a_number(self, place: Place) -> bool:
+        """On a line with several operators syntax alone may point at arithmetic between numbers: no tensor came from that."""
+        for entry in self._failure.entries:
+            if source.display_name(entry.code.co_filename) != place.span.file:
+                continue
+            span = place.span
+            node = source.expression_at(entry.code.co_filename, (span.line, span.column - 1, span.end_line, span.end_column - 1))
+            if isinstance(node, ast.expr) and isinstance(entry.evaluator.value(node), (int, float)):
+                return True
+        return False
 
     def of_parameter(self, mark: Mark, size: int | None = None) -> Made | None:
         """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""

@@ -8,6 +8,7 @@ variable was bound again, a function of the user's stands in between), the trail
 from __future__ import annotations
 
 import ast
+import dataclasses
 import types
 import typing
 
@@ -44,7 +45,7 @@ class Trails:
     def follow(self, entry: Entry, node: ast.AST, choose: Choice) -> Made | None:
         """The expression at which `choose` stops, or the last one that can be followed."""
         tensor = entry.evaluator.value(node)
-        at = (entry, node)
+        at, settled = (entry, node), False
         for _ in range(_MOST_STEPS):
             if isinstance(node, (ast.Name, ast.Attribute)) and not self._is_view(node):
                 found = self._definitions.step(entry, node)
@@ -61,14 +62,18 @@ class Trails:
             marks = [mark_of(child) for _, child in children]
             result = mark_of(tensor) if isinstance(tensor, torch.Tensor) else None
             if result is None or not children or None in marks:
+                settled = isinstance(node, ast.Call) and result is not None and _is_torch_call(entry, node)  # a constructor
                 break
             chosen = choose(_name(node), tuple(marks), result)  # type: ignore[arg-type]
             if chosen is None:
+                settled = True
                 break
             node, tensor = children[chosen]
             at = (entry, node)
         made = self._definitions.here(*at)
-        return made if made is None or not isinstance(at[1], (ast.Name,)) else None
+        if made is None or isinstance(at[1], ast.Name):
+            return None
+        return made if settled else dataclasses.replace(made, complete=False)
 
     @staticmethod
     def _is_view(node: ast.AST) -> bool:

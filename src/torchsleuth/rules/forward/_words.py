@@ -163,7 +163,8 @@ class Culprits:
     def create(self, made: Made | None, label: str) -> bool:
         if made is None:
             return False
-        added = self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as the log shows)")
+        how_far = "the log shows" if made.place.known is Known.OBSERVED else "the live frames tell"
+        added = self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as {how_far})")
         if made.given is not None:
             self.add(made.given.place, Role.CREATE, f"{shortened(made.given.place.source, 30)} is given here")
         return added
