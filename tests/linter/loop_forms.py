@@ -452,6 +452,22 @@ WHOLE = {
                         out[b, t] = self.act(self.fc(self.norm(seq[b, t])))
                 return out
     """,
+    "grown_by_cat": """
+        def f(x):
+            out = torch.tensor([])
+            for row in x:
+                out = torch.cat([out, row.sum().unsqueeze(0)])
+            return out
+    """,
+    "grown_by_cat_rows": """
+        def f(x):
+            n, d = x.shape
+            res = torch.empty(0)
+            for i in range(n):
+                scaled = x[i] * 2
+                res = torch.cat((res, scaled.mean().view(-1)), dim=0)
+            return res
+    """,
     "normalise_rows": """
         def f(x):
             n, d = x.shape

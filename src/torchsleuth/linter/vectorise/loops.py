@@ -56,6 +56,7 @@ class Reader:
     stores: list[Store] = field(default_factory=list)
     lists: dict[str, Gathered] = field(default_factory=dict)
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
+    grown: dict[str, Gathered] = field(default_factory=dict)  # tensors that `torch.cat` makes longer in every turn
     helpers: list[tuple[str, Lifted]] = field(default_factory=list)
     depths: dict[str, int] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
@@ -331,6 +332,15 @@ class Reader:
             return
         if isinstance(value, ast.ListComp):
             raise GiveUp("a comprehension inside the loop")
+        piece = self._grown_by(variable, value)
+        if piece is not None:
+            if self.tests or len(self.lifter.axes) != 1 or variable in self.grown:
+                raise GiveUp(f"`{variable}` does not grow by one piece in every turn")
+            lifted = self.lifter.lift(piece)
+            if self.lifter.axes[0].name not in lifted.axes:
+                raise GiveUp("the same value is gathered in every turn")
+            self.grown[variable] = Gathered((self.lifter.axes[0].name,), lifted)
+            return
         update = _update_of(variable, value)
         is_outer = variable not in self.lifter.env or self.depths.get(variable, 0) < len(self.lifter.axes)
         if update is not None and (variable in self.lifter.carried or variable in self.lifter.env) and is_outer:
@@ -340,6 +350,17 @@ class Reader:
         if self.context.value(variable) is not None and variable in self.lifter.carried and _reads(value, variable):
             pass  # lifting will say that it is a recurrence
         self._set(variable, self.lifter.lift(value))
+
+    def _grown_by(self, variable: str, value: ast.expr) -> ast.expr | None:
+        """`v = torch.cat([v, piece])` -> the piece."""
+        if not isinstance(value, ast.Call) or self.context.dotted(value.func) not in ("torch.cat", "torch.concat"):
+            return None
+        if len(value.args) != 1 or not isinstance(value.args[0], (ast.List, ast.Tuple)) or len(value.args[0].elts) != 2:
+            return None
+        if any(k.arg != "dim" or integer(k.value) != 0 for k in value.keywords):
+            return None
+        first, piece = value.args[0].elts
+        return piece if isinstance(first, ast.Name) and first.id == variable and not _reads(piece, variable) else None
 
     def _set(self, variable: str, value: Lifted) -> None:
         if variable in self.accumulators:

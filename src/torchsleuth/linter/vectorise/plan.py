@@ -20,6 +20,8 @@ from torchsleuth.linter.vectorise.loops import Accumulator, Reader, Store, reduc
 COLLECTORS = {"torch.stack": "stack", "torch.tensor": "tensor", "torch.cat": "cat", "torch.concat": "cat", "torch.as_tensor": "tensor",
               "torch.FloatTensor": "tensor", "torch.vstack": "vstack"}  # fmt: skip
 
+EMPTY = frozenset({"torch.tensor([])", "torch.empty(0)", "torch.zeros(0)", "torch.Tensor()", "torch.Tensor([])", "torch.FloatTensor()"})
+
 
 @dataclass
 class Plan:
@@ -104,6 +106,14 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
             finals.append(statement)
         else:
             plan.outputs.remove(accumulator.name)
+    for variable, gathered in reader.grown.items():
+        start = _initial(plan, variable, before)
+        if start is None or ast.unparse(start[1]) not in EMPTY:
+            raise GiveUp(f"`{variable}` does not start empty just before the loop")
+        plan.removed.append(start[0])
+        plan.outputs.append(variable)
+        code = _concatenated(reader.lifter, gathered.element, gathered.axes[0], 0, "cat").code
+        finals.append(ast.Assign([ast.Name(variable, ast.Store())], _own(code)))
     for variable, gathered in reader.lists.items():
         if reader.depths.get(variable, 0) == 0:
             _gathered(plan, variable, gathered, before, after, frame, finals)
@@ -588,7 +598,7 @@ def _allocation(plan: Plan, target: str, before: list[ast.stmt]):
 
 def _check_after(plan: Plan, frame: Frame, loop: ast.stmt) -> None:
     """Helpers and loop variables must not be used after the loop: they would no longer exist."""
-    results = {*plan.reader.accumulators, *(s.target for s in plan.reader.stores), *plan.reader.lists}
+    results = {*plan.reader.grown, *plan.reader.accumulators, *(s.target for s in plan.reader.stores), *plan.reader.lists}
     hidden = plan.reader.bound - results
     outer = any(isinstance(n, (ast.For, ast.While)) and n is not loop and n.lineno <= loop.lineno and n.end_lineno >= loop.end_lineno
                 for n in _function_nodes(frame.node))  # fmt: skip
