@@ -160,7 +160,12 @@ class Watch:
                     verifier = None
                     if final and self.replay is not None:
                         verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
-                    return exception, repaired(diagnoses, evidence, verifier)
+                    found = repaired(diagnoses, evidence, verifier)
+                if final and self.options.repro:
+                    from torchsleuth.repro import writing
+
+                    _say(writing.write(diagnoses[0], evidence, self.options.repro))
+                return exception, found
             finally:
                 crash.release()
         return exception, ()
