@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.model import Known
 from torchsleuth.repro.parts import identifier, tensor
 
 Lines = list[str]
@@ -25,8 +26,50 @@ def candidates(evidence: Evidence) -> Iterator[Lines]:
     made: Lines = []
     for operand, name in zip(operation.operands, names, strict=True):
         made += _made(operand, name)
+    yield from _with_module(operation)
     for call in _calls(operation, names):
         yield [*made, call]
+
+
+def _with_module(operation: FailedOperation) -> Iterator[Lines]:
+    """The user's own call of a torch module, where the module is built from numbers: `layer = torch.nn.GRU(5, 8)`."""
+    built = operation.module_made.place.source if operation.module_made is not None else ""
+    operands = [operand for operand in (operation.call_operands or operation.operands) if operand.tensor.kind not in ("parameter", "buffer")]
+    place = operation.place.via if operation.place.in_library and operation.place.via is not None else operation.place
+    try:
+        tree, call = ast.parse(built, mode="eval").body, ast.parse(place.source.strip(), mode="eval").body
+    except SyntaxError:
+        return
+    if not isinstance(tree, ast.Call) or not isinstance(call, ast.Call):
+        return
+    inside = [node for argument in [*tree.args, *(k.value for k in tree.keywords)] for node in ast.walk(argument)]
+    if any(isinstance(node, (ast.Name, ast.Call, ast.Attribute)) for node in inside):
+        return
+    layer = "layer"
+    known: dict[str, str] = {}
+    lines = [f"{layer} = torch.nn.{ast.unparse(tree.func).split('.')[-1]}({', '.join([*map(ast.unparse, tree.args), *(f'{k.arg}={ast.unparse(k.value)}' for k in tree.keywords)])})"]
+    for number, operand in enumerate(operands):
+        if not operand.source or operand.source in known:
+            continue
+        name = identifier(operand.source if re.fullmatch(r"[\w.]+", operand.source) else "", f"t{number}")
+        if name in (layer, *known.values()):
+            name = f"t{number}"
+        known[operand.source] = name
+        lines += _made(operand, name)
+    arguments = [ast.unparse(argument) for argument in call.args]
+    keywords = [(k.arg, ast.unparse(k.value)) for k in call.keywords if k.arg]
+    if any(text not in known for text in arguments) or any(text not in known and not _is_plain(text) for _, text in keywords):
+        return
+    written = [*(known[text] for text in arguments), *(f"{name}={known.get(text, text)}" for name, text in keywords)]
+    yield [*lines, f"{layer}({', '.join(written)})"]
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
 
 
 def _names(operation: FailedOperation) -> list[str]:
@@ -47,7 +90,7 @@ def _made(operand: Operand, name: str) -> Lines:
     if not operand.contiguous and len(shape) >= 2:
         turned = (*shape[:-2], shape[-1], shape[-2])
         lines = [f"{name} = {tensor(turned, dtype)}.transpose(-1, -2)"]
-    if operand.tensor.device not in ("cpu", ""):
+    if operand.tensor.device not in ("cpu", "") and operand.known is not Known.RECOMPUTED:
         lines = [f'{lines[0]}.to("{operand.tensor.device}")']
     if operand.values is not None and operand.values.first:
         first = operand.values.first[0]
@@ -65,6 +108,8 @@ def _calls(operation: FailedOperation, names: list[str]) -> Iterator[str]:
     name = operation.name
     if operation.index or name in ("__getitem__", "getitem", "__setitem__"):
         yield from _subscripts(operation, names)
+    if name in ("bool", "__bool__") and names:
+        yield f"bool({names[0]})"
     symbol = _SYMBOLS.get(name.rstrip("_") if not name.startswith("__") else name)
     if symbol and len(names) == 2:
         yield f"{names[0]} {symbol} {names[1]}"
