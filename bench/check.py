@@ -80,7 +80,7 @@ if __name__ == "__main__":
     if "--mutants" in sys.argv:
         import test_mutants
 
-        for half in (0, 1):
-            test_mutants.test_mutants(half)
+        for part in range(4):
+            test_mutants.test_mutants(part)
     else:
         main()

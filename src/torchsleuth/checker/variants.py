@@ -209,7 +209,10 @@ def other_signs(arguments: Arguments, generator: Noise) -> Arguments | None:
     values, changed = list(arguments.values), False
     for k in arguments.checked:
         value = values[k]
-        if value.numel() and (bool((value >= 0).all()) or bool((value <= 0).all())):
+        if not value.numel():
+            continue
+        low, high = torch.aminmax(value)
+        if low.item() >= 0 or high.item() <= 0:
             signs = torch.randint(0, 2, value.shape, generator=generator.generator).to(value) * 2 - 1
             values[k], changed = value * signs, True
     return arguments.with_values(values) if changed else None
