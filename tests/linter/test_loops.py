@@ -73,10 +73,10 @@ def test_recurrences_are_said_to_be_left_alone(name: str) -> None:
 
 def test_a_wrong_rewrite_is_refuted_and_never_applied(monkeypatch) -> None:
     """Break the rewriter on purpose: the proof must notice every time."""
-    from torchsleuth.linter.vectorise import operators
+    from torchsleuth.linter.vectorise import reductions
 
-    real = operators.dims_argument
-    monkeypatch.setattr(operators, "dims_argument", lambda dims: real([d - 1 if d > 0 else d for d in dims]))
+    real = reductions.dims_argument
+    monkeypatch.setattr(reductions, "dims_argument", lambda dims: real([d - 1 if d > 0 else d for d in dims]))
     text = dict(FORMS)["time_mean"]
     result = fixed(text.encode(), "wrong.py", only_loops, unsafe=True)
     assert not result.applied

@@ -314,7 +314,7 @@ def _concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lift
 
 def _store(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.stmt:
     reader = plan.reader
-    lifter, context = reader.lifter, plan.context
+    lifter = reader.lifter
     lifter.axes = [a for a in _all_axes(plan) if a.name in store.axes]
     plan.outputs.append(store.target)
     written = lifter.written.pop(store.target, None)

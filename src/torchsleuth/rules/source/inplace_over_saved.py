@@ -50,7 +50,7 @@ class InplaceOverSaved(LintRule):
     name = "inplace-over-saved"
 
     def on_hazard(self, hazard: Hazard, view: View) -> Found:
-        write, save = hazard.write, hazard.save
+        write = hazard.write
         if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard):
             return None
         return self.found(hazard, view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import Call, Frame
-from torchsleuth.linter.expressions import LOSSES
+from torchsleuth.linter.results import LOSSES
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import CONSTRUCTORS, Value
 from torchsleuth.model import Confidence, Role
