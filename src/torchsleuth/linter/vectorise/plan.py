@@ -5,22 +5,20 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.values import TENSOR_METHODS
-from torchsleuth.linter.vectorise import operators as ops
-from torchsleuth.linter.vectorise.context import Context, context_of, is_dotted
-from torchsleuth.linter.vectorise.lift import Gathered
-from torchsleuth.linter.vectorise.lifted import (
-    INNER, ONE, GiveUp, Lifted, RankUnknown, converted, expression, literal, method, name, number,
+from torchsleuth.linter.vectorise.context import Context, context_of
+from torchsleuth.linter.vectorise.emit import (
+    EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, stored,
 )  # fmt: skip
-from torchsleuth.linter.vectorise.loops import Accumulator, Reader, Store, reduced
+from torchsleuth.linter.vectorise.lift import Gathered
+from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
+from torchsleuth.linter.vectorise.loops import Reader
 
 COLLECTORS = {"torch.stack": "stack", "torch.tensor": "tensor", "torch.cat": "cat", "torch.concat": "cat", "torch.as_tensor": "tensor",
               "torch.FloatTensor": "tensor", "torch.vstack": "vstack"}  # fmt: skip
-
-EMPTY = frozenset({"torch.tensor([])", "torch.empty(0)", "torch.zeros(0)", "torch.Tensor()", "torch.Tensor([])", "torch.FloatTensor()"})
 
 
 @dataclass
@@ -99,21 +97,21 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
     if len(set(targets)) != len(targets):
         raise GiveUp("a tensor is written at several places")
     for store in reader.stores:
-        finals.append(_store(plan, store, before, keep_stores))
+        finals.append(stored(plan, store, before, keep_stores))
     for accumulator in reader.accumulators.values():
-        statement = _accumulated(plan, accumulator, before)
+        statement = accumulated(plan, accumulator, before)
         if _is_used_after(accumulator.name, loop, frame):
             finals.append(statement)
         else:
             plan.outputs.remove(accumulator.name)
     for variable, gathered in reader.grown.items():
-        start = _initial(plan, variable, before)
+        start = initial_of(plan, variable, before)
         if start is None or ast.unparse(start[1]) not in EMPTY:
             raise GiveUp(f"`{variable}` does not start empty just before the loop")
         plan.removed.append(start[0])
         plan.outputs.append(variable)
-        code = _concatenated(reader.lifter, gathered.element, gathered.axes[0], 0, "cat").code
-        finals.append(ast.Assign([ast.Name(variable, ast.Store())], _own(code)))
+        code = concatenated(reader.lifter, gathered.element, gathered.axes[0], 0, "cat").code
+        finals.append(ast.Assign([ast.Name(variable, ast.Store())], own_memory(code)))
     for variable, gathered in reader.lists.items():
         if reader.depths.get(variable, 0) == 0:
             _gathered(plan, variable, gathered, before, after, frame, finals)
@@ -183,7 +181,7 @@ def plan_comprehension(call: ast.Call, node: ast.ListComp | ast.GeneratorExp, ki
     def attempt(reader: Reader) -> Plan:
         gathered = _read_comprehension(node, reader)
         plan = Plan(call, reader=reader, context=reader.context)
-        value = _collect(plan, gathered, kind, _collect_dim(call) if kind != "sum" else 0)
+        value = collected_value(plan, gathered, kind, collect_dim(call) if kind != "sum" else 0)
         plan.replaced = [(call, value.code)]
         return _finished(plan)
 
@@ -219,328 +217,6 @@ def _read_comprehension(node: ast.ListComp | ast.GeneratorExp, reader: Reader) -
     return Gathered(tuple(a.name for a in axes), value)
 
 
-# Results ------------------------------------------------------------------------------------------
-
-
-def _collect_dim(call: ast.Call) -> int:
-    from torchsleuth.linter.vectorise.context import integer
-
-    for keyword in call.keywords:
-        if keyword.arg == "dim":
-            dim = integer(keyword.value)
-            if dim is None:
-                raise GiveUp("stacked along an unknown dimension")
-            return dim
-        if keyword.arg not in ("dtype", "device"):
-            raise GiveUp(f"stacked with `{keyword.arg}`")
-    if len(call.args) > 1:
-        dim = integer(call.args[1])
-        if dim is None:
-            raise GiveUp("stacked along an unknown dimension")
-        return dim
-    return 0
-
-
-def _collect(plan: Plan, gathered: Gathered, kind: str, dim: int) -> Lifted:
-    lifter, value = plan.reader.lifter, gathered.element
-    if value is None:
-        raise GiveUp("the list stays empty")
-    if kind == "sum":
-        for axis in gathered.axes:
-            value = reduced(value, axis, "sum")
-        return value
-    if len(gathered.axes) > 1:
-        value = ops.loops_first(lifter, value)
-        if dim != 0 or kind == "cat":
-            raise GiveUp("a list gathered over several loops is not simply stacked")
-        code = method(value.code, "flatten", number(0), number(len(gathered.axes) - 1))
-        return Lifted(_maybe_detached(code, kind, value), (INNER, *value.dims[len(gathered.axes) :]), value.more)
-    axis = gathered.axes[0]
-    if kind in ("cat", "vstack"):
-        return _concatenated(lifter, value, axis, dim, kind)
-    out = ops.unlooped(value, axis, dim)
-    return replace(out, code=_own(_maybe_detached(out.code, kind, value)))
-
-
-VIEWING = frozenset("transpose permute unsqueeze squeeze movedim flatten detach view expand reshape".split())
-
-
-def _own(code: ast.expr) -> ast.expr:
-    """A loop fills memory of its own: what would share memory with a tensor is copied."""
-    inner = code
-    while True:
-        if isinstance(inner, ast.Attribute) and inner.attr in ("T", "mT"):
-            inner = inner.value
-            continue
-        if is_dotted(inner) and not (isinstance(inner, ast.Attribute) and inner.attr in ("values", "indices")):
-            return method(code, "clone")
-        if isinstance(inner, ast.Subscript):
-            parts = inner.slice.elts if isinstance(inner.slice, ast.Tuple) else [inner.slice]
-            if not all(isinstance(p, (ast.Slice, ast.Constant, ast.UnaryOp)) for p in parts):
-                return code
-            inner = inner.value
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in VIEWING:
-            inner = inner.func.value
-        else:
-            return code
-
-
-def _maybe_detached(code: ast.expr, kind: str, value: Lifted) -> ast.expr:
-    if kind != "tensor" or value.kind in ("bool", "index"):
-        return code
-    text = ast.unparse(value.code)
-    return code if ".detach()" in text else method(code, "detach")
-
-
-def _concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lifted:
-    if value.rank == 0 or (kind == "vstack" and (value.more or value.rank != 2)) or (value.more and dim != 0):
-        raise GiveUp("the pieces are concatenated, and their shape is unknown")
-    value = ops.loops_first(lifter, value)
-    if dim < 0:
-        dim += value.rank
-    if dim == 0:
-        code = value.code
-        # pieces of one row each: y[:, None].flatten(0, 1) is y
-        if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute) and code.func.attr == "unsqueeze":
-            if ast.unparse(code.args[0]) in ("1", "-1") and (value.rank == 1 or ast.unparse(code.args[0]) == "1"):
-                return Lifted(code.func.value, (INNER, *value.dims[2:]), value.more)
-        return Lifted(method(code, "flatten", number(0), number(1)), (INNER, *value.dims[2:]), value.more)
-    order = [*range(1, dim + 1), 0, *range(dim + 1, len(value.dims))]
-    from torchsleuth.linter.vectorise.lifted import permuted
-
-    moved = permuted(value.code, order)
-    return Lifted(method(moved, "flatten", number(dim), number(dim + 1)), (INNER,) * value.rank)
-
-
-def _store(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.stmt:
-    reader = plan.reader
-    lifter = reader.lifter
-    lifter.axes = [a for a in _all_axes(plan) if a.name in store.axes]
-    plan.outputs.append(store.target)
-    written = lifter.written.pop(store.target, None)
-    out = lifter.base(expression(store.target))
-    if out.more and not store.value.more:
-        if store.value.axes and len(store.entries) == 1 and not any(lifter.loop_offset(e) is None for e in store.entries):
-            raise GiveUp(f"how many dimensions `{store.target}` has is not shown")
-        out = ops.ranked(lifter, out, _fixed_rank(store))
-    direct = {found[0].name for e in store.entries if (found := lifter.loop_offset(e)) is not None}
-    target = lifter.index(out, store.entries)
-    if written is not None:
-        lifter.written[store.target] = written
-    if store.previous:
-        return _running_total(plan, store, target, out)
-    value = store.value
-    adds = isinstance(store.op, (ast.Add, ast.Sub))
-    missing = [a for a in store.axes if a not in target.dims]
-    if missing:
-        if not adds or store.test is not None:
-            raise GiveUp(f"`{store.target}` is overwritten turn after turn")
-        for axis in missing:
-            if axis not in value.axes:
-                raise GiveUp("the same amount is added in every turn")
-            value = reduced(value, axis, "sum")
-    indirect = [a for a in target.axes if a not in direct]
-    if indirect and (store.op is not None or value.axes or store.test is not None):
-        if not adds or store.test is not None:
-            raise GiveUp(f"two turns may write to the same place of `{store.target}`")
-        return _scattered(plan, store, target, value, out)
-    if store.test is not None:
-        return _masked(plan, store, target, value)
-    if value.more and not target.more:
-        value = ops.ranked(lifter, value, target.rank) if value.is_root else replace(value, more=False, dims=(*value.dims, *(INNER,) * (target.rank - value.rank)))
-    if target.more and not value.more:
-        target = replace(target, more=False)
-    layout = tuple(INNER if d == ONE else d for d in target.dims)
-    code = converted(value, layout, target.more)
-    _join_layout(lifter, value, target)
-    is_plain = isinstance(target.code, (ast.Name, ast.Attribute))
-    covers = is_plain and set(value.axes) == set(store.axes) - set(missing) and (value.rank == target.rank or value.more)
-    allocation = _allocation(plan, store.target, before)
-    fills = store.op is None or (isinstance(store.op, ast.Add) and allocation is not None and allocation.fill == "zeros")
-    whole_shape = allocation is not None and (allocation.shape is None or covers)
-    if fills and covers and whole_shape and not keep and _keeps_dtype(value, code, allocation) and not _reads(code, store.target):
-        plan.removed.append(allocation.statement)
-        return ast.Assign([ast.Name(store.target, ast.Store())], _own(code))
-    if store.op is not None:
-        return ast.AugAssign(_as_target(target.code), store.op, code)
-    place = target.code if not is_plain else ast.Subscript(target.code, ast.Slice(), ast.Store())
-    return ast.Assign([_as_target(place)], code)
-
-
-def _fixed_rank(store: Store) -> int:
-    return len(store.entries)
-
-
-def _join_layout(lifter, value: Lifted, target: Lifted) -> None:
-    mine = [s for d, s in zip(value.dims, value.sizes, strict=False) if d == INNER]
-    theirs = [s for d, s in zip(target.dims, target.sizes, strict=False) if d == INNER]
-    for a, b in zip(reversed(mine), reversed(theirs), strict=False):
-        lifter.equal.join(a, b)
-
-
-def _keeps_dtype(value: Lifted, code: ast.expr, allocation) -> bool:
-    """A store casts to the dtype of what was allocated; an assignment does not."""
-    if allocation.like and allocation.has_dtype:
-        return value.kind not in ("bool", "index") and not _is_integer_code(code)
-    if allocation.has_dtype:
-        return False
-    return value.kind not in ("bool", "index") and not _is_integer_code(code)
-
-
-def _is_integer_code(code: ast.expr) -> bool:
-    if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute):
-        if code.func.attr in ("argmax", "argmin", "long", "int", "bool", "any", "all", "count_nonzero", "arange"):
-            return True
-        if code.func.attr == "where" and len(code.args) == 3:
-            return all(isinstance(a, ast.Constant) for a in code.args[1:])
-        if code.func.attr in ("sum",) and isinstance(code.func.value, ast.Compare):
-            return True
-    return isinstance(code, ast.Compare) or (isinstance(code, ast.Attribute) and code.attr == "indices")
-
-
-def _masked(plan: Plan, store: Store, target: Lifted, value: Lifted) -> ast.stmt:
-    lifter = plan.reader.lifter
-    layout = tuple(INNER if d == ONE else d for d in target.dims)
-    if target.more and not store.test.more:
-        target = replace(target, more=False)
-    test = converted(store.test, layout, target.more)
-    if store.op is not None:
-        if not isinstance(store.op, (ast.Add, ast.Sub)):
-            raise GiveUp("a product under a condition")
-        amount = lifter.where(store.test, value, Lifted(ast.Constant(0), kind="number"))
-        return ast.AugAssign(_as_target(target.code), store.op, converted(amount, layout, target.more))
-    if not value.axes and not value.dims and not value.more:
-        return ast.Expr(method(target.code, "masked_fill_", test, value.code))
-    chosen = method(name("torch"), "where", test, converted(value, layout, target.more), _loaded(target.code))
-    place = target.code if isinstance(target.code, ast.Subscript) else ast.Subscript(target.code, ast.Slice(), ast.Store())
-    return ast.Assign([_as_target(place)], chosen)
-
-
-def _loaded(code: ast.expr) -> ast.expr:
-    return expression(ast.unparse(code))
-
-
-def _scattered(plan: Plan, store: Store, target: Lifted, value: Lifted, out: Lifted) -> ast.stmt:
-    """`out[idx[i]] += v[i]`: the same place may be added to several times."""
-    sign = isinstance(store.op, ast.Sub)
-    layout = tuple(INNER if d == ONE else d for d in target.dims)
-    owner = expression(store.target)
-    index = target.code.slice if isinstance(target.code, ast.Subscript) else None
-    if index is None:
-        raise GiveUp("an addition by index that is not understood")
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    if any(isinstance(p, ast.Slice) for p in parts):
-        raise GiveUp("an addition by index and slice")
-    if value.more and not target.more:
-        value = ops.ranked(plan.reader.lifter, value, target.rank)
-    elif value.more and target.more:
-        pass
-    if value.axes:
-        amount = converted(value, layout, target.more)
-        if set(value.axes) != set(target.axes):
-            raise GiveUp("an addition by index that is not understood")
-    elif len(parts) == 1:
-        amount = method(name("torch"), "full_like", copy.deepcopy(parts[0]), value.code, dtype=expression(f"{store.target}.dtype"))
-        if target.rank or target.more:
-            raise GiveUp("an addition by index that is not understood")
-    else:
-        amount = expression(f"torch.tensor({ast.unparse(value.code)}, dtype={store.target}.dtype, device={store.target}.device)")
-    if sign:
-        amount = ast.UnaryOp(ast.USub(), amount)
-    if len(parts) == 1 and len(target.axes) == 1:
-        return ast.Expr(method(owner, "index_add_", number(0), parts[0], amount))
-    return ast.Expr(method(owner, "index_put_", ast.Tuple(parts, ast.Load()), amount, accumulate=True))
-
-
-def _running_total(plan: Plan, store: Store, target: Lifted, out: Lifted) -> ast.stmt:
-    lifter = plan.reader.lifter
-    first: list[ast.expr] = []
-    axis_name = ""
-    for entry in store.entries:
-        found = lifter.loop_offset(entry)
-        if found is not None and found[0].start == 1:
-            first.append(ast.Slice(None, number(1)))
-            axis_name = found[0].name
-        elif found is not None:
-            first.append(ast.Slice())
-        else:
-            first.append(entry)
-    if not axis_name:
-        raise GiveUp("a running total that is not understood")
-    from torchsleuth.linter.vectorise.lifted import subscript
-
-    layout = tuple(INNER if d == ONE else d for d in target.dims)
-    value = store.value
-    if value.more and not target.more:
-        value = ops.ranked(lifter, value, target.rank) if isinstance(value.code, ast.Name) else replace(value, more=False)
-    code = ast.BinOp(subscript(expression(store.target), first), store.op, converted(value, layout, target.more and value.more))
-    return ast.Assign([_as_target(target.code)], code)
-
-
-def _accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) -> ast.stmt:
-    variable, value = accumulator.name, accumulator.value
-    if value.axes:
-        raise GiveUp(f"`{variable}` is not reduced over every loop")
-    plan.outputs.append(variable)
-    start = _initial(plan, variable, before)
-    code = value.code
-    if start is None:
-        if accumulator.how in ("amax", "amin"):
-            raise GiveUp(f"where `{variable}` starts is not shown")
-        operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
-        return ast.AugAssign(ast.Name(variable, ast.Store()), operator, code)
-    statement, initial = start
-    text = ast.unparse(initial)
-    neutral = {"sum": ("0", "0.0"), "prod": ("1", "1.0")}.get(accumulator.how, ())
-    if text in neutral:
-        plan.removed.append(statement)
-        if accumulator.is_count:
-            code = method(code, "item")
-        if accumulator.sign < 0:
-            code = ast.UnaryOp(ast.USub(), code)
-        return ast.Assign([ast.Name(variable, ast.Store())], code)
-    if accumulator.how in ("amax", "amin"):
-        axis = next((a for a in _all_axes(plan)), None)
-        if isinstance(initial, ast.Subscript) and ast.unparse(initial.value) == _extreme_source(value.code):
-            plan.removed.append(statement)
-            whole = expression(ast.unparse(initial.value))
-            if axis is not None and axis.start == 1 and ast.unparse(initial.slice) == "0":
-                return ast.Assign([ast.Name(variable, ast.Store())], _with_source(value.code, whole))
-            return ast.Assign([ast.Name(variable, ast.Store())], code)
-        if "inf" in text:
-            plan.removed.append(statement)
-            return ast.Assign([ast.Name(variable, ast.Store())], code)
-        raise GiveUp(f"`{variable}` starts from `{text}`")
-    operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
-    if accumulator.is_count:
-        code = method(code, "item")
-    return ast.AugAssign(ast.Name(variable, ast.Store()), operator, code)
-
-
-def _extreme_source(code: ast.expr) -> str:
-    """`x` of `x[1:].max()` or `x.amax(dim=0)`."""
-    if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute):
-        inner = code.func.value
-        return ast.unparse(inner.value if isinstance(inner, ast.Subscript) else inner)
-    return ""
-
-
-def _with_source(code: ast.Call, source: ast.expr) -> ast.expr:
-    return ast.Call(ast.Attribute(source, code.func.attr, ast.Load()), code.args, code.keywords)
-
-
-def _initial(plan: Plan, variable: str, before: list[ast.stmt]) -> tuple[ast.Assign, ast.expr] | None:
-    """The statement just before that sets an accumulator, if nothing else looks at it in between."""
-    for statement in reversed(before):
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-            if isinstance(target, ast.Name) and target.id == variable:
-                return statement, statement.value
-        if _reads(statement, variable):
-            return None
-    return None
-
-
 def _gathered(plan: Plan, variable: str, gathered: Gathered, before, after, frame: Frame, finals: list[ast.stmt]) -> None:
     if gathered.element is None:
         raise GiveUp(f"nothing is appended to `{variable}`")
@@ -560,12 +236,12 @@ def _gathered(plan: Plan, variable: str, gathered: Gathered, before, after, fram
         raise GiveUp(f"the list `{variable}` itself is used after the loop")
     if any(k.arg in ("dtype", "device") for k in call.keywords):
         raise GiveUp("what is gathered is given another dtype or device")
-    start = _initial(plan, variable, before) if before else None
+    start = initial_of(plan, variable, before) if before else None
     if before:
         if start is None or ast.unparse(start[1]) not in ("[]", "list()"):
             raise GiveUp(f"`{variable}` does not start as an empty list just before the loop")
         plan.removed.append(start[0])
-    value = _collect(plan, gathered, kind, _collect_dim(call) if kind != "sum" else 0)
+    value = collected_value(plan, gathered, kind, collect_dim(call) if kind != "sum" else 0)
     plan.collected.append((call, variable))
     directly = after and any(n is call for n in ast.walk(after[0])) and not isinstance(after[0], (ast.For, ast.While, ast.If, ast.With, ast.Try))
     if directly:
@@ -583,17 +259,6 @@ def _rebinds(after: list[ast.stmt], use: ast.Name, variable: str) -> bool:
 
 
 # Around the loop --------------------------------------------------------------------------------------
-
-
-def _allocation(plan: Plan, target: str, before: list[ast.stmt]):
-    allocation = plan.context.allocations.get(target)
-    if allocation is None or plan.context.counts.get(target) != 1:
-        return None
-    for place, statement in enumerate(before):
-        if statement is allocation.statement:
-            between = before[place + 1 :]
-            return None if any(_reads(s, target) for s in between) else allocation
-    return None
 
 
 def _check_after(plan: Plan, frame: Frame, loop: ast.stmt) -> None:
@@ -675,10 +340,6 @@ def _occurrences(node: ast.AST, text: str) -> int:
     return sum(1 for n in ast.walk(node) if isinstance(n, (ast.Call, ast.BinOp, ast.Compare)) and ast.unparse(n) == text)
 
 
-def _all_axes(plan: Plan):
-    return plan.reader.all_axes
-
-
 def _siblings(loop: ast.AST) -> dict[int, list[ast.stmt]]:
     """For each nested loop, the statements before it in its own block."""
     found: dict[int, list[ast.stmt]] = {}
@@ -696,14 +357,4 @@ def _function_nodes(function: ast.AST):
         yield from ast.walk(statement)
 
 
-def _as_target(code: ast.expr) -> ast.expr:
-    code = expression(ast.unparse(code))
-    code.ctx = ast.Store()
-    return code
-
-
-def _reads(node: ast.AST, variable: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == variable for n in ast.walk(node))
-
-
-__all__ = ["Plan", "literal", "plan_assigned_comprehension", "plan_comprehension", "plan_loop"]
+__all__ = ["COLLECTORS", "Plan", "plan_assigned_comprehension", "plan_comprehension", "plan_loop"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import ClassInfo
-from torchsleuth.linter.interpret import tensor_evidence
+from torchsleuth.linter.flow import tensor_evidence
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.model import Confidence, Role
 

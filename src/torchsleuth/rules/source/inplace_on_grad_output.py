@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.events import ClassInfo
-from torchsleuth.linter.interpret import root_name
+from torchsleuth.linter.flow import root_name
 from torchsleuth.model import Confidence, Role
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import ClassInfo
-from torchsleuth.linter.interpret import is_self_attribute
+from torchsleuth.linter.flow import is_self_attribute
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice, unsafe_fix
 from torchsleuth.linter.values import LOSS_MODULES, PARAMETRIC
 from torchsleuth.model import Confidence, Role

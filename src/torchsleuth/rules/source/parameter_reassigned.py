@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import Frame
-from torchsleuth.linter.interpret import is_self_attribute
+from torchsleuth.linter.flow import is_self_attribute
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import Value
 from torchsleuth.model import Confidence, Role
