@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import collections
 import inspect
+import types
 import typing
 from collections.abc import Iterable
 
@@ -56,10 +57,18 @@ def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
 
 
 def class_origin(kind: type) -> Origin:
+    code = _some_code(kind)
+    if code is not None:
+        return origin_of_file(code.co_filename)
     try:
         return origin_of_file(inspect.getfile(kind))
     except (TypeError, OSError):
         return Origin.USER
+
+
+def _some_code(kind: type) -> types.CodeType | None:
+    """The code of a method of this class: it knows its file even when `__main__` has been replaced since."""
+    return next((f.__code__ for f in vars(kind).values() if inspect.isfunction(f) and f.__qualname__.startswith(kind.__qualname__)), None)
 
 
 def used_modules(trace: Trace, keys: dict[str, int]) -> set[str]:
@@ -316,18 +325,17 @@ def optimizer_facts(
 
 
 def built(holder: nn.Module, name: str) -> Site | None:
-    """The statement in the class's source that assigns this attribute."""
-    try:
-        filename = inspect.getsourcefile(type(holder))
-        lines, start = inspect.getsourcelines(type(holder))
-    except (TypeError, OSError):
-        return None
-    tree = syntax_of(filename) if filename else None
-    if tree is None or filename is None:
+    """The expression in the class's source that is assigned to this attribute."""
+    code = _some_code(type(holder))
+    tree = syntax_of(code.co_filename) if code is not None else None
+    if tree is None or code is None:
         return None
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and start <= node.lineno < start + len(lines):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr == name:
-                    return site_of_node(filename, node.value, type(holder).__qualname__)
+        if not isinstance(node, ast.ClassDef) or node.name != type(holder).__name__ or not node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
+            continue
+        for statement in ast.walk(node):
+            if isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    if isinstance(target, ast.Attribute) and target.attr == name:
+                        return site_of_node(code.co_filename, statement.value, type(holder).__qualname__)
     return None

@@ -174,6 +174,8 @@ def _healing(first: Trace, places: set[tuple], may: May) -> typing.Callable:
 
 def _same_attention(trace: Trace, op: Op, places: set[tuple]) -> bool:
     """The product of weights and values: it lets in what the softmax before it, which is named already, gave weight to."""
+    if op.name in ARRANGING and op.ins and (made := trace.maker(op.ins[0])) is not None and (made.place.user_code, made.place.user_offset) in places:
+        return True  # a rearrangement of what was just put right, as far as its axes could be told
     for seen in op.ins:
         for made in trace.made_through(seen, ARRANGING | {"dropout", "mul"}):
             if made.name == "softmax" and (made.place.user_code, made.place.user_offset) in places and made is not op:

@@ -76,6 +76,8 @@ class StepWatch:
         self.view = StepView()
         self._backward = BackwardWatch(self.view.trace)
         self.captured: list[Captured] = []
+        self._silent: list[Captured] = []
+        self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
         self._depth = 0
@@ -172,7 +174,10 @@ class StepWatch:
         if not self._here():
             return
         self._depth += 1
-        if self._depth != 1 or self._done or not torch.is_grad_enabled():
+        if self._depth != 1 or self._done:
+            return
+        if not torch.is_grad_enabled():
+            self._silent_call(module, inputs)
             return
         if self._loss_seen and self._optimizer is None:
             self._conclude()  # a second forward pass after a backward: the step had no optimizer
@@ -200,6 +205,24 @@ class StepWatch:
             paths = {id(m): name for name, m in inner.named_modules()}
             trace.type_names = {name: type(m).__name__ for name, m in inner.named_modules()}
             self._paths = paths
+
+    def _silent_call(self, module: nn.Module, inputs: typing.Any) -> None:
+        """A module run under `no_grad`: of interest if the optimizer turns out to hold its parameters."""
+        if len(self._silent) < 8 and not any(module is one.model for one in self._silent) and any(p.requires_grad for p in module.parameters()):
+            self._keys.setdefault(id(module), parameter_keys(self.view.trace, module))
+            self._silent.append(Captured(module, Call(module, (), {}), site_of(place_here(3)), None, inside=slice(len(self.view.trace.ops), None)))
+
+    def _silent_facts(self) -> None:
+        optimized = {id(p) for group in self._optimizer.param_groups for p in group["params"]} if self._optimizer is not None else set()
+        for one in self._silent:
+            held = {n: p for n, p in one.model.named_parameters() if id(p) in optimized}
+            if not held or not self._loss_seen or any(one.model is m for c in self.captured for m in c.model.modules()):
+                continue
+            states = {name: grad_state(p.grad) for name, p in one.model.named_parameters()}
+            fields = self.view.facts(one.model, None, self._loss, states, self._keys[id(one.model)], optimized, None, slice(0, 0), (), slice(0, 0))
+            kept = {name: fields[name] for name in ("weights", "cuts") if name in fields}
+            if kept.get("cuts"):
+                self._silent_found.append(Observation(type(one.model).__name__, one.site, **kept))
 
     def _leave(self, module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
         if not self._here():
@@ -290,6 +313,7 @@ class StepWatch:
         try:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
+            self._silent_facts()
             if not self.captured:
                 fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, slice(0, 0), (), slice(0, 0))
                 fields["losses"], _ = self.view.losses([])
@@ -358,8 +382,8 @@ class StepWatch:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
-        diagnoses: list[Diagnosis] = []
-        observations = []
+        diagnoses: list[Diagnosis] = [d for observation in self._silent_found for d in findings(observation)]
+        observations = list(self._silent_found)
         notes = list(self.notes)
         for one in sorted(self.captured, key=lambda c: -sum(p.numel() for p in c.model.parameters()))[:2]:
             try:

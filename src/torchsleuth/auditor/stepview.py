@@ -80,7 +80,7 @@ class StepView:
         if not missing:
             return {}
         flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)])
-        cuts, explained = flow.cuts(missing, whole)
+        cuts, explained = flow.cuts(missing, whole and loss is not None and loss.grad_fn is None)
         optimized = {w.name for w in weights if w.in_optimizer}
         cuts = [
             cut for cut in cuts
