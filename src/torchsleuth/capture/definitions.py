@@ -209,6 +209,7 @@ class Definitions:
                         answers.append((filename, given))
                         if value is None and len(used) > 1:
                             return None  # several arguments, and not known which of them is the size
+        answers = list({id(answer[1]): answer for answer in answers}.values())  # `Conv2d(c, c, 3)` asks twice
         known = [answer for answer in answers if _constant_value(answer[1]) == size]
         chosen = known if len(known) == 1 else answers
         if len(chosen) != 1:

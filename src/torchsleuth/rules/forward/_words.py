@@ -27,6 +27,12 @@ def shape(sizes: Iterable[int]) -> str:
     return f"[{', '.join(str(size) for size in sizes)}]"
 
 
+def expr(operand: Operand, default: str = "x") -> str:
+    """The operand's expression, bracketed where a method could not be called on it as it stands."""
+    text = operand.source or operand.tensor.name or default
+    return text if re.fullmatch(r"[\w.]+(\([^()]*\)|\[[^\[\]]*\])*", text) else f"({text})"
+
+
 def plural(count: int, word: str, words: str = "") -> str:
     return f"{count} {word if count == 1 else words or word + 's'}"
 
@@ -47,14 +53,18 @@ def fully(operand: Operand) -> str:
     return f"{name} ({tensor.kind} `{tensor.name}`)" if tensor.kind in ("parameter", "buffer") and name != f"`{tensor.name}`" else name
 
 
-def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:
-    facts: list[Fact] = []
+def operand_facts(operation: FailedOperation, most: int = 8, but: Iterable[Operand | None] = ()) -> list[Fact]:
+    """Every operand but those given: inputs first, a layer's own parameters after them, so many at most."""
     if most == 0:
-        return facts
-    for operand in operation.operands[:most]:
+        return []
+    told = list(but)
+    operands = [operand for operand in operation.operands if not any(operand is other for other in told)]
+    operands.sort(key=lambda operand: operand.tensor.kind in ("parameter", "buffer"))
+    facts = []
+    for operand in operands[:most]:
         role = f"{operand.argument}: " if operand.argument not in ("", "self") and f"`{operand.argument}`" != operand.called else ""
         facts.append(Fact(f"{role}{described(operand)}.", operand.known))
-    rest = len(operation.operands) - most
+    rest = len(operands) - most
     if rest > 0:
         facts.append(Fact(f"… and {plural(rest, 'more tensor')}.", Known.OBSERVED))
     facts += [Fact(f"In your call: {described(operand)}.", operand.known) for operand in operation.call_operands[:4]]
@@ -63,9 +73,7 @@ def operand_facts(operation: FailedOperation, most: int = 8) -> list[Fact]:
 
 def other_facts(operation: FailedOperation, *mentioned: Operand | None) -> list[Fact]:
     """The operands that the other facts have not described."""
-    facts = operand_facts(operation, 12)
-    said = {position for position, operand in enumerate(operation.operands) if any(operand is other for other in mentioned)}
-    return [fact for position, fact in enumerate(facts) if position not in said]
+    return operand_facts(operation, 12, mentioned)
 
 
 def argument_fact(argument: Argument) -> str:

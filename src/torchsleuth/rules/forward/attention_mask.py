@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
 
 _ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
 
@@ -98,19 +98,21 @@ class AttentionMask(CrashRule):
             elif len(mask.shape) == 3:
                 fixes.append(f"A 3-D mask needs one matrix for each batch and head: `mask.repeat_interleave(num_heads, dim=0)` gives {shape(want)}.")
             else:
-                fixes.append(f"Make the mask {shape(want)}: [queries, keys]. If the batch comes first in the input, build the layer with `batch_first=True`.")
+                fixes.append(f"Make the mask {shape(want)}: [queries, keys].")
+                if mask.shape[-1] in batches:
+                    fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
                 creates.append(of_axis(source, 0 if source is not None and source.shape[0] == want[axis] else 1) if source is not None else (None, ""))
             return report(self.name, operation, title=f"The attention mask {mask.called} has shape {shape(mask.shape)}; {shape(want)} is needed", label=f"{shape(mask.shape)}; {shape(want)} is needed",
                           lead=mask, why="attn_mask says which query may look at which key: one row for each query, one column for each key.",
-                          creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+                          creates=creates, facts=facts, fixes=fixes, shown=4)  # fmt: skip
         if padding is not None and re.search(r"key_padd(ing|ed)_mask", message):
-            fixes = [f"A padding mask is [batch, keys]: `{padding.source or 'mask'}.transpose(0, 1)` if it is the other way round, or `batch_first=True` for the layer."]
+            fixes = [f"A padding mask is [batch, keys]: `{expr(padding, 'mask')}.transpose(0, 1)` if it is the other way round, or `batch_first=True` for the layer."]
             return report(self.name, operation, title=f"The padding mask {padding.called} {shape(padding.shape)} does not fit the batch", label=f"{shape(padding.shape)} is not [batch, keys]",
-                          lead=padding, why=f"A padding mask has one row for each sample and one column for each key. torch says: {message}", creates=[of_tensor(padding)], facts=facts, fixes=fixes)  # fmt: skip
+                          lead=padding, why=f"A padding mask has one row for each sample and one column for each key. torch says: {message}", creates=[of_tensor(padding)], facts=facts, fixes=fixes, shown=4)  # fmt: skip
         if "dtype" in message and mask is not None:
             return report(self.name, operation, title=f"The attention mask {mask.called} has dtype {mask.tensor.dtype}", label="a mask is boolean or float", lead=mask,
                           why="A boolean mask says which keys count; a float mask is added to the scores. An integer mask is neither.",
-                          creates=[(mask.dtype_made, f"{mask.called} gets its dtype {mask.tensor.dtype} here")], facts=facts, fixes=[f"`{mask.source or mask.tensor.name or 'mask'}.bool()`, if 1 means: may be attended to."])  # fmt: skip
+                          creates=[(mask.dtype_made, f"{mask.called} gets its dtype {mask.tensor.dtype} here")], facts=facts, fixes=[f"`{expr(mask, 'mask')}.bool()`, if 1 means: may be attended to."])  # fmt: skip
         if mask is not None and query is not None and key is not None and operation.name == "scaled_dot_product_attention":
             wanted = (*query.shape[:-1], key.shape[-2])
             if _misfits(mask.shape, wanted):
@@ -118,7 +120,7 @@ class AttentionMask(CrashRule):
                 fixes = [_missing(mask, wanted)]
                 return report(self.name, operation, title=f"The attention mask {mask.called} {shape(mask.shape)} does not broadcast to the scores {shape(wanted)}", label=f"{shape(mask.shape)} for scores {shape(wanted)}",
                               lead=mask, why=f"The mask is lined up at the right with the scores [batch, heads, queries, keys] = {shape(wanted)}; sizes must be equal or 1.",
-                              creates=[of_axis(mask, axis), of_axis(key if axis == -1 else query, -2)], facts=facts, fixes=fixes)  # fmt: skip
+                              creates=[of_axis(mask, axis), of_axis(key if axis == -1 else query, -2)], facts=facts, fixes=fixes, shown=4)  # fmt: skip
         width = re.search(r"embedding dimension of (\d+), but got (\d+)", message)
         if width:
             lead = query
@@ -138,7 +140,7 @@ def _misfits(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:
 
 
 def _missing(mask: Operand, wanted: tuple[int, ...]) -> str:
-    name = mask.source or mask.tensor.name or "mask"
+    name = expr(mask, "mask")
     if len(mask.shape) == 2 and mask.shape == (wanted[0], wanted[-1]):
         return f"A padding mask needs dimensions for heads and queries: `{name}[:, None, None, :]`."
     if len(mask.shape) == 3 and mask.shape == (wanted[0], *wanted[-2:]):

@@ -17,11 +17,13 @@ from torchsleuth.rules.forward._words import (
     clashing_axes,
     code,
     config_facts,
+    expr,
     failed,
     fully,
     is_about_positions,
     made_words,
     operand_facts,
+    other_facts,
     setting_facts,
     shape,
     size_creates,
@@ -99,14 +101,15 @@ class Broadcast(CrashRule):
             axis = named[-1] if named else axis
         first, second = one.shape[axis], other.shape[axis]
         culprits.lead(operation, Role.OPERAND, f"{shape(one.shape)} against {shape(other.shape)}: {first} and {second} do not fit")
-        for operand in (one, other):
-            size_creates(culprits, operand, axis)
+        for clash in [axis, *(a for a in axes if a != axis)][:3]:
+            for operand in (one, other):
+                size_creates(culprits, operand, clash)
         facts = [
             Fact(f"{fully(operand)} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
                  f"dimension {axis % len(operand.shape)}{_from(operand, axis)}.", operand.known)
             for operand in (one, other)
         ]  # fmt: skip
-        facts += [fact for operand, fact in zip(operation.operands, operand_facts(operation)) if operand not in (one, other)]
+        facts += other_facts(operation, one, other)
         facts += config_facts(operation, first, second) + setting_facts(operation)
         explanation = f"Broadcasting lines shapes up at the right; sizes fit where they are equal or one of them is 1:\n{aligned([one, other])}"
         story, fixes = _story(one, other, axis)
@@ -175,7 +178,7 @@ def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
     rank = len(small.shape)
     if rank < len(large.shape) and small.shape == large.shape[:rank]:
         missing = len(large.shape) - rank
-        name = (small.source or small.tensor.name or "x").strip()
+        name = (expr(small, "x")).strip()
         added = f"{name}[(...,{' None,' * missing}".rstrip(",") + ")]" if missing > 1 else f"{name}.unsqueeze(-1)"
         added = f"{name}.reshape({', '.join([*map(str, small.shape), *['1'] * missing])})" if missing > 1 else added
         return (
@@ -189,7 +192,7 @@ def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
             if tuple(swapped) == one.shape:
                 return (
                     f"With dimensions {a} and {b} swapped, {other.called} has the shape of {one.called}: batch and sequence (or rows and columns) may be swapped.",
-                    [f"`{other.source or other.tensor.name or 'x'}.transpose({a}, {b})`, if that is what the dimensions mean."],
+                    [f"`{expr(other, 'x')}.transpose({a}, {b})`, if that is what the dimensions mean."],
                 )
     difference = abs(one.shape[axis] - other.shape[axis])
     if difference == 1:

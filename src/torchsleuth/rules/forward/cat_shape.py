@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
 
 
 class CatShape(CrashRule):
@@ -111,7 +111,7 @@ class CatShape(CrashRule):
         if operation.sample or "collate" in operation.place.source:
             fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
         elif not want and one is not None:
-            fixes = [f"Give {called} the missing dimension: `{one.source or one.tensor.name or 'x'}.unsqueeze(-1)` or `.unsqueeze(0)`, whichever it lacks."]
+            fixes = [f"Give {called} the missing dimension: `{expr(one, 'x')}.unsqueeze(-1)` or `.unsqueeze(0)`, whichever it lacks."]
         elif one is not None and len(one.shape) >= 4:
             fixes = ["Crop, pad or resize one to the other (`F.pad`, `F.interpolate(a, size=b.shape[2:])`), or use sizes that halve without a rest."]
         elif dim and one is not None and first is not None and len(one.shape) == len(first.shape):

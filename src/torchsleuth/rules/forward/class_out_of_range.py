@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, config_facts, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape, value_words
+from torchsleuth.rules.forward._words import bad_values, config_facts, expr, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape, value_words
 
 
 class ClassOutOfRange(CrashRule):
@@ -82,7 +82,7 @@ class ClassOutOfRange(CrashRule):
         facts = [seen(bad_values(target, values))]
         creates = [(target.value_made, value_words(target, f"the label {first.value}"))]
         fixes: list[str] = []
-        name = target.source or target.tensor.name or "labels"
+        name = expr(target, "labels")
         if values.limit == "num_classes":
             count = operation.argument("num_classes")
             if count is not None and count.made is not None:
@@ -133,7 +133,7 @@ class ClassOutOfRange(CrashRule):
 def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, str] | None:
     values = target.values
     assert values is not None
-    name = target.source or target.tensor.name or "labels"
+    name = expr(target, "labels")
     if values.minimum < 0 and values.maximum < classes:
         negative = int(values.minimum)
         return (

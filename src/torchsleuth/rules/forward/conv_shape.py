@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, expr, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
 
 
 class ConvShape(CrashRule):
@@ -93,7 +93,7 @@ class ConvShape(CrashRule):
             if sizes[-1] == want and len(sizes) >= 3:
                 order = [0, len(sizes) - 1, *range(1, len(sizes) - 1)] if len(sizes) > spatial + 1 else [len(sizes) - 1, *range(len(sizes) - 1)]
                 facts.append(inferred(f"The last dimension has size {want}: the channels come last here; torch reads [batch, channels, …]."))
-                name = given.source or given.tensor.name or "x" if given is not None else "x"
+                name = expr(given, "x") if given is not None else "x"
                 fixes = [f"Move the channels: `{name}.permute({', '.join(map(str, order))})`."]
             return report(
                 self.name, operation, title=f"{called} has {have} channels (dimension {axis}); {layer} takes {want}", label=f"{have} channels at dimension {axis}; {want} are taken",
@@ -122,5 +122,5 @@ class ConvShape(CrashRule):
 def _rank_fix(given: Operand | None) -> list[str]:
     if given is None:
         return []
-    name = given.source or given.tensor.name or "x"
+    name = expr(given, "x")
     return [f"Layers read [batch, channels, …]: add what is missing, e.g. `{name}.unsqueeze(0)` for the batch or `.unsqueeze(1)` for one channel."]

@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import failed, fully, line_of, made_words, report, seen, shape
+from torchsleuth.rules.forward._words import expr, failed, fully, line_of, made_words, report, seen, shape
 
 
 class DeviceMismatch(CrashRule):
@@ -75,7 +75,7 @@ class DeviceMismatch(CrashRule):
             return report(self.name, operation, title=f"Tensors on different devices meet: {re.sub(r'^.*?(found|got) ', '', message)[:80]}", label="tensors on two devices",
                           why=f"torch says: {message}")  # fmt: skip
         odd, usual = _odd(operation.operands, devices)
-        name = odd.source or odd.tensor.name or "x"
+        name = expr(odd, "x")
         facts = [seen(f"{fully(operand)} {shape(operand.shape)}, {operand.tensor.dtype}, is on {operand.tensor.device}{_from(operand)}.") for operand in operation.operands[:6]]
         fixes = [f"Make it on {usual} (`device=...` in the call that makes it), or `{name} = {name}.to({usual!r})`."]
         if odd.tensor.kind == "parameter":

@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, failed, fully, line_of, made_words, report, seen, shape
+from torchsleuth.rules.forward._words import code, expr, failed, fully, line_of, made_words, report, seen, shape
 
 
 class DtypeMismatch(CrashRule):
@@ -99,7 +99,7 @@ class DtypeMismatch(CrashRule):
             odd, usual = out, next((o.tensor.dtype for o in operands if o.tensor.dtype != out.tensor.dtype), usual)
         facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand)}.") for operand in operands[:6]]
         wanted = f"torch.{usual}"
-        name = odd.source or odd.tensor.name or "x"
+        name = expr(odd, "x")
         fixes = [f"`{name}.to({wanted})`, best where it is made."]
         if "can't be cast" in message:
             fixes = [f"Write the result into a new tensor, or make {odd.called} {usual} where it is made."]
@@ -153,7 +153,7 @@ def _from(operand: Operand) -> str:
 def _single_fix(lead: Operand | None, message: str) -> list[str]:
     if lead is None:
         return []
-    name = lead.source or lead.tensor.name or "x"
+    name = expr(lead, "x")
     if "bool tensor" in message:
         return ["For masks use `~mask`, `&`, `|` and `^`."]
     if lead.tensor.dtype.startswith(("int", "uint", "bool")):

@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, failed, line_of, report, seen, shape
+from torchsleuth.rules.forward._words import code, expr, failed, line_of, report, seen, shape
 
 
 class IndexDtype(CrashRule):
@@ -80,7 +80,7 @@ class IndexDtype(CrashRule):
             return report(self.name, operation, title=f"An index in {code(operation.place.source)} has the wrong type", label="no integer index",
                           role=Role.INDEX, why=f"torch says: {message}")  # fmt: skip
         dtype = bad.tensor.dtype
-        name = bad.source or bad.tensor.name or "index"
+        name = expr(bad, "index")
         return report(
             self.name, operation,
             title=f"{bad.called} is used as an index and has dtype {dtype}",

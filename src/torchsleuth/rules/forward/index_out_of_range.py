@@ -16,6 +16,7 @@ from torchsleuth.rules.forward._words import (
     bad_values,
     code,
     config_facts,
+    expr,
     failed,
     is_about_positions,
     legal,
@@ -304,4 +305,4 @@ def _are_positions(operation: FailedOperation, index: Operand) -> bool:
 
 
 def _name(operand: Operand) -> str:
-    return operand.source or operand.tensor.name or "ids"
+    return expr(operand, "ids")

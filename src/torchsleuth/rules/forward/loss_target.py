@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import bad_values, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
 
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
@@ -122,8 +122,8 @@ def _shapes(
     if scores is None or target is None:
         return message, message, [], None
     both = f"{scores.called} {shape(scores.shape)}, {target.called} {shape(target.shape)}"
-    name = target.source or target.tensor.name or "target"
-    own = scores.source or scores.tensor.name or "scores"
+    name = expr(target, "target")
+    own = expr(scores, "scores")
     if "cross_entropy" in operation.name and not operation.name.startswith("binary") or operation.name == "nll_loss":
         why = "This loss takes scores [N, C, ...] with the classes at dimension 1, and class numbers [N, ...] without that dimension."
         if len(scores.shape) >= 3 and scores.shape[:-1] == target.shape:
@@ -149,7 +149,7 @@ def _shapes(
 
 
 def _dtypes(operation: FailedOperation, scores: Operand | None, target: Operand) -> tuple[str, str, list[str]]:
-    name = target.source or target.tensor.name or "target"
+    name = expr(target, "target")
     dtype = target.tensor.dtype
     if "class probabilities" in operation.message:
         why = "A target of the same shape as the scores is read as class probabilities, and those must be floating point."

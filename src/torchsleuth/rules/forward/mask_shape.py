@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import failed, inferred, line_of, of_axis, report, seen, shape
+from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, of_axis, report, seen, shape
 
 
 class MaskShape(CrashRule):
@@ -64,7 +64,7 @@ class MaskShape(CrashRule):
                 self.name, operation, title=f"{mask.called if mask else 'The mask'} is no boolean mask{f': dtype {mask.tensor.dtype}' if mask else ''}",
                 label="a mask must be bool", lead=mask, why=f"torch says: {message}",
                 creates=[(mask.dtype_made, f"{mask.called} gets its dtype {mask.tensor.dtype} here")] if mask else [],
-                fixes=[f"`{mask.source or mask.tensor.name or 'mask'}.bool()`, or a comparison such as `== 0` where it is made." if mask else "`mask.bool()`."],
+                fixes=[f"`{expr(mask, 'mask')}.bool()`, or a comparison such as `== 0` where it is made." if mask else "`mask.bool()`."],
             )  # fmt: skip
         sizes = tuple(int(size) for size in said[1].split(",") if size.strip())
         item = next((i for i in operation.index if i.kind == "mask" and i.shape == sizes), None)
@@ -82,7 +82,7 @@ class MaskShape(CrashRule):
         if base is not None and len(sizes) == 1 and sizes[0] in base.shape and base.shape.index(sizes[0]) != at:
             axis = base.shape.index(sizes[0])
             facts.append(inferred(f"Dimension {axis} of {base.called} has size {sizes[0]}: the mask may be meant for that one."))
-            fixes.append(f"Put it there: `{base.source or 'x'}[{':, ' * axis}{mask.source if mask else 'mask'}]`.")
+            fixes.append(f"Put it there: `{expr(base, 'x')}[{':, ' * axis}{mask.source if mask else 'mask'}]`.")
         if not fixes:
             fixes.append("Make the mask with the sizes of the dimensions it selects from.")
         creates = [of_axis(mask, within), of_axis(base, at)]

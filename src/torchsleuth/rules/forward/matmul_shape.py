@@ -13,6 +13,7 @@ from torchsleuth.rules.forward._words import (
     Culprits,
     advice,
     code,
+    expr,
     failed,
     fully,
     made_words,
@@ -172,7 +173,7 @@ def _factors(operation: FailedOperation) -> tuple[Operand, Operand, int | None, 
 def _story(left: Operand, right: Operand, left_axis: int, right_axis: int, linear: bool) -> tuple[str, list[str]]:
     have, want = left.shape[left_axis], right.shape[right_axis]
     sizes = left.shape
-    name = left.source or left.tensor.name or "x"
+    name = expr(left, "x")
     if left_axis == 0:
         return "The batch sizes differ.", ["Give both the same batch size; `@` broadcasts only a batch of 1."]
     if linear and len(sizes) >= 3 and want == math.prod(sizes[1:]):
@@ -181,9 +182,9 @@ def _story(left: Operand, right: Operand, left_axis: int, right_axis: int, linea
         if linear and want == math.prod(sizes[start:]):
             return f"The last {len(sizes) - start} dimensions together are {want}.", [f"Flatten them first: `{name}.flatten({start})`."]
     if not linear and len(right.shape) >= 2 and right.shape[-1] == have:
-        own = right.source or right.tensor.name or "b"
+        own = expr(right, "b")
         turned = f"{own}.T" if len(right.shape) == 2 else f"{own}.transpose(-1, -2)"
-        return f"The last size of {right.called} is {have}: it may have to be transposed.", [f"`{left.source or 'a'} @ {turned}`, if that is what is meant."]
+        return f"The last size of {right.called} is {have}: it may have to be transposed.", [f"`{expr(left, 'a')} @ {turned}`, if that is what is meant."]
     if want in sizes[:-1]:
         axis = sizes.index(want)
         return (

@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
 
 
 class NormShape(CrashRule):
@@ -83,7 +83,7 @@ class NormShape(CrashRule):
             if len(want) == 1 and want[0] in given.shape:
                 other = given.shape.index(want[0])
                 facts.append(inferred(f"Dimension {other} of {called} has size {want[0]}: LayerNorm looks at the last one."))
-                fixes = [f"`{given.source or 'x'}.transpose({other}, -1)`, if dimension {other} holds the features."]
+                fixes = [f"`{expr(given, 'x')}.transpose({other}, -1)`, if dimension {other} holds the features."]
             return report(self.name, operation, title=f"{called} {shape(given.shape)} does not end in {shape(want)}, which {layer} normalises over", label=f"ends in {given.shape[-1] if given.shape else '[]'}; {shape(want)} is needed",
                           lead=given, why=f"LayerNorm normalises over the last dimensions, which must be exactly {shape(want)}.", creates=[of_axis(given, axis), (made, "the layer is made here")],
                           facts=facts, fixes=fixes)  # fmt: skip
@@ -93,7 +93,7 @@ class NormShape(CrashRule):
             if want in given.shape[2:]:
                 other = given.shape.index(want, 2)
                 facts.append(inferred(f"Dimension {other} of {called} has size {want}: the layer looks at dimension 1."))
-                fixes = [f"`{given.source or 'x'}.transpose(1, {other})`, if dimension {other} holds the features."]
+                fixes = [f"`{expr(given, 'x')}.transpose(1, {other})`, if dimension {other} holds the features."]
             return report(self.name, operation, title=f"{called} has {have} channels (dimension 1); {layer} was built for {want}", label=f"{have} channels; {want} are taken", lead=given,
                           why="This layer keeps one set of values for each channel, read at dimension 1.", creates=[of_axis(given, 1), (made, f"the layer is made for {want} here")], facts=facts, fixes=fixes)  # fmt: skip
         if "Expected more than 1" in message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import failed, line_of, report
+from torchsleuth.rules.forward._words import expr, failed, line_of, report
 
 
 class NumpyConversion(CrashRule):
@@ -56,7 +56,7 @@ class NumpyConversion(CrashRule):
         tensor = operation.operands[0] if operation.operands else None
         called = tensor.called if tensor is not None else "the tensor"
         grad = "requires grad" in operation.message
-        name = (tensor.source or tensor.tensor.name or "x") if tensor is not None else "x"
+        name = (expr(tensor, "x")) if tensor is not None else "x"
         return report(
             self.name, operation, title=f"{called} {'requires grad' if grad else 'is not on the CPU'} and cannot be a numpy array as it is",
             label="requires grad" if grad else f"on {tensor.tensor.device if tensor else 'a device'}", lead=tensor, why=f"torch says: {line_of(operation.message)}",

@@ -14,6 +14,7 @@ from torchsleuth.rules.forward._words import (
     advice,
     argument_fact,
     code,
+    expr,
     failed,
     made_words,
     operand_facts,
@@ -111,7 +112,7 @@ class ViewSize(CrashRule):
                 story = f"This batch has {have} rows; the shape asks for {size}"
                 story += f", hard-coded in {_where(operation, argument)}" if argument is not None else ""
                 facts.append(Fact(story + ". With the batch's own size it fits.", Known.INFERRED))
-                name = tensor.source or tensor.tensor.name or "x"
+                name = expr(tensor, "x")
                 fixes.append(f"Take the size from the tensor: `{name}.{operation.name}({', '.join([f'{name}.size(0)', *map(str, sizes[1:])])})`.")
                 if have < size:
                     fixes.append("Or drop the last, smaller batch: `DataLoader(..., drop_last=True)`.")
