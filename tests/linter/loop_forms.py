@@ -468,6 +468,71 @@ WHOLE = {
                 res = torch.cat((res, scaled.mean().view(-1)), dim=0)
             return res
     """,
+    "counts": """
+        def f(x):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                out[i] = (x[i] > 0).sum()
+            return out
+    """,
+    "accuracy": """
+        def f(pred, y):
+            correct = 0
+            for i in range(pred.size(0)):
+                if pred[i].argmax() == y[i]:
+                    correct += 1
+            return correct / pred.size(0)
+    """,
+    "grand_total": """
+        def f(x):
+            total = 0
+            for i in range(x.shape[0]):
+                for j in range(x.shape[1]):
+                    total += x[i, j]
+            return total
+    """,
+    "log_softmax": """
+        def f(x):
+            B, C = x.shape
+            out = torch.zeros(B, C)
+            for i in range(B):
+                m = x[i].max()
+                lse = torch.log(torch.exp(x[i] - m).sum()) + m
+                out[i] = x[i] - lse
+            return out
+    """,
+    "nll": """
+        def f(logp, target):
+            n = logp.shape[0]
+            loss = torch.zeros(n)
+            for i in range(n):
+                loss[i] = -logp[i][target[i]]
+            return loss.mean()
+    """,
+    "two_lists": """
+        def f(x):
+            vals = []
+            idxs = []
+            for i in range(x.shape[0]):
+                vals.append(x[i].max())
+                idxs.append(x[i].argmax())
+            return torch.stack(vals), torch.stack(idxs)
+    """,
+    "bag_of_words": """
+        def f(emb, ids):
+            out = []
+            for row in ids:
+                out.append(emb[row].mean(dim=0))
+            return torch.stack(out)
+    """,
+    "gates": """
+        def f(x, g):
+            B, T, D = x.shape
+            outs = []
+            for t in range(T):
+                outs.append(torch.sigmoid(g[:, t]).unsqueeze(1) * x[:, t])
+            return torch.stack(outs, dim=1)
+    """,
     "normalise_rows": """
         def f(x):
             n, d = x.shape

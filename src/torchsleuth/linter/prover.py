@@ -150,7 +150,7 @@ class Comparison:
                 return False
             self.failure = old[1]
             if must_run:
-                raise Differs(f"the loop raised {old[1]} on one of the inputs")
+                raise EdgeDiffers(f"the loop raised {old[1]} on one of them")
             return False
         if new[0] == "raised":
             kind = EdgeDiffers if name else Differs
@@ -190,9 +190,9 @@ class Comparison:
                     raise Differs(f"{label} has dtype {b.dtype} instead of {a.dtype}{where}")
                 self._close(a, b, f"{label}{where}")
             elif isinstance(b, torch.Tensor) and isinstance(a, (int, float)):
-                if name != "no row" or bool((b != a).any()):
+                if name not in ("no row", "no column") or bool((b != a).any()):
                     raise Differs(f"{label} is a tensor instead of a number{where}")
-                self.facts.append(f"on no row the loop leaves the number {a}, the rewrite a tensor of that value")
+                self.facts.append(f"on {name} the loop leaves the number {a}, the rewrite a tensor of that value")
             elif type(a) is not type(b) or a != b:
                 raise Differs(f"{label} is {b!r} instead of {a!r}{where}")
         (mine, problem, _), (theirs, other_problem, _) = old[2], new[2]

@@ -469,7 +469,7 @@ class Lifter:
             indices.append(self.positions(self.axis(label)))
         for place in places:
             entry = lifted[place]
-            size = value.sizes[len(own) + place] if len(own) + place < len(value.sizes) else self._unknown_size(value, place)
+            size = value.sizes[len(own) + place] if len(own) + place < len(value.sizes) else self._unknown_size(value, len(own) + place)
             if entry.kind == "index_offset":
                 axis, offset = self.loop_offset(entries[place])
                 positions = self.positions(axis)
@@ -513,8 +513,9 @@ class Lifter:
 
     def mark_scalars(self, node: ast.expr) -> None:
         """Everything indexed in here yields one number: that settles how many dimensions it has."""
+        indexed_again = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Subscript)}
         for child in ast.walk(node):
-            if isinstance(child, ast.Subscript) and is_dotted(child.value) and isinstance(child.ctx, ast.Load):
+            if isinstance(child, ast.Subscript) and is_dotted(child.value) and isinstance(child.ctx, ast.Load) and id(child) not in indexed_again:
                 text = ast.unparse(child.value)
                 entries = child.slice.elts if isinstance(child.slice, ast.Tuple) else [child.slice]
                 if self.context.rank(text) is None and text not in self.env and not any(isinstance(e, ast.Slice) or _is_none(e) for e in entries):

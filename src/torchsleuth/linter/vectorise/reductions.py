@@ -106,12 +106,12 @@ def reduction(lifter: Lifter, value: Lifted, last: str, args: list[ast.expr], ke
     if not value.more:
         kept_code = method(value.code, last, dim=dims_argument(places), **extra, keepdim=True)
         kept = (kept_code, tuple(ONE if p in places else d for p, d in enumerate(value.dims)))
-    return Lifted(code, dims, value.more, sizes, "tensor" if last not in ("any", "all") else "bool", kept=kept, root=value.root if value.more else "")
+    return Lifted(code, dims, value.more, sizes, _result_kind(value, last), kept=kept, root=value.root if value.more else "")
 
 
 def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, ast.expr]) -> Lifted:
     last = {"max": "amax", "min": "amin"}.get(last, last)
-    kind = "bool" if last in ("any", "all") else "tensor"
+    kind = _result_kind(value, last)
     if value.more:
         facts = lifter.bases.get(value.root)
         if facts is not None:
@@ -158,6 +158,15 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
             tuple(ONE if p in places else d for p, d in enumerate(value.dims)))  # fmt: skip
     whole = method(value.code, "sum") if last == "sum" and not extra else None
     return Lifted(code, dims, False, sizes, kind, kept=kept, whole=whole)
+
+
+def _result_kind(value: Lifted, last: str) -> str:
+    """Truth values, whole numbers or what the value was: a store casts, an assignment does not."""
+    if last in ("any", "all"):
+        return "bool"
+    if last in ("argmax", "argmin", "count_nonzero") or (value.kind in ("bool", "index") and last in ("sum", "prod")):
+        return "index"
+    return "tensor"
 
 
 def _cdist(lifter: Lifter, value: Lifted, places: list[int]) -> ast.expr | None:
