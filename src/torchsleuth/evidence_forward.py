@@ -31,23 +31,23 @@ class SizeOrigin:
 @dataclass(frozen=True, slots=True)
 class BadValue:
     position: tuple[int, ...]
-    value: float | int
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
     """The values of an operand against the range that the operation allows, both ends included."""
 
-    low: float | int
-    high: float | int
+    low: float
+    high: float
     limit: str  # what sets the range: "rows", "classes", "dimension 1", "num_classes", "probability"
     total: int
     bad: int
     first: tuple[BadValue, ...]
-    minimum: float | int
-    maximum: float | int
+    minimum: float
+    maximum: float
     ignored: int | None = None  # ignore_index
-    distinct: tuple[float | int, ...] = ()  # the bad values, a few of them
+    distinct: tuple[float, ...] = ()  # the bad values, a few of them
     kinds: int = 0  # how many different values there are, ignored ones not counted; 0 where nobody counted
 
     @property
