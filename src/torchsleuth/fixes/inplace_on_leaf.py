@@ -30,7 +30,7 @@ class InplaceOnLeafFixer(Fixer):
         wrapped = under_no_grad(scripts, script, statement, update)
         rewrite = out_of_place(script, place.span)
         other = None
-        if rewrite is not None and not (target is not None and target.tensor.kind == "parameter"):
+        if rewrite is not None and not update:
             name = target.tensor.name if target is not None else ""
             meaning = "The write is then part of what is differentiated"
             leaf = target is not None and target.tensor.is_leaf
@@ -103,9 +103,14 @@ def _neighbours(script: Script, statement: ast.stmt) -> list[ast.stmt]:
     block = script.block_of(statement)
     at = block.index(statement)
     first = last = at
-    while first > 0 and _is_write(block[first - 1]) and _is_parameter_like(block[first - 1]):
+    own = _target(statement)
+
+    def belongs(other: ast.stmt) -> bool:
+        return _is_write(other) and (_is_parameter_like(other) or _target(other) == own != "")
+
+    while first > 0 and belongs(block[first - 1]):
         first -= 1
-    while last + 1 < len(block) and _is_write(block[last + 1]) and _is_parameter_like(block[last + 1]):
+    while last + 1 < len(block) and belongs(block[last + 1]):
         last += 1
     return block[first : last + 1]
 
@@ -121,11 +126,18 @@ def _is_write(node: ast.AST) -> bool:
 
 def _is_parameter_like(node: ast.stmt) -> bool:
     """Of neighbouring writes only those that go into attributes (`layer.bias.zero_()`), or zero a gradient."""
-    target: ast.AST = node.value if isinstance(node, ast.Expr) else node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+    path = _target(node)
+    return path.rsplit(".", 1)[-1] in ("weight", "bias", "grad", "data") or path.count(".") >= 1
+
+
+def _target(node: ast.stmt) -> str:
+    """What a write goes into: `w` for `w[0] = 1` and `w.clamp_(0, 1)`."""
+    if not _is_write(node):
+        return ""
+    target: ast.AST | None = node.value if isinstance(node, ast.Expr) else node.target if isinstance(node, ast.AugAssign) else node.targets[0]
     while isinstance(target, (ast.Call, ast.Subscript)):
         target = target.func.value if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) else getattr(target, "value", None)
-    path = path_of(target)
-    return path.rsplit(".", 1)[-1] in ("weight", "bias", "grad", "data") or path.count(".") >= 1
+    return path_of(target)
 
 
 def _is_under_no_grad(script: Script, node: ast.AST) -> bool:

@@ -11,7 +11,7 @@ from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.modules import inplace_flags, switched_off
 from torchsleuth.fixes.ordering import carried_names, detached, moved_after, recomputed
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
-from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
 
@@ -33,7 +33,8 @@ class InplaceSavedTensorFixer(Fixer):
             if moved is not None:
                 return [moved]
         module = _inplace_module(scripts, sites)
-        rewrite = _out_of_place(scripts, sites) if not _loses_history(failing, sites) else None
+        hidden = _loses_history(failing, sites) or _is_written_unseen(scripts, failing)
+        rewrite = _out_of_place(scripts, sites) if not hidden else None
         clone = _clones(scripts, every)
         argument = _argument_copied(scripts, failing, sites)
         # A copy per write costs more than a copy per save, which often stands outside the loop.
@@ -102,6 +103,15 @@ def _loses_history(failing: StaleSave, sites: list[WriteSite]) -> bool:
     tensor = failing.tensor
     history = failing.is_result or (tensor.requires_grad and tensor.kind != "buffer")
     return history and any(site.grad_enabled is False for site in sites)
+
+
+def _is_written_unseen(scripts: Scripts, failing: StaleSave) -> bool:
+    """`h.data.add_(5)` changes what was saved too, and no version tells: only a copy made in time helps then."""
+    script = scripts.get(failing.place) if failing.place is not None else None
+    name = failing.tensor.name
+    if script is None or not name:
+        return False
+    return any(isinstance(node, ast.Attribute) and node.attr == "data" and path_of(node.value) == name for node in ast.walk(script.tree))
 
 
 def _inplace_module(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:

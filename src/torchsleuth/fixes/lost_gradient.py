@@ -54,6 +54,9 @@ def _without_cut(scripts: Scripts, cut: GradientCut, lost: LostGradient) -> tupl
     if isinstance(node, ast.Call) and called(node) in _MAKERS and cut.reason == "copy":
         edits = _kept_tensor(script, node)
         return (edits, f"`{_stacked_word(script, node)}` keeps the history; `{ast.unparse(node.func)}` copies bare numbers") if edits else None
+    if isinstance(node, ast.Call) and called(node) == "grad" and not any(k.arg == "create_graph" for k in node.keywords) and node.args:
+        last = max(script.end(item) for item in [*node.args, *(k.value for k in node.keywords)])
+        return [script.insert(last, ", create_graph=True")], "`create_graph=True` keeps the history of the gradient itself"
     outer = _handed_on(script, node)
     if outer is not None:
         return _stays_tensor(scripts, script, outer, lost)
@@ -157,11 +160,26 @@ def _stays_tensor(scripts: Scripts, script: Script, node: ast.AST, lost: LostGra
     if wrapping is None:
         return None
     maker, call = wrapping
+    if any(inner is node for inner in ast.walk(call)):
+        return _unwrapped_inside(script, call, node, edits)
     kept = _kept_tensor(maker, call) if called(call) in _MAKERS else [maker.replace(call, maker.closed(call.args[0]))]
     if not kept or _overlap(edits, kept):
         return None
     spelled = ast.unparse(node.func) if isinstance(node.func, ast.Name) else f".{node.func.attr}"
     return [*edits, *kept], f"Leave out `{spelled}()` and `{ast.unparse(call.func)}`: the value stays a tensor with its history"
+
+
+def _unwrapped_inside(script: Script, call: ast.Call, node: ast.AST, edits: list[Edit]) -> tuple[list[Edit], str] | None:
+    """`torch.tensor([v.item() for v in values])` → `torch.stack([v for v in values])`, in one edit."""
+    argument, torch = call.args[0], script.module_name("torch")
+    word = _stacked_word(script, call)
+    if len(edits) != 1 or not word or torch is None or call.keywords:
+        return None
+    span = edits[0].span
+    inside = script.between(script.start(argument), (span.line, span.column)) + edits[0].replacement
+    inside += script.between((span.end_line, span.end_column), script.end(argument))
+    text = f"{torch}.stack({inside})" if word == "stack" else f"({inside})"
+    return [script.replace(call, text)], f"`{'torch.stack' if word == 'stack' else 'the tensor itself'}` keeps the history; `{ast.unparse(call.func)}` copies bare numbers"
 
 
 def _overlap(one: list[Edit], other: list[Edit]) -> bool:
@@ -181,12 +199,27 @@ def _rewrapping(scripts: Scripts, script: Script, node: ast.AST, lost: LostGradi
     ]
     module = script.module_name("torch")
     calls = [call for call in calls if isinstance(call.func, ast.Attribute) and path_of(call.func.value) == module]
+    around = [call for call in calls if any(inner is node for inner in ast.walk(call))]
+    calls = around or calls
     if len(calls) != 1:
         return None
-    numpy = script.module_name("numpy")
-    if numpy and any(isinstance(n, ast.Name) and n.id == numpy for n in ast.walk(calls[0])):
+    if _goes_through_numpy(script, scope, node):
         return None
     return script, calls[0]
+
+
+def _goes_through_numpy(script: Script, scope: ast.AST, node: ast.AST) -> bool:
+    """The values are worked on by numpy functions in between, which take no tensor that requires grad."""
+    numpy = script.module_name("numpy")
+    statement = script.statement_of(node)
+    if numpy is None or statement is None:
+        return False
+    names = names_in(statement, ast.Store) | {numpy}
+    for other in script.own_nodes(scope):
+        if isinstance(other, ast.stmt) and not hasattr(other, "body") and numpy in names_in(other):
+            if other is statement or names_in(other, ast.Load) & (names - {numpy}):
+                return True
+    return False
 
 
 # -- no_grad --------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _needs_brackets(value: ast.expr, operator: ast.operator) -> bool:
 def _into_a_copy(script: Script, statement: ast.stmt, target: ast.Subscript) -> Rewrite | None:
     """`x[i] = y` after `x = x.clone()`: the old tensor keeps its values."""
     root: ast.expr = target
-    while isinstance(root, ast.Subscript) or (isinstance(root, ast.Attribute) and root.attr in ("data", "T", "mT")):
+    while isinstance(root, ast.Subscript) or (isinstance(root, ast.Attribute) and root.attr in ("T", "mT")):
         if isinstance(root, ast.Subscript) and is_list(script, statement, root.value):
             break
         root = root.value
@@ -170,7 +170,7 @@ def _viewed(script: Script, statement: ast.stmt, node: ast.expr) -> ast.expr | N
             return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
-        elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT")):
+        elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in ("T", "mT")):
             node = node.value
         elif isinstance(node, ast.Attribute) and path_of(node):
             return node
