@@ -24,7 +24,7 @@ from torchsleuth.verify.job import Backward, Job, Launch, Result, message_shape
 from torchsleuth.wording import short
 
 LONGEST = 120.0  # seconds to the failure beyond which a program is not run again unasked
-SHORTEST = 4.0  # a program is taken to need at least this long: starting Python and torch costs that much
+SHORTEST = 3.0  # a program is taken to need at least this long: starting Python and torch costs that much
 TIMES = 3.0
 
 
