@@ -190,7 +190,9 @@ class Cache:
             self.database = sqlite3.connect(folder / "lint.sqlite3", timeout=5)
             self.database.execute("PRAGMA journal_mode=WAL")
             self.database.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, code TEXT, text TEXT)")
-            self.database.execute("DELETE FROM results WHERE code != ?", (fingerprint,))
+            if self.database.execute("SELECT 1 FROM results WHERE code != ? LIMIT 1", (fingerprint,)).fetchone():
+                self.database.execute("DELETE FROM results WHERE code != ?", (fingerprint,))
+            self.database.commit()  # no lock is held while files are read: another run may be at work
             self.known = dict(self.database.execute("SELECT key, text FROM results"))
             self.fingerprint = fingerprint
         except self.errors:
@@ -236,4 +238,9 @@ def code_fingerprint() -> str:
 
 def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "torchsleuth"
+    home = os.path.expanduser("~")
+    if not base and home.startswith("~"):  # nobody's home: some containers
+        import tempfile
+
+        base = tempfile.gettempdir()
+    return (Path(base) if base else Path(home) / ".cache") / "torchsleuth"
