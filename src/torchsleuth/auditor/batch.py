@@ -264,11 +264,11 @@ def _trailing(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
         if not runs.any() or ((ids == pad) & ~ended).any() or ended.all(1).any():
             continue
         if not declared:
-            # Zero may be a word: it takes several rows, of several lengths, one of them full, to call it padding.
+            # Zero may be a word: it takes several rows that end in it twice, of several lengths, one of them full, to call it padding.
             distinct = runs.unique().numel()
-            if int(runs.max()) < 2 or (runs > 0).sum() < 2 or distinct < 3 or not (runs == 0).any():
+            if int((runs >= 2).sum()) < 2 or distinct < 3 or not (runs == 0).any():
                 continue
-        elif int(runs.max()) < 2 and int((runs > 0).sum()) < 2:
+        elif int(runs.max()) < 2:
             continue  # a single trailing id may be chance
         return Padding(leaf, ~ended, None, assumed=not declared, pad_id=pad)
     return None

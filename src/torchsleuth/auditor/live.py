@@ -221,6 +221,10 @@ class StepWatch:
             states = {name: grad_state(p.grad) for name, p in one.model.named_parameters()}
             fields = self.view.facts(one.model, None, self._loss, states, self._keys[id(one.model)], optimized, None, slice(0, 0), (), slice(0, 0))
             kept = {name: fields[name] for name in ("weights", "cuts") if name in fields}
+            name = _called_name(one.site)
+            if name and kept.get("cuts"):
+                kept["cuts"] = tuple(dataclasses.replace(c, weights=tuple(f"{name}.{w}" for w in c.weights)) for c in kept["cuts"])
+                kept["weights"] = tuple(dataclasses.replace(w, name=f"{name}.{w.name}") for w in kept["weights"])
             if kept.get("cuts"):
                 self._silent_found.append(Observation(type(one.model).__name__, one.site, **kept))
 
