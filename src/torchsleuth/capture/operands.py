@@ -363,7 +363,7 @@ class Gathering:
         if raw.node is None or raw.entry is None:
             return ""
         text = self._text(raw.node, raw.entry)
-        return f"{text}[{raw.element}]" if raw.element is not None and raw.node is not None and _is_simple(raw.node) else text
+        return f"{text}[{raw.element}]" if raw.element is not None and not isinstance(raw.node, ast.Starred) else text
 
     def _text(self, node: ast.AST, entry: Entry) -> str:
         return source.text_of(entry.code.co_filename, source.node_range(entry.code.co_filename, node))
@@ -453,10 +453,6 @@ def _is_contiguous(raw: Raw) -> bool:
     except Exception:
         pass
     return True
-
-
-def _is_simple(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
 
 
 def _takes_several(node: ast.AST | None) -> bool:

@@ -84,7 +84,11 @@ def _name(failure: Failure, gathering: Gathering) -> str:
         return type(made).__name__ if made is not None else "__init__"
     if failure.operation is not None:
         name = failure.operation.name
-        return name if name in ("__getitem__", "__setitem__") else name.removeprefix("__").removesuffix("__")
+        if name in ("__getitem__", "__setitem__"):
+            return name
+        for home in ("linalg", "fft", "special"):
+            name = f"{home}.{name.removeprefix(home + '_')}" if name.startswith(home + "_") else name
+        return name.removeprefix("__").removesuffix("__")
     own = gathering.program_call
     if own is not None and own.is_torchs:
         return own.name

@@ -82,7 +82,8 @@ class DtypeMismatch(CrashRule):
         lacking = re.search(r"\"?(\w*)\"? not implemented for '(\w+)'", message)
         if lacking:
             return self._lacking(operation, lacking[1], lacking[2])
-        operands = [operand for operand in operation.operands if operand.shape or operand.tensor.dtype]
+        # Indices have a dtype of their own; they do not count here.
+        operands = [operand for operand in operation.operands if not operand.argument.startswith(("index", "indices"))]
         dtypes = {operand.tensor.dtype for operand in operands}
         if len(dtypes) < 2:
             lead = operands[0] if operands else None
@@ -93,11 +94,14 @@ class DtypeMismatch(CrashRule):
         odd, usual = _odd(operands, message)
         if "can't be cast" in message and operands:
             odd, usual = operands[0], next((o.tensor.dtype for o in operands if o.tensor.dtype != operands[0].tensor.dtype), "")
+        written = operation.operand("value", "src", "source", "values")
+        if written is not None and operands and re.search(r"destination dtypes match|self\.dtype to be equal to src", message):
+            odd, usual = written, operands[0].tensor.dtype  # what is written to decides
         weights = next((o for o in operands if o.tensor.kind in ("parameter", "buffer") and o is not odd), None)
         out = operation.operand("out")
         if out is not None and re.search(r"\bout\b", message):
             odd, usual = out, next((o.tensor.dtype for o in operands if o.tensor.dtype != out.tensor.dtype), usual)
-        facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand)}.") for operand in operands[:6]]
+        facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand)}.") for operand in operation.operands[:6]]
         wanted = f"torch.{usual}"
         name = expr(odd, "x")
         fixes = [f"`{name}.to({wanted})`, best where it is made."]
@@ -106,9 +110,9 @@ class DtypeMismatch(CrashRule):
         elif weights is None and odd.tensor.kind == "parameter":
             fixes = [f"Give the layer inputs of dtype {odd.tensor.dtype}, or convert the model (`model.to({wanted})`)."]
         return report(
-            self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, the other is {usual}" if len(operands) == 2 else f"{odd.called} is {odd.tensor.dtype}, the others are {usual}",
+            self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
-            why=f"`{operation.name}` needs one dtype for all its tensors; {odd.called} is the odd one out. torch says: {message}",
+            why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
             creates=[(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here")], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
@@ -143,6 +147,12 @@ def _odd(operands: list[Operand], message: str) -> tuple[Operand, str]:
         usual = "float32" if "float32" in counts else next((d for d in counts if d.startswith(("float", "bfloat"))), usual)
     odd = next(operand for operand in operands if operand.tensor.dtype != usual)
     return odd, usual
+
+
+def _others(operands: list[Operand], odd: Operand) -> str:
+    rest = [operand for operand in operands if operand is not odd]
+    dtypes = list(dict.fromkeys(operand.tensor.dtype for operand in rest))
+    return f"the {'other is' if len(rest) == 1 else 'others are'} {' and '.join(dtypes)}"
 
 
 def _from(operand: Operand) -> str:
