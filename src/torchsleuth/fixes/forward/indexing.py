@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, text_of
+from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -103,7 +103,10 @@ class IndexOutOfRangeFixer(Fixer):
         operation = failed.operation
         if operation is None:
             return []
-        return [_loop_bound(failed), _added_tokens(failed), _from_one(failed)]
+        table, config = operation.operand("weight"), dict(operation.config)
+        limits = (config.get("max_position_embeddings"), config.get("n_positions"))
+        positions = truncated(failed) if table is not None and table.shape and table.shape[0] in limits else None
+        return [_loop_bound(failed), positions, _added_tokens(failed), _from_one(failed)]
 
 
 def _loop_bound(failed: Failed) -> Fix | None:

@@ -87,6 +87,32 @@ def product(sizes: tuple[int, ...] | list[int]) -> int:
     return result
 
 
+def truncated(failed: Failed) -> Fix | None:
+    """The user's sequences cut to the positions that a transformers model has."""
+    operation = failed.operation
+    if operation is None or not failed.in_library or failed.script is None:
+        return None
+    config = dict(operation.config)
+    limit = config.get("max_position_embeddings") or config.get("n_positions")
+    if not isinstance(limit, int):
+        return None
+    if any(word in operation.place.span.file for word in ("roberta", "camembert", "longformer", "mpnet")):
+        limit -= int(config.get("pad_token_id") or 1) + 1  # these count positions from padding_idx + 1
+    lengths = {operand.shape[1] for operand in failed.operands if len(operand.shape) == 2 and operand.shape[1] > limit}
+    if len(lengths) != 1 or limit <= 0:
+        return None
+    length = next(iter(lengths))
+    edits: list[Edit] = []
+    for operand in failed.operands:
+        found = failed.node_of(operand)
+        if len(operand.shape) == 2 and operand.shape[1] == length:
+            if found is None:
+                return None
+            edits += found[0].wrapped(found[1], f"[:, :{limit}]")
+    meaning = f"Of {length} tokens the last {length - limit} are then cut off; `truncation=True` in the tokenizer does it earlier."
+    return failed.scripts.fix(f"Cut the sequences to the model's {limit} positions: `[:, :{limit}]`.", edits, meaning, safe=False)
+
+
 def loader_drops_last(scripts: Scripts, script: Script, why: str) -> Fix | None:
     """`drop_last=True` in the one DataLoader of the file."""
     calls = [n for n in ast.walk(script.tree) if isinstance(n, ast.Call) and ast.unparse(n.func).split(".")[-1] == "DataLoader"]

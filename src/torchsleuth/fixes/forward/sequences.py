@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of
+from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of, truncated
 from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
@@ -33,6 +33,13 @@ class CatShapeFixer(Fixer):
             edits = [script.insert(script.end(call.args[0]), f", dim={axes[0]}")] if len(call.args) == 1 else []
         meaning = f"They are then joined along dimension {axes[0]}, the only one in which they differ."
         return [scripts.fix(f"Join along dimension {axes[0]}: `dim={axes[0]}`.", edits, meaning, safe=False)]
+
+
+class ExpandSizeFixer(Fixer):
+    rule = "expand-size"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        return [truncated(Failed(evidence, scripts))]
 
 
 class RecurrentStateFixer(Fixer):
