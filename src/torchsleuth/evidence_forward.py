@@ -145,6 +145,8 @@ class FailedOperation:
     container_made: Made | None = None  # where that container was made
     container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
     training: bool | None = None  # the failing module's mode
+    inside: str = ""  # the custom backward or hook in whose code it failed, where it did
+    forward_call: Place | None = None  # and the forward call that belongs to it
 
     def operand(self, *arguments: str) -> Operand | None:
         """The operand under the first of these argument names that is there."""

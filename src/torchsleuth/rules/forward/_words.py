@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
 
@@ -11,7 +12,12 @@ from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fac
 
 
 def failed(evidence: Evidence) -> FailedOperation | None:
-    return evidence.operation
+    """The failed operation; with the custom backward or hook around it, where it failed in the code of one."""
+    operation, custom = evidence.operation, evidence.custom
+    if operation is None or custom is None or not custom.raised_inside:
+        return operation
+    inside = f"the hook `{custom.function}`" if custom.is_hook else f"`{custom.function}.backward`"
+    return dataclasses.replace(operation, inside=inside, forward_call=custom.forward_call)
 
 
 def users(place: Place | None) -> Place | None:
@@ -86,6 +92,8 @@ def argument_fact(argument: Argument) -> str:
 def setting_facts(operation: FailedOperation) -> list[Fact]:
     """Where it happened: the module, the wrapper, the sample."""
     facts = []
+    if operation.inside:
+        facts.append(Fact(f"It failed in the code of {operation.inside}, which `backward()` had called.", Known.OBSERVED))
     if operation.module:
         facts.append(Fact(f"It happened in `{operation.module}` ({operation.module_type}).", Known.OBSERVED))
     elif operation.module_type:
@@ -156,6 +164,11 @@ class Culprits:
 
     def lead(self, operation: FailedOperation, role: Role, label: str, operand: Operand | None = None) -> None:
         """The failing expression: the operand's own expression where it stands in user code, else the user's call."""
+        self._lead(operation, role, label, operand)
+        if operation.forward_call is not None:
+            self.add(operation.forward_call, Role.CALL, "the forward call this backward belongs to")
+
+    def _lead(self, operation: FailedOperation, role: Role, label: str, operand: Operand | None) -> None:
         place = operation.place
         if place.in_library:
             subject = operation.given_for(operand).called if operand is not None else ""
