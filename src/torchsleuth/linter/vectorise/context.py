@@ -177,7 +177,7 @@ def is_dotted(node: ast.AST) -> bool:
 def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     """Read the function (or the module's own statements) around a loop once."""
     context = Context(frame, dotted)
-    statements = list(_own_nodes(frame.node))
+    statements = _own_nodes(frame.node)
     for node in statements:
         for target in _targets(node):
             context.counts[target] = context.counts.get(target, 0) + 1
@@ -193,14 +193,17 @@ def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     return context
 
 
-def _own_nodes(function: ast.AST):
-    """Every node of a function, nested functions left out."""
-    pending = list(getattr(function, "body", []))
-    while pending:
-        node = pending.pop(0)
-        yield node
+def _own_nodes(function: ast.AST) -> list[ast.AST]:
+    """Every node of a function, nested functions left out, outer ones first; kept on the function for its next loop."""
+    known = getattr(function, "_torchsleuth_nodes", None)
+    if known is not None:
+        return known
+    nodes: list[ast.AST] = list(getattr(function, "body", []))
+    for node in nodes:  # the list grows while it is read
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            pending.extend(ast.iter_child_nodes(node))
+            nodes.extend(ast.iter_child_nodes(node))
+    function._torchsleuth_nodes = nodes
+    return nodes
 
 
 def _targets(node: ast.AST):

@@ -87,6 +87,8 @@ class LoopOverTensor(LintRule):
             return None
         if not isinstance(node.targets[0], ast.Name) or self._is_covered(node, view):
             return None
+        if any(g.ifs for g in node.value.generators) or isinstance(node.value.elt, (ast.Constant, ast.JoinedStr, ast.Name, ast.Tuple, ast.Dict)):
+            return None
         block = _block_with(frame.node, node)
         if block is None:
             return None
