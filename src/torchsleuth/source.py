@@ -76,6 +76,8 @@ def forget() -> None:
     """Drop cached text, for a notebook whose cells change."""
     lines_of.cache_clear()
     tree_of.cache_clear()
+    _statements.cache_clear()
+    expression_at.cache_clear()
     _positions.cache_clear()
 
 
@@ -130,22 +132,26 @@ def node_range(filename: str, node: ast.AST) -> tuple[int, int, int, int]:
     )
 
 
-@functools.lru_cache(maxsize=2048)
 def statement_at(filename: str, line: int) -> ast.stmt | None:
     """The innermost statement that covers a line; of a compound statement only its head counts."""
+    return _statements(filename).get(line)
+
+
+@functools.lru_cache(maxsize=256)
+def _statements(filename: str) -> dict[int, ast.stmt]:
+    """Every line with its statement: one walk per file, since a report may ask for thousands of lines."""
     tree = tree_of(filename)
-    if tree is None:
-        return None
-    best = None
-    for node in ast.walk(tree):
+    found: dict[int, ast.stmt] = {}
+    for node in ast.walk(tree) if tree is not None else ():  # breadth first: inner statements come later and win
         if isinstance(node, ast.stmt):
             first, last = node.lineno, node.end_lineno or node.lineno
             body = getattr(node, "body", None)
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
                 last = max(first, body[0].lineno - 1) if body[0].lineno > first else first
-            if first <= line <= last and (best is None or first >= best.lineno):
-                best = node
-    return best
+            for line in range(first, last + 1):
+                if line not in found or first >= found[line].lineno:
+                    found[line] = node
+    return found
 
 
 @functools.lru_cache(maxsize=2048)

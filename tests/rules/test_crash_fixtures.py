@@ -37,3 +37,18 @@ def test_right_programs_get_silence(path: Path) -> None:
     assert run.report == {
         "schema": 1, "command": "run", "outcome": "ok", "exception": None, "diagnoses": [], "notes": [],
     }  # fmt: skip
+
+
+# Without the operation log (a failure late in a long run) less is known; what is said must still be true.
+LATE = [path for path in CRASHES if path.parent.name in ("inplace_saved_tensor", "freed_graph")]
+
+
+@pytest.mark.parametrize("path", LATE[::2], ids=_name)
+def test_lines_alone_accuse_nobody_else(path: Path) -> None:
+    if not marked_culprits(path):
+        pytest.skip("the program has no file of its own to mark")
+    run = run_program(path, exact_seconds=0)
+    assert run.diagnoses, run.stderr
+    assert run.culprits() <= marked_culprits(path), run.stderr
+    roles = {role for role, _ in run.culprits()}
+    assert roles & {"mutate", "create", "call"}, run.stderr

@@ -124,7 +124,14 @@ class Timeline:
     def events_since(self, number: int) -> Iterator[Event]:
         """Events from the one during which node `number` was made to the newest, in order."""
         first = self.event_before(number)
-        for position in range(first if first is not None else 0, len(self._indices)):
+        yield from self._events_from(first if first is not None else 0)
+
+    def events(self) -> Iterator[Event]:
+        """All that is remembered of this thread, in order."""
+        yield from self._events_from(0)
+
+    def _events_from(self, first: int) -> Iterator[Event]:
+        for position in range(first, len(self._indices)):
             event = self.event(position)
             if event is not None:
                 yield event

@@ -9,6 +9,7 @@ what they say is *inferred*.
 from __future__ import annotations
 
 import ast
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -39,12 +40,15 @@ class Writes:
     candidates: tuple[WriteSite, ...] = ()
 
 
-def writes_since(crash: Crash, tensor: torch.Tensor, sequence: int, version_saved: int, version_now: int) -> Writes:
-    """What wrote into this tensor's memory since the node `sequence` saved it."""
+def writes_since(crash: Crash, tensor: torch.Tensor, node: typing.Any, version_saved: int, version_now: int) -> Writes:
+    """What wrote into this tensor's memory since `node` saved it."""
+    sequence = sequence_of(node)
     logged = _logged(crash, tensor, sequence, version_saved, version_now)
     if logged.complete:
         return logged
     from_graph = _from_graph(crash, tensor, sequence, version_now - version_saved)
+    if not from_graph.sites:
+        from_graph = _from_consumers(crash, node, version_now - version_saved)
     if from_graph.complete:
         return from_graph
     best = logged if len(logged.sites) >= len(from_graph.sites) else from_graph
@@ -162,6 +166,30 @@ def _from_graph(crash: Crash, tensor: torch.Tensor, sequence: int, steps: int) -
     return Writes(found, count == steps)
 
 
+def _from_consumers(crash: Crash, node: typing.Any, steps: int) -> Writes:
+    """A node that saved its own result: the writes into that result are the nodes built on it, as long as the source
+    shows each to be a write."""
+    consumers: dict[int, list[typing.Any]] = {}
+    for newer in crash.nodes:
+        if newer.next_functions and newer.next_functions[0][0] is not None:
+            consumers.setdefault(id(newer.next_functions[0][0]), []).append(newer)
+    sites: list[WriteSite] = []
+    for _ in range(steps):
+        found = []
+        for newer in consumers.get(id(node), []):
+            place = crash.timeline.place_of_node(newer)
+            if place is not None and _WRITING.search(place.source):
+                found.append((newer, place))
+        if len(found) != 1:
+            return Writes(tuple(sites), False)
+        node, place = found[0]
+        sites.append(WriteSite(operation_of(node.name()), place, 1, None, None, True))
+    return Writes(tuple(sites), True)
+
+
+_WRITING = re.compile(r"^\S+ (\+|-|\*|/|@|//|%|\*\*)= |\.[a-z]\w*_\(")
+
+
 # -- lines, syntax and live objects -----------------------------------------------------------------
 
 
@@ -172,7 +200,10 @@ def _from_syntax(crash: Crash, tensor: torch.Tensor, sequence: int) -> tuple[lis
         return [], []
     times: dict[tuple[int, int], int] = {}
     codes: dict[int, types.CodeType] = {}
+    saving: tuple[int, int] | None = None
     for count, event in enumerate(crash.timeline.events_since(sequence)):
+        if count == 0:
+            saving = (id(event.code), event.where)
         if event.kind is Kind.LINE:
             times[(id(event.code), event.where)] = times.get((id(event.code), event.where), 0) + 1
             codes[id(event.code)] = event.code
@@ -185,6 +216,8 @@ def _from_syntax(crash: Crash, tensor: torch.Tensor, sequence: int) -> tuple[lis
         if statement is None or statement.lineno != line:
             continue
         for target, node, how in written_targets(statement):
+            if how == "call" and count == 1 and (code_id, line) == saving:
+                continue  # the very call that saved it
             answer = _reaches(crash, code, target, how, tensor)
             place = source.place_of_node(code, node, Known.INFERRED)
             if answer is False or place is None:

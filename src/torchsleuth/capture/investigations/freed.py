@@ -14,6 +14,7 @@ from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions,
 from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import CarriedTensor, FreedGraph, Place, TensorFact
 from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import LEAF_SEQUENCE, operation_of, sequence_of
 from torchsleuth.probe.tensors import dtype_name
@@ -43,7 +44,7 @@ def investigate(crash: Crash) -> FreedGraph | None:
     shared = None
     if not carried and not same_root:
         shared = _shared(crash, before, root)
-    failing = shared or (max(old_nodes, key=sequence_of) if old_nodes and not carried and not same_root else None)
+    failing = shared
     return FreedGraph(
         second,
         first_place,
@@ -67,18 +68,26 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int]]:
     if logged:
         return logged
     found = []
-    entry = crash.user_entry()
-    for event in crash.timeline.events_since(0) if crash.recording else ():
-        if event.kind is not Kind.LINE:
+    waiting: list[tuple[types.CodeType, Place, int]] = []  # calls whose line is still running
+    calls: dict[tuple[int, int], ast.Call | None] = {}
+    for event in crash.timeline.events():
+        if event.kind is not Kind.LINE or origin_of(event.code) is not Origin.USER:
             continue
-        statement = source.statement_at(event.code.co_filename, event.where)
-        call = _backward_call(statement) if statement is not None else None
-        if call is not None:
-            place = source.place_of_node(event.code, call, Known.INFERRED)
-            if place is not None:
-                found.append((place, event.sequence, _receiver(crash, event.code, call)))
-    # The failing call's own line is the last such event.
-    return found[:-1] if found and entry is not None else found
+        # The number at the start of `model(x).sum().backward()` is that of before the forward pass; at the next line of
+        # the same code it is that of the backward, which makes no nodes of its own.
+        for code, place, ident in waiting:
+            if code is event.code:
+                found.append((place, event.sequence, ident))
+        waiting = [item for item in waiting if item[0] is not event.code]
+        key = (id(event.code), event.where)
+        if key not in calls:
+            statement = source.statement_at(event.code.co_filename, event.where)
+            calls[key] = _backward_call(statement) if statement is not None else None
+        call = calls[key]
+        place = source.place_of_node(event.code, call, Known.INFERRED) if call is not None else None
+        if place is not None:
+            waiting.append((event.code, place, _receiver(crash, event.code, call)))
+    return found  # the failing call is still waiting
 
 
 def _receiver(crash: Crash, code: types.CodeType, call: ast.Call) -> int:

@@ -50,7 +50,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
     else:
         key = (storage_of(tensor), tensor.storage_offset(), tuple(tensor.shape), number, saved.version_saved)
         if key not in cache:
-            cache[key] = writes_since(crash, tensor, number, saved.version_saved, saved.version_now)
+            cache[key] = writes_since(crash, tensor, node, saved.version_saved, saved.version_now)
         writes = cache[key]
         fact = _named(crash, node, saved, crash.names.fact(tensor))
     return StaleSave(

@@ -149,7 +149,9 @@ def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
         )
     if freed.same_root:
         return f"{start}The second call needs them again and they are gone."
-    return f"{start}The two backward calls share part of the graph, and the second finds the shared part freed."
+    if freed.failing is not None:
+        return f"{start}The two backward calls share part of the graph, and the second finds the shared part freed."
+    return f"{start}An earlier backward has gone through part of this graph; which one was not observed."
 
 
 def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
