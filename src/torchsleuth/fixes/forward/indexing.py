@@ -106,6 +106,8 @@ class IndexOutOfRangeFixer(Fixer):
         table, config = operation.operand("weight"), dict(operation.config)
         limits = (config.get("max_position_embeddings"), config.get("n_positions"))
         positions = truncated(failed) if table is not None and table.shape and table.shape[0] in limits else None
+        if operation.module_type.endswith("Embeddings"):
+            positions = truncated(failed)
         return [_loop_bound(failed), positions, _added_tokens(failed), _from_one(failed)]
 
 

@@ -103,12 +103,14 @@ def truncated(failed: Failed) -> Fix | None:
         return None
     length = next(iter(lengths))
     edits: list[Edit] = []
-    for operand in failed.operands:
-        found = failed.node_of(operand)
-        if len(operand.shape) == 2 and operand.shape[1] == length:
-            if found is None:
-                return None
-            edits += found[0].wrapped(found[1], f"[:, :{limit}]")
+    long = {operand.source for operand in failed.operands if len(operand.shape) == 2 and operand.shape[1] == length}
+    if not isinstance(failed.call, ast.Call) or "" in long:
+        return None
+    for node in [*failed.call.args, *(keyword.value for keyword in failed.call.keywords)]:
+        if isinstance(node, ast.Starred) or failed.script.segment(node).startswith("**"):
+            return None
+        if failed.script.segment(node) in long:
+            edits += failed.script.wrapped(node, f"[:, :{limit}]")
     meaning = f"Of {length} tokens the last {length - limit} are then cut off; `truncation=True` in the tokenizer does it earlier."
     return failed.scripts.fix(f"Cut the sequences to the model's {limit} positions: `[:, :{limit}]`.", edits, meaning, safe=False)
 
