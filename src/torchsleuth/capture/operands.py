@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import types
 import typing
 from dataclasses import dataclass
 
@@ -13,9 +12,9 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper
-from torchsleuth.capture.definitions import Definitions, attribute_definition, operation_word
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure, is_module_call
+from torchsleuth.capture.makers import module_made, owner_of
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.paths import Paths
 from torchsleuth.capture.trails import Trails, mark_of, property_choice, size_choice
@@ -395,49 +394,6 @@ def _is_internal(entry: Entry) -> bool:
 def _same_argument(raw: Raw, lenders: list[Raw]) -> Raw | None:
     """torch's code converted an argument (a boolean mask to an additive one, say): same name, same shape."""
     return next((lender for lender in lenders if lender.argument == raw.argument and lender.shape == raw.shape), None)
-
-
-def owner_of(failure: Failure, tensor: torch.Tensor | None) -> torch.nn.Module | None:
-    for _, root in failure.crash.names.modules:
-        for module in root.modules():
-            held = (*module.__dict__.get("_parameters", {}).values(), *module.__dict__.get("_buffers", {}).values())
-            if any(item is tensor for item in held):
-                return module
-    return None
-
-
-def module_made(failure: Failure, definitions: Definitions, module: torch.nn.Module | None) -> Made | None:
-    """The constructor call of a module, by syntax: in its owner's class, among a Sequential's arguments, or a variable's."""
-    found = _module_node(failure, definitions, module, 4)
-    place = source.place_of_node(*found, Known.INFERRED) if found is not None else None
-    return Made(operation_word(found[1]), place) if found is not None and place is not None else None
-
-
-def _module_node(
-    failure: Failure, definitions: Definitions, module: torch.nn.Module | None, depth: int
-) -> tuple[types.CodeType, ast.AST] | None:
-    if module is None or depth == 0:
-        return None
-    for _, root in failure.crash.names.modules:
-        for owner in root.modules():
-            for name, child in owner.__dict__.get("_modules", {}).items():
-                if child is not module:
-                    continue
-                if isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)) and name.isdigit():
-                    return _element(_module_node(failure, definitions, owner, depth - 1), int(name), len(owner))
-                return attribute_definition(owner, name)
-    return definitions.of_module(module)
-
-
-def _element(made: tuple[types.CodeType, ast.AST] | None, position: int, count: int) -> tuple[types.CodeType, ast.AST] | None:
-    """The element of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where the syntax shows all of them."""
-    if made is None or not isinstance(made[1], ast.Call):
-        return made
-    arguments = made[1].args
-    elements = arguments[0].elts if len(arguments) == 1 and isinstance(arguments[0], (ast.List, ast.Tuple)) else arguments
-    if len(elements) != count or any(isinstance(element, ast.Starred) for element in elements):
-        return made
-    return made[0], elements[position]
 
 
 def _all_axes(shape: tuple[int, ...], made: Made | None) -> tuple[SizeOrigin, ...]:

@@ -15,6 +15,7 @@ import typing
 import torch
 
 from torchsleuth.capture.arguments import call_at_node
+from torchsleuth.capture.axes import followed
 from torchsleuth.capture.definitions import Definitions, operation_word
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry
@@ -148,8 +149,6 @@ def _is_torch_call(entry: Entry, node: ast.Call) -> bool:
 
 def size_choice(axis: int) -> Choice:
     """Follow the size at an axis; the axis moves along."""
-    from torchsleuth.capture.origins import followed
-
     state = [axis]
 
     def choose(name: str, operands: tuple[Mark, ...], result: Mark) -> int | None:

@@ -11,7 +11,8 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.embedded import Embedded, embedded, innermost, traced_operands
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
-from torchsleuth.capture.operands import Gathering, Raw, module_made
+from torchsleuth.capture.makers import module_made
+from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.origins import VALUE_COPIES, Locate, Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
