@@ -29,6 +29,12 @@ _SITE_MARKS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}
 _PATHS = sysconfig.get_paths()
 _STDLIB = tuple({os.path.join(_PATHS[key], "") for key in ("stdlib", "platstdlib")})
 _TORCH_PACKAGES = ("torch", "torchgen", "functorch")
+# What torch itself stands on and imports late (the first optimizer pulls in sympy): no tensor operation starts there,
+# and recording the import would cost a second.
+_GROUND = frozenset({
+    "sympy", "mpmath", "networkx", "numpy", "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions.py",
+    "setuptools", "pkg_resources", "_distutils_hack", "triton", "packaging",
+})  # fmt: skip
 
 
 @functools.cache
@@ -44,7 +50,9 @@ def origin_of_file(filename: str) -> Origin:
         at = filename.rfind(mark)
         if at >= 0:
             top = filename[at + len(mark) :].split(os.sep, 1)[0]
-            return Origin.TORCH if top in _TORCH_PACKAGES else Origin.LIBRARY
+            if top in _TORCH_PACKAGES:
+                return Origin.TORCH
+            return Origin.STDLIB if top in _GROUND else Origin.LIBRARY
     if _torch_home() and filename.startswith(_torch_home()):
         return Origin.TORCH
     if filename.startswith(_STDLIB):
