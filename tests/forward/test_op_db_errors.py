@@ -10,7 +10,6 @@ import collections
 import re
 import warnings
 
-import pytest
 import torch
 
 from forward_harness import describe, run_program_with
