@@ -114,7 +114,7 @@ def _by_slot(node: ast.expr, slot: str, operation: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         space = path_of(node.func.value).split(".")[0] in ("torch", "F", "functional", "nn")
         operands = [*([] if space else [node.func.value]), *node.args]
-        if called(node).rstrip("_") != operation.rstrip("_"):
+        if not space and called(node).rstrip("_") != operation.rstrip("_"):
             return None  # a module or a helper: its arguments need not be the operation's
         return operands[position] if position < len(operands) else None
     return None
