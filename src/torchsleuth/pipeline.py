@@ -156,11 +156,12 @@ class Watch:
             crash = Crash(link, recording, outer)
             try:
                 diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs, crash=crash: collect(crash, needs))
-                if diagnoses and evidence is not None:
-                    verifier = None
-                    if final and self.replay is not None:
-                        verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
-                    found = repaired(diagnoses, evidence, verifier)
+                if not diagnoses or evidence is None:
+                    continue
+                verifier = None
+                if final and self.replay is not None:
+                    verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
+                found = repaired(diagnoses, evidence, verifier)
                 if final and self.options.repro:
                     from torchsleuth.repro import writing
 
@@ -168,6 +169,8 @@ class Watch:
                 return exception, found
             finally:
                 crash.release()
+        if final and self.options.repro:
+            _say("no reproduction was written: the failure could not be explained")
         return exception, ()
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:

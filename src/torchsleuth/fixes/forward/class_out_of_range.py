@@ -25,7 +25,7 @@ class ClassOutOfRangeFixer(Fixer):
         mine = target if not failed.in_library else failed.operand(target.argument)
         if set(values.distinct) == {-1} and values.bad <= len(values.distinct) * values.total:
             return [_ignored(failed)]
-        if values.minimum == values.low + 1 and values.maximum == values.high + 1 and mine is not None:
+        if values.counts_from_one and mine is not None:
             found = failed.node_of(mine)
             if found is None:
                 return []

@@ -134,7 +134,7 @@ def _from_one(failed: Failed) -> Fix | None:
     if operand is None or operand.values is None or failed.in_library or failed.operation.name not in ("embedding", "gather", "index_select"):
         return None
     values = operand.values
-    if not (values.minimum == 1 and values.maximum == values.high + 1 and values.total >= values.high + 1 > 1):
+    if not values.counts_from_one:
         return None
     found = failed.node_of(operand)
     if found is None or not isinstance(found[1], (ast.Name, ast.Attribute)):
