@@ -202,6 +202,7 @@ def test_a_failure_of_our_own_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_notebook_cell_is_reported_after_its_traceback(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
     path = _write(
         tmp_path,
         """
