@@ -71,10 +71,17 @@ def _some_code(kind: type) -> types.CodeType | None:
     return next((f.__code__ for f in vars(kind).values() if inspect.isfunction(f) and f.__qualname__.startswith(kind.__qualname__)), None)
 
 
-def used_modules(trace: Trace, keys: dict[str, int]) -> set[str]:
-    """Names of the parameters that some call took as an input."""
+def used_modules(trace: Trace, keys: dict[str, int], until: int | None = None) -> set[str]:
+    """Names of the parameters that some call, up to the loss, took as an input. Writing into one (initialisation, an
+    optimizer's step, this watch's own copies after the loss) is no use of it."""
     by_key = {key: name for name, key in keys.items()}
-    return {by_key[seen.key] for op in trace.ops for seen in op.ins if seen.key in by_key}
+    return {
+        by_key[seen.key]
+        for position, op in enumerate(trace.ops)
+        if not op.writes and (until is None or position <= until)
+        for seen in op.ins
+        if seen.key in by_key
+    }
 
 
 class Flow:
@@ -189,7 +196,7 @@ class Flow:
 
     def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
         """Parameters nothing was computed from, or whose result went nowhere."""
-        used = used_modules(self.trace, self.keys)
+        used = used_modules(self.trace, self.keys, self.before_loss)
         groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
         for name in missing:
             path, _, is_user = owners.get(name, ("", "", False))
@@ -207,7 +214,7 @@ class Flow:
                 found.append(Unused(tuple(names), how, path, kind, None, made))
                 continue
             keys = {self.keys[name] for name in names}
-            first = next((op for op in self.trace.ops if any(seen.key in keys for seen in op.ins)), None)
+            first = next((op for op in self.trace.ops if not op.writes and any(seen.key in keys for seen in op.ins)), None)
             if first is None or origin_of_place(first) is not Origin.USER:
                 continue
             if self.trace.descendants(keys) & self.output_keys:
