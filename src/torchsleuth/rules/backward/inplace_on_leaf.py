@@ -40,7 +40,13 @@ class InplaceOnLeaf(CrashRule):
 
     Common false explanations
     -------------------------
-    "Static indices work and computed ones fail." Both raise the same error, as the example shows.
+    "Static indices work and computed ones fail." Both raise the same error: the example above has static ones, this has
+    computed ones and raises "a leaf Variable that requires grad":
+
+        import torch
+
+        x = torch.zeros(5, requires_grad=True)
+        x.index_put_((torch.randn(5).argmax().reshape(1),), torch.tensor([1.0]))
 
     "Detaching the indices helps." Integer indices carry no gradient in the first place; this still raises
     "a leaf Variable that requires grad":

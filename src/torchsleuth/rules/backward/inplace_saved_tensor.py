@@ -61,9 +61,27 @@ class InplaceSavedTensor(CrashRule):
         h.sum().backward()
         print(x.grad)
 
-    "`retain_graph=True` helps." It does not: it keeps buffers from being freed, not from being overwritten.
+    "`retain_graph=True` helps." It does not: it keeps buffers from being freed, not from being overwritten. This raises
+    "modified by an inplace operation":
 
-    "`clone()` first, then you may do anything." Only if the clone is what you write into, or what was saved.
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        h = x * 2
+        y = h ** 2
+        h += 1
+        y.sum().backward(retain_graph=True)
+
+    "`clone()` first, then you may do anything." Only if the clone is what you write into, or what was saved. This raises
+    "modified by an inplace operation":
+
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        h = x.clone()
+        y = h ** 2     # saved the clone
+        h += 1         # and this writes into it
+        y.sum().backward()
     """
 
     name = "inplace-saved-tensor"

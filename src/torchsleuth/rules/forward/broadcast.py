@@ -71,7 +71,12 @@ class Broadcast(CrashRule):
         x, mask = torch.ones(2, 3), torch.tensor([[1, 1, 0], [1, 0, 0]])
         print((x * mask).sum().item(), (x * mask.float()).sum().item())
 
-    "A wrong mask shape gives an IndexError." In a product it gives this RuntimeError; only `x[mask]` gives an IndexError.
+    "A wrong mask shape gives an IndexError." In a product it gives a RuntimeError; only `x[mask]` gives an IndexError. This
+    raises "must match the size of tensor b":
+
+        import torch
+
+        torch.ones(2, 3) * torch.ones(2, 4)
     """
 
     name = "broadcast-mismatch"

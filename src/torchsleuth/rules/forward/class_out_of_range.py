@@ -41,7 +41,12 @@ class ClassOutOfRange(CrashRule):
 
     Common false explanations
     -------------------------
-    "The batch size does not match." That is another error, a ValueError about batch sizes.
+    "The batch size does not match." That is another error, a ValueError about batch sizes. This raises
+    "Expected input batch_size (4) to match target batch_size (3)":
+
+        import torch
+
+        torch.nn.functional.cross_entropy(torch.randn(4, 3), torch.tensor([0, 1, 2]))
 
     "Labels must be one-hot." They need not be: class numbers are right. This runs and prints a shape:
 

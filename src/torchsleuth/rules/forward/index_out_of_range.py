@@ -75,9 +75,19 @@ class IndexOutOfRange(CrashRule):
         print(x.grad.shape)
 
     "Padding is missing." Padding changes the length of a sequence, not the range of its ids: an id that is too large
-    stays too large.
+    stays too large. This raises "index out of range in self":
+
+        import torch
+
+        ids = torch.nn.functional.pad(torch.tensor([3, 10]), (0, 4), value=0)
+        torch.nn.Embedding(10, 2)(ids)
 
     "The mask has the wrong shape." A wrong mask shape raises a RuntimeError about sizes, or an IndexError that says "mask".
+    This raises "The shape of the mask":
+
+        import torch
+
+        torch.ones(2, 3)[torch.ones(2, 4, dtype=torch.bool)]
     """
 
     name = "index-out-of-range"
