@@ -79,6 +79,7 @@ def forget() -> None:
     _statements.cache_clear()
     expression_at.cache_clear()
     _positions.cache_clear()
+    _is_text_of.cache_clear()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -198,7 +199,7 @@ def place(
         return None
     filename = code.co_filename
     line, column, end_line, end_column = where
-    believed = _is_text_of(code)
+    believed = _is_text_of(filename, code)
     lines = lines_of(filename) if believed else ()
     excerpt = Excerpt(line, lines[line - 1 : min(end_line, line + 7)]) if 0 < line <= len(lines) else None
     return Place(
@@ -213,13 +214,13 @@ def place(
 
 
 @functools.lru_cache(maxsize=2048)
-def _is_text_of(code: types.CodeType) -> bool:
+def _is_text_of(filename: str, code: types.CodeType) -> bool:
     """Whether the text found under the code's file name is its own.
 
     Code compiled from a string under an invented name shares its globals with a module, and `linecache` may answer with
     that module's text (`traceback` asks its loader). Where there is no such file, the text must compile to this code.
+    (The file name is an argument of its own: equal code from two files is equal, and would share a cache entry.)
     """
-    filename = code.co_filename
     if filename in _remembered or os.path.exists(filename):
         return True
     text = "\n".join(lines_of(filename))

@@ -64,23 +64,28 @@ def site_of(place: Place, module: str = "", module_type: str = "") -> Site | Non
     return Site(span, source, code.co_qualname, excerpt(code.co_filename, span), module, module_type, library)
 
 
-@functools.lru_cache(maxsize=4096)
 def expression(code: types.CodeType, offset: int) -> tuple[Span | None, str]:
     """The source range of the instruction at `offset`, and its text."""
+    return _expression(code.co_filename, code, offset)
+
+
+@functools.lru_cache(maxsize=4096)
+def _expression(filename: str, code: types.CodeType, offset: int) -> tuple[Span | None, str]:
+    """The file is part of the key: code objects of equal content are equal, whichever file they come from."""
     positions = list(code.co_positions())
     at = offset // 2
     line, end_line, column, end_column = positions[at] if 0 <= at < len(positions) else (None,) * 4
     if line is None:
         return None, ""
-    name = shown_file(code.co_filename)
-    text = source_line(code.co_filename, line)
+    name = shown_file(filename)
+    text = source_line(filename, line)
     if column is None or end_line is None or end_column is None:
         start = len(text) - len(text.lstrip())
         return Span(name, line, start + 1, line, len(text) + 1), text.strip()
     first = _characters(text, column)
-    last = _characters(source_line(code.co_filename, end_line), end_column)
+    last = _characters(source_line(filename, end_line), end_column)
     span = Span(name, line, first + 1, end_line, last + 1)
-    return span, span_text(code.co_filename, span)
+    return span, span_text(filename, span)
 
 
 def span_text(filename: str, span: Span) -> str:

@@ -321,9 +321,14 @@ def _parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-@functools.lru_cache(maxsize=1024)
 def _function_node(code: types.CodeType) -> ast.AST | None:
-    tree = source.tree_of(code.co_filename)
+    return _function_node_in(code.co_filename, code)
+
+
+@functools.lru_cache(maxsize=1024)
+def _function_node_in(filename: str, code: types.CodeType) -> ast.AST | None:
+    """The file is part of the key: code objects of equal content are equal, whichever file they come from."""
+    tree = source.tree_of(filename)
     if tree is None:
         return None
     if code.co_name == "<module>" or not code.co_flags & inspect.CO_NEWLOCALS:
