@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import sys
 import tempfile
@@ -47,12 +48,39 @@ def run_program(path: Path, *arguments: str, cwd: Path | None = None, **options)
     """Run one script in a fork of this process, as `torchsleuth run` does."""
     with tempfile.TemporaryDirectory() as folder:
         out, err, report = (Path(folder) / name for name in ("out", "err", "report.json"))
-        child = os.fork()
-        if child == 0:
-            _child(path, list(arguments), cwd, out, err, Options(json=str(report), **options))
-        _, status = os.waitpid(child, 0)
+        request = (path, list(arguments), cwd, out, err, Options(json=str(report), **options))
+        status = _ZYGOTE.run(request) if _ZYGOTE is not None else _forked(request)
         data = json.loads(report.read_text()) if report.exists() else None
         return Run(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text(), data)
+
+
+def _forked(request: tuple) -> int:
+    child = os.fork()
+    if child == 0:
+        _child(*request)
+    return os.waitpid(child, 0)[1]
+
+
+class _Zygote:
+    """A process forked before any test ran: a CUDA build of torch refuses backward in a fork of one that has run it."""
+
+    def __init__(self) -> None:
+        asked, self._ask = os.pipe()
+        self._answer, answered = os.pipe()
+        if os.fork() == 0:
+            os.close(self._ask)
+            with os.fdopen(asked, "rb") as requests:
+                while True:
+                    try:
+                        request = pickle.load(requests)
+                    except EOFError:
+                        os._exit(0)
+                    os.write(answered, _forked(request).to_bytes(8, "little"))
+        os.close(asked)
+
+    def run(self, request: tuple) -> int:
+        os.write(self._ask, pickle.dumps(request))
+        return int.from_bytes(os.read(self._answer, 8), "little")
 
 
 def _child(path: Path, arguments: list[str], cwd: Path | None, out: Path, err: Path, options: Options) -> None:
@@ -97,3 +125,6 @@ def words_to_say(path: Path) -> list[str]:
         if line.startswith("# says:"):
             found += re.findall(r"\[[^\]]*\]|\S+", line.removeprefix("# says:"))
     return found
+
+
+_ZYGOTE = _Zygote() if torch.version.cuda is not None else None
