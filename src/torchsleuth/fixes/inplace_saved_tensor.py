@@ -34,13 +34,18 @@ class InplaceSavedTensorFixer(Fixer):
                 return [moved]
         module = _inplace_module(scripts, sites)
         hidden = _loses_history(failing, sites) or _is_written_unseen(scripts, failing)
-        rewrite = _out_of_place(scripts, sites) if not hidden else None
+        rewrite = _out_of_place(scripts, sites, every) if not hidden else None
         clone = _clones(scripts, every)
         argument = _argument_copied(scripts, failing, sites)
         # A copy per write costs more than a copy per save, which often stands outside the loop.
         first = [fix for fix in (module, rewrite) if fix is not None and not fix.meaning and "copy" not in fix.title]
         rest = [fix for fix in (module, rewrite) if fix is not None and fix not in first]
         return [*first, clone, *rest, argument]
+
+
+def _saved_in(script: Script, statement: ast.stmt, site: WriteSite, save: StaleSave) -> bool:
+    place = save.place
+    return place is not None and place.span.file == site.place.span.file and script.statement_at(place.span) is statement
 
 
 def _sites(saves: list[StaleSave]) -> list[WriteSite]:
@@ -54,7 +59,7 @@ def _sites(saves: list[StaleSave]) -> list[WriteSite]:
 # -- the write ------------------------------------------------------------------------------------
 
 
-def _out_of_place(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:
+def _out_of_place(scripts: Scripts, sites: list[WriteSite], saves: list[StaleSave]) -> Fix | None:
     rewrites: list[Rewrite] = []
     spelled: set[object] = set()
     for site in sites:
@@ -73,6 +78,8 @@ def _out_of_place(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:
         rewrite = out_of_place(script, lead.place.span, on_tensor)
         if rewrite is None:
             return None
+        if rewrite.copies and any(_saved_in(script, statement, site, save) for save in saves):
+            return None  # `x[i] = x[i].clamp(...)` saves the very copy that it then writes into
         rewrites.append(rewrite)
     if not rewrites:
         return None
