@@ -95,6 +95,7 @@ class _Run:
     def __init__(self, options, config, rules) -> None:
         self.options, self.config, self.rules = options, config, rules
         self.notes: list[str] = []
+        self.problems: list[str] = []  # those of the notes that say what could not be linted
         self.found: list[model.Diagnosis] = []
         self.failed = False  # something could not be read
         self.broken = False  # something does not parse
@@ -229,6 +230,7 @@ class _Run:
         """A line about something that could not be linted: always on standard error, and in the report."""
         print(f"torchsleuth: {line}", file=sys.stderr)
         self.notes.append(line)
+        self.problems.append(line)
 
     def _note(self, line: str) -> None:
         if not self.options.quiet:
@@ -295,7 +297,8 @@ class _Run:
 
         from torchsleuth.render import sarif
 
-        return sarif.as_text(report, {name: rule.page() for name, rule in self.rules.items()}, importlib.metadata.version("torchsleuth"))
+        pages = {name: rule.page() for name, rule in self.rules.items()}
+        return sarif.as_text(report, pages, importlib.metadata.version("torchsleuth"), self.problems, not self.failed)
 
     def _summary(self, files: int) -> None:
         found = len(self.found)

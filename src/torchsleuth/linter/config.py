@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,9 +46,9 @@ def matches(file: str, pattern: str) -> bool:
 def found_config(start: Path, known_rules: frozenset[str]) -> Config:
     """The settings of the nearest `pyproject.toml` at or above `start` that has them."""
     start = start.resolve()
-    for folder in [start, *start.parents] if start.is_dir() else start.parents:
+    for folder in [start, *start.parents] if os.path.isdir(start) else start.parents:
         file = folder / "pyproject.toml"
-        if file.is_file():
+        if os.path.isfile(file):  # false, where Path.is_file raises, in a folder that may not be read
             table = _table(file)
             if table is not None:
                 return _config(table, file, known_rules)
@@ -55,7 +56,7 @@ def found_config(start: Path, known_rules: frozenset[str]) -> Config:
 
 
 def config_from(file: Path, known_rules: frozenset[str]) -> Config:
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UsageError(f"no such configuration file: {file}")
     return _config(_table(file) or {}, file, known_rules)
 

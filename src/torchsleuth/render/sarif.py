@@ -6,6 +6,7 @@ import hashlib
 import json
 import urllib.parse
 from collections import Counter
+from collections.abc import Collection
 
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fix, Report, Span
 from torchsleuth.rule import Page
@@ -15,7 +16,8 @@ PRECISION = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confide
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def as_data(report: Report, pages: dict[str, Page], version: str) -> dict:
+def as_data(report: Report, pages: dict[str, Page], version: str, problems: Collection[str] = (), succeeded: bool = True) -> dict:
+    """`problems` are those of the report's notes that say what could not be linted."""
     names = sorted({diagnosis.rule for diagnosis in report.diagnoses})
     seen: Counter[str] = Counter()
     run = {
@@ -23,15 +25,17 @@ def as_data(report: Report, pages: dict[str, Page], version: str) -> dict:
         "columnKind": "unicodeCodePoints",
         "results": [_result(d, names, seen) for d in report.diagnoses if d.culprits],
         "invocations": [{
-            "executionSuccessful": True,
-            "toolExecutionNotifications": [{"level": "warning", "message": {"text": note}} for note in report.notes],
+            "executionSuccessful": succeeded,
+            "toolExecutionNotifications": [
+                {"level": "error" if note in problems else "note", "message": {"text": note}} for note in report.notes
+            ],
         }],
     }  # fmt: skip
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def as_text(report: Report, pages: dict[str, Page], version: str) -> str:
-    return json.dumps(as_data(report, pages, version), indent=1, ensure_ascii=False) + "\n"
+def as_text(report: Report, pages: dict[str, Page], version: str, problems: Collection[str] = (), succeeded: bool = True) -> str:
+    return json.dumps(as_data(report, pages, version, problems, succeeded), indent=1, ensure_ascii=False) + "\n"
 
 
 def _rule(name: str, page: Page | None) -> dict:
@@ -47,7 +51,8 @@ def _rule(name: str, page: Page | None) -> dict:
 
 def _result(diagnosis: Diagnosis, names: list[str], seen: Counter[str]) -> dict:
     first, *others = diagnosis.culprits
-    message = diagnosis.title + (f"\n\n{diagnosis.explanation}" if diagnosis.explanation else "")
+    cell = _cell(first.span)
+    message = (f"{cell}: " if cell else "") + diagnosis.title + (f"\n\n{diagnosis.explanation}" if diagnosis.explanation else "")
     result = {
         "ruleId": diagnosis.rule,
         "ruleIndex": names.index(diagnosis.rule),
@@ -73,22 +78,26 @@ def _fingerprint(diagnosis: Diagnosis, first: Culprit, seen: Counter[str]) -> st
 
 
 def _location(culprit: Culprit, number: int | None = None) -> dict:
-    physical, cell = _physical(culprit.span)
-    location: dict = {"physicalLocation": physical}
+    location: dict = {"physicalLocation": _physical(culprit.span)}
+    cell = _cell(culprit.span)
     if number is not None:
         location["id"] = number
         location["message"] = {"text": culprit.label or culprit.role.value}
     if cell:
-        location["logicalLocations"] = [{"name": f"cell {cell}, line {culprit.span.line}"}]
+        location["logicalLocations"] = [{"name": cell}]
     return location
 
 
-def _physical(span: Span) -> tuple[dict, str]:
+def _cell(span: Span) -> str:
+    """The place inside a notebook; empty for other files."""
+    _, _, cell = span.file.partition(":cell ")
+    return f"cell {cell}, line {span.line}" if cell else ""
+
+
+def _physical(span: Span) -> dict:
     file, _, cell = span.file.partition(":cell ")
-    artifact = {"artifactLocation": _artifact(file)}
-    if cell:  # lines of a cell are not lines of the notebook's file
-        return artifact, cell
-    return {**artifact, "region": _region(span)}, ""
+    # Lines of a cell are not lines of the notebook's file. GitHub wants a line in any case, and the message names the cell.
+    return {"artifactLocation": _artifact(file), "region": {"startLine": 1} if cell else _region(span)}
 
 
 def _artifact(file: str) -> dict:
