@@ -16,6 +16,7 @@ from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
 from torchsleuth.options import Options
 
 _MOST_CAUGHT = 20
+_MOST_VERIFIED = 3  # of those; each may cost three times what it took to get there
 
 
 class Watch:
@@ -26,6 +27,7 @@ class Watch:
         self._command = command
         self._recorder: typing.Any = None
         self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
+        self._unverified: dict[int, typing.Any] = {}  # of those: what a verification has to know about the failure
         self._busy = False
         self._auditors: tuple[typing.Any, typing.Any] | None = None
         self.delivered: Report | None = None  # the last report that had something to say
@@ -80,6 +82,8 @@ class Watch:
         if error is not None:
             exception, diagnoses = self._diagnosed(error, None, final=True)
         caught = [item for item in self._caught if error is None or item[0] != id(error)]
+        if self._unverified:
+            caught = self._verified(caught)
         diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
         findings, audit_notes = self._audited(crashed=error is not None)
         diagnoses += findings
@@ -91,6 +95,22 @@ class Watch:
         notes = tuple(self._recorder.recording.notes) if self._recorder and diagnoses else ()
         notes += audit_notes
         return Report(self._command, outcome, exception, diagnoses, notes)
+
+    def _verified(self, caught: list) -> list:
+        """The errors that the program handled itself, with their fixes tried (`--caught --verify`)."""
+        from torchsleuth.repair import verified
+
+        found = []
+        for ident, exception, diagnoses in caught:
+            failure = self._unverified.pop(ident, None)
+            if failure is not None:
+                diagnoses = verified(diagnoses, self.replay.verifier(failure, self._progress))
+            found.append((ident, exception, diagnoses))
+        return found
+
+    def _progress(self, text: str) -> None:
+        if not self.options.quiet:
+            _say(text)
 
     def _audited(self, crashed: bool) -> tuple[tuple[Diagnosis, ...], tuple[str, ...]]:
         """What the audit of the first step and of custom Functions found; after a crash there is nothing to trust."""
@@ -159,8 +179,12 @@ class Watch:
                 if not diagnoses or evidence is None:
                     continue
                 verifier = None
-                if final and self.replay is not None:
-                    verifier = self.replay.verifier(error, evidence, crash.roots, (lambda text: None) if self.options.quiet else _say)
+                if self.replay is not None:
+                    failure = self.replay.failure(error, crash, caught=not final)
+                    if final:
+                        verifier = self.replay.verifier(failure, self._progress)
+                    elif len(self._unverified) < _MOST_VERIFIED:
+                        self._unverified[id(error)] = failure
                 found = repaired(diagnoses, evidence, verifier)
                 if final and self.options.repro:
                     from torchsleuth.repro import writing

@@ -6,6 +6,7 @@ The stage between `diagnose` and `render`; `pipeline` calls it. Also keeps what 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import typing
@@ -67,6 +68,17 @@ def repaired(diagnoses: tuple[Diagnosis, ...], evidence: Evidence | None, verifi
             if os.environ.get("TORCHSLEUTH_DEBUG"):
                 raise
             found.append(diagnosis)
+    return tuple(found)
+
+
+def verified(diagnoses: tuple[Diagnosis, ...], verifier: typing.Any) -> tuple[Diagnosis, ...]:
+    """Diagnoses that have their fixes already, with these tried: for errors that the program handled itself."""
+    found = []
+    for diagnosis in diagnoses:
+        fixes = [fix for fix in diagnosis.fixes if fix.edits]
+        advice = [fix for fix in diagnosis.fixes if not fix.edits]
+        diagnosis, fixes = verifier.verified(diagnosis, fixes)
+        found.append(dataclasses.replace(diagnosis, fixes=(*fixes, *advice)))
     return tuple(found)
 
 

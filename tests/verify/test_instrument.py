@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from torchsleuth.model import Edit, Span
-from torchsleuth.verify.instrument import MARK, mapped_line, marked
+from torchsleuth.verify.instrument import BEGIN, MARK, mapped_line, marked
 
 
 def _edit(line: int, column: int, end_line: int, end_column: int, text: str) -> Edit:
@@ -32,26 +32,30 @@ def test_mapped_line(edits: list[Edit], line: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "passes"),
+    ("text", "line", "begun", "passes"),
     [
-        ("a = 1\nb = 2\n", 1, 1),
-        ("for i in range(3):\n    a = i\n", 2, 3),
-        ("def f():\n    return 1\nf(); f()\n", 2, 2),
-        ("for i in (1, 2):\n    pass\n", 1, 2),
-        ("if True:\n    x = (\n        1 +\n        2)\n", 3, 1),
-        ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass\n", 2, 0),
-        ("with open(__file__):\n    a = 1\n", 1, 1),
-        ("class A:\n    x = 1\n", 2, 1),
+        ("a = 1\nb = 2\n", 1, 1, 1),
+        ("for i in range(3):\n    a = i\n", 2, 3, 3),
+        ("def f():\n    return 1\nf(); f()\n", 2, 2, 2),
+        ("for i in (1, 2):\n    pass\n", 1, 0, 2),
+        ("if True:\n    x = (\n        1 +\n        2)\n", 3, 1, 1),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass\n", 2, 1, 0),
+        ("with open(__file__):\n    a = 1\n", 1, 1, 1),
+        ("class A:\n    x = 1\n", 2, 1, 1),
+        ("for i in range(4):\n    if i % 2:\n        pass\n", 2, 4, 4),
+        ("for i in range(4):\n    if i == 0: a = 1\n    elif i == 1:\n        pass\n    else: pass\n", 3, 3, 3),
+        ("match 1:\n    case 1:\n        a = 2\n", 3, 1, 1),
     ],
 )
-def test_the_mark_is_called_when_the_statement_has_run(text: str, line: int, passes: int) -> None:
+def test_the_marks_are_called_around_the_statement(text: str, line: int, begun: int, passes: int) -> None:
     tree = ast.parse(text)
     assert marked(tree, line)
-    calls = []
+    calls: list[object] = []
+    begins: list[int] = []
 
     def passed(value: object = None) -> object:
         calls.append(value)
         return value
 
-    exec(compile(tree, __file__, "exec"), {MARK: passed, "__file__": __file__})
-    assert len(calls) == passes
+    exec(compile(tree, __file__, "exec"), {MARK: passed, BEGIN: lambda: begins.append(1), "__file__": __file__})
+    assert (len(begins), len(calls)) == (begun, passes)

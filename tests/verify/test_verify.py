@@ -54,6 +54,7 @@ def test_the_verdict_says_what_was_shown(tmp_path: Path) -> None:
     assert "gradients equal those of the unpatched program" in text
     assert "same value as in the failing run" in text
     assert "Not shown: the rest of the program was not run" in text
+    assert "finite differences of the loss agree with the gradients" in text
     assert "goes to the same places" in done.stderr
     for name, data in before.items():
         assert (tmp_path / name).read_bytes() == data
@@ -123,3 +124,79 @@ def test_modules_with_relative_imports(tmp_path: Path, module: bool) -> None:
     assert "pack/model.py" in fix["diff"]
     assert fix["verdict"]["status"] == "passed", done.stderr
     assert "ran to its end" in fix["verdict"]["text"]
+
+
+LATE = """\
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 3)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+sizes = [8] * 6 + [5] + [8] * 20
+scored = lambda x, n: model(x).view(n, 3)
+for step, n in enumerate(sizes):
+    x = torch.randn(n, 4)
+    loss = scored(
+        x, 8,
+    ).pow(2).mean()
+    loss.backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_the_visit_that_failed_is_reached(tmp_path: Path) -> None:
+    """The first six batches pass without any fix; and a lambda's line is passed where it is called, not where it stands."""
+    (tmp_path / "late.py").write_text(LATE)
+    done, report = _run(tmp_path, "late.py")
+    fix = report["diagnoses"][0]["fixes"][0]
+    assert fix["verdict"]["status"] == "passed", done.stderr
+    assert "line 10 was passed 9 times without an error, where it had failed the 7th time" in fix["verdict"]["text"]
+    assert "(`loss`, `x`)" in fix["verdict"]["text"]
+    assert "finite differences of the loss agree" in fix["verdict"]["text"]
+
+
+CAUGHT = """\
+import torch
+
+x = torch.ones(3, requires_grad=True)
+for step in range(4):
+    h = x * 2
+    y = h ** 2
+    h += step
+    try:
+        y.sum().backward()
+    except RuntimeError as error:
+        print("skipped", step)
+"""
+
+
+def test_an_error_that_the_program_handled_is_verified_too(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CAUGHT)
+    done, report = _run(tmp_path, "--caught", "train.py")
+    assert done.returncode == 0
+    fix = report["diagnoses"][0]["fixes"][0]
+    assert fix["verdict"]["status"] == "passed", done.stderr
+    assert "gradients equal those of the unpatched program" in fix["verdict"]["text"]
+
+
+REFUSED = """\
+import torch
+
+x = torch.ones(3, requires_grad=True)
+h = x * 2
+try:
+    y = h ** 2
+    h += 1
+    if h._version == 0:
+        raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: hand-made")
+    y.sum().backward()
+except RuntimeError as error:
+    print("skipped", error)
+"""
+
+
+def test_a_fix_that_only_moves_the_handled_error_is_refuted(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REFUSED)
+    done, report = _run(tmp_path, "--caught", "train.py")
+    diagnosis = report["diagnoses"][0]
+    assert all("h = h + 1" not in fix["diff"] or fix["verdict"]["status"] != "passed" for fix in diagnosis["fixes"]), done.stderr

@@ -21,7 +21,7 @@ from pathlib import Path
 from torchsleuth.model import from_plain, to_plain
 from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.program import _fresh_main, _set_first_path, begin_with_torch
-from torchsleuth.verify.instrument import MARK, marked
+from torchsleuth.verify.instrument import BEGIN, MARK, marked
 from torchsleuth.verify.job import Job, Result
 
 
@@ -78,6 +78,7 @@ class Run:
         overlay = Overlay(job)
         sys.meta_path.insert(0, overlay)
         setattr(builtins, MARK, lambda value=None: value)
+        setattr(builtins, BEGIN, lambda: None)
         self._restore_states("python")
         begin_with_torch(self._on_torch)
         sys.stdin = _NoInput(self)
@@ -125,9 +126,14 @@ class Run:
         self._restore_states("numpy")
         if self.job.copies_saved:
             watching.copy_saved_tensors()
-        self.observer = watching.Observer(self.finish, self.note)
+        self.observer = watching.Observer(self.finish, self.note, self.job.visit)
+        if self.job.tries_differences:
+            from torchsleuth.verify.differences import Differences
+
+            self.observer.differences = Differences(self.observer)
         self.observer.install()
         setattr(builtins, MARK, self.observer.passed)
+        setattr(builtins, BEGIN, self.observer.begins)
 
     def _restore_states(self, which: str) -> None:
         if not self.job.states:
@@ -145,6 +151,8 @@ class Run:
     # -- the answer ---------------------------------------------------------------------------
 
     def finish(self, ended: bool = False, error: BaseException | None = None) -> None:
+        if self.observer is not None and self.observer.is_evaluating:
+            os._exit(1)  # a forward pass for finite differences that did not get as far as backward
         self.note(ended, error)
         # The program is stopped where it stands: what it would do at its end is not ours to run.
         os._exit(0)
@@ -154,6 +162,7 @@ class Run:
         file, line = _place_of(error) if error is not None else ("", 0)
         result = Result(
             passes=observer.passes if observer else 0,
+            begun=observer.begun if observer else 0,
             ended=ended,
             type=type(error).__name__ if error is not None else "",
             message=str(error) if error is not None else "",
@@ -162,6 +171,9 @@ class Run:
             backwards=tuple(observer.backwards) if observer else (),
             backward_failed=bool(observer and observer.running),
             reads_input=self.reads_input,
+            seen=tuple(observer.seen) if observer else (),
+            differences=tuple(observer.differences.found) if observer and observer.differences else (),
+            without_differences=observer.differences.refused if observer and observer.differences else "",
         )
         partial = f"{self.job.result}.part"
         Path(partial).write_text(json.dumps(to_plain(result)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# How often the failing statement must be passed before the run is stopped.
-PASSES = 3
+# How often the failing statement must be passed, once more than where it failed, before the run is stopped.
+FURTHER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Job:
     states: str  # file with the states of Python's and numpy's generators, "" where there is none
     copies_saved: bool  # the reference: nothing is patched, and every saved tensor is copied
     result: str  # the answer goes here
+    visit: int = 1  # at which visit of the statement the program failed; 0 where that is not known
+    tries_differences: bool = False  # compare the gradients with finite differences of the step's loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,29 @@ class Backward:
     gradients: tuple[tuple[str, float], ...]  # shape and number of each leaf's gradient, sorted
     missing: int  # leaves of the graph without a gradient afterwards
     infinite: int  # leaves whose gradient has NaN or infinite elements
+    number: int = 0  # counts the backward calls of the run, from 0
+    untouched: int = 0  # parameters of the program's optimizers that have no gradient
+    optimized: int = 0  # and how many there are
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The change of a step's loss along one direction: as its gradients say, and as two more forward passes show."""
+
+    predicted: float
+    measured: float
+    scale: float  # what the two are to be compared with
+    number: int  # of the backward call
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.predicted - self.measured) <= 0.02 * self.scale
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     passes: int  # how often the failing statement was passed
+    begun: int  # how often it was begun; a visit that was begun and not passed raised
     ended: bool  # the program ran to its end
     type: str = ""  # of the exception that ended it
     message: str = ""
@@ -52,6 +72,9 @@ class Result:
     backwards: tuple[Backward, ...] = ()
     backward_failed: bool = False  # a backward call was begun after the last one that succeeded and did not return
     reads_input: bool = False  # it asked for standard input, which a verification run has not
+    seen: tuple[tuple[tuple[str, float], ...], ...] = ()  # the tensors in sight before the statement, of the visit that matters
+    differences: tuple[Difference, ...] = ()
+    without_differences: str = ""  # why there are none
 
 
 def message_shape(message: str) -> str:

@@ -34,8 +34,12 @@ class Failure:
 
     type: str
     message: str
-    place: Span | None  # the user's innermost expression
+    place: Span | None  # the user's innermost statement that ran: an expression of it
     roots: tuple[float, ...] = ()  # numbers for what backward was called on
+    seen: tuple[tuple[str, float], ...] = ()  # and for the tensors in sight there
+    visit: int = 1  # how often the statement had been begun, the failing time included; 0 where that is not known
+    caught: bool = False  # the program handled it itself
+    seconds: float = 0.0  # from the program's start
 
 
 @dataclass(slots=True)
@@ -49,7 +53,7 @@ class Verifier:
     states: dict | None = None
     environment: dict[str, str] | None = None
     say: typing.Callable[[str], None] = lambda text: None
-    _left: float = 0.0
+    _left: float | None = None
     _reference: Result | None = None
     _folder: str = ""
 
@@ -60,7 +64,8 @@ class Verifier:
         reason = self._not_verifiable()
         if reason:
             return diagnosis, [_with(fix, Status.NOT_RUN, reason) for fix in fixes]
-        self._left = TIMES * max(self.seconds, SHORTEST)
+        if self._left is None:
+            self._left = TIMES * max(self.seconds, SHORTEST)
         self.say("verifying: a patched copy of the program is run again; what it writes goes to the same places as before")
         held: list[Fix] = []
         refuted: list[Fact] = []
@@ -121,14 +126,20 @@ class Verifier:
         if result.type and result.type != "SystemExit":
             same = result.type == self.failure.type and message_shape(result.message) == message_shape(self.failure.message)
             where = f"line {result.line}" if os.path.realpath(result.file or "?") == os.path.realpath(point) else f"{os.path.basename(result.file)}:{result.line}"
-            if same and not result.passes:
+            if same and result.passes < max(self.failure.visit, 1):
                 return Verdict(Status.SAME_FAILURE, f"the same error came again ({where} of the patched program)")
             after = f"{place} was passed, then " if result.passes else ""
             return Verdict(Status.NEW_FAILURE, f"{after}{result.type} at {where} of the patched program: {short(result.message, 120)}")
         if result.type == "SystemExit":
             return Verdict(Status.NOT_RUN, f"the patched program left with status {result.message}; what that means is not known")
-        if not result.passes and not result.ended:
-            return Verdict(Status.NOT_RUN, f"{place} was not reached in the time there was. By hand: {self._by_hand()}")
+        if result.ended and result.begun > result.passes:
+            return Verdict(Status.SAME_FAILURE, f"the program ran to its end, but {place} raised again and the program handled it")
+        if result.ended and not result.passes:
+            return Verdict(Status.NOT_RUN, f"the patched program ran to its end without coming to {place}; what that shows is not known")
+        if not result.ended and result.passes < max(self.failure.visit, 1):
+            failed = f", and it failed the {_ordinal(self.failure.visit)} time" if self.failure.visit > 1 else ""
+            times = f"was passed {_times(result.passes)}" if result.passes else "was not reached"
+            return Verdict(Status.NOT_RUN, f"{place} {times} in the time there was{failed}. By hand: {self._by_hand()}")
         noted = result.backwards
         if noted and noted[-1].infinite and not any(item.infinite for item in noted[:-1]):
             return Verdict(Status.NEW_FAILURE, f"{place} was passed, but {noted[-1].infinite} gradient(s) are not finite")
@@ -138,33 +149,73 @@ class Verifier:
 
     def _shown(self, fix: Fix, rule: str, result: Result, place: str) -> Verdict:
         """What held, said exactly."""
-        texts = []
+        texts, not_shown = [], []
         if result.passes:
-            texts.append(f"{place} was passed {_times(result.passes)} without an error")
+            visit = self.failure.visit
+            where = f", where it had failed the {_ordinal(visit)} time" if 1 < visit <= result.passes else ""
+            if visit > result.passes:
+                not_shown.append(f"it was not come to a {_ordinal(visit)} time, where it had failed")
+            texts.append(f"{place} was passed {_times(result.passes)} without an error{where}")
         if result.ended:
             texts.append("the program ran to its end")
+        else:
+            not_shown.append("the rest of the program was not run")
+        if not self.failure.visit and not result.ended:
+            not_shown.append("whether the visit at which it failed was among these")
+        self._values(fix, result, texts, not_shown)
         last = result.backwards[-1] if result.backwards else None
-        if last is not None and last.gradients:
-            texts.append(f"{len(last.gradients)} gradient{'s' * (len(last.gradients) != 1)} present and finite")
+        if last is None:
+            not_shown.append("no backward ran, so no gradient was looked at")
+        else:
+            if last.gradients:
+                texts.append(f"{len(last.gradients)} gradient{'s' * (len(last.gradients) != 1)} present and finite")
             if last.missing:
                 texts.append(f"{last.missing} leaves of the graph got none")
-        not_shown = [] if result.ended else ["the rest of the program was not run"]
+            if last.untouched:
+                texts.append(f"{last.untouched} of the optimizer's {last.optimized} parameters have no gradient")
+            if rule == "inplace-saved-tensor":
+                compared = self._compared(fix, result)
+                if isinstance(compared, Verdict):
+                    return compared
+                (texts if compared.startswith("gradients equal") else not_shown).append(compared)
+            self._differences(rule, result, texts, not_shown)
+        text = "; ".join(texts)
+        return Verdict(Status.PASSED, f"{text}. Not shown: {'; '.join(not_shown)}." if not_shown else f"{text}.")
+
+    def _values(self, fix: Fix, result: Result, texts: list[str], not_shown: list[str]) -> None:
+        """Whether what was computed up to the failure is the same as in the failing run."""
+        safe = fix.applicability is Applicability.SAFE
         if self.failure.roots:
             if _has_roots(result.backwards, self.failure.roots):
                 texts.append("backward started from the same value as in the failing run")
-            elif fix.applicability is Applicability.SAFE:
+            elif safe:
                 not_shown.append("the value that backward started from was not the same as in the failing run")
-        if last is None:
-            not_shown.append("no backward ran, so no gradient was looked at")
-        elif rule == "inplace-saved-tensor":
-            compared = self._compared(fix, result)
-            if isinstance(compared, Verdict):
-                return compared
-            (texts if compared.startswith("gradients equal") else not_shown).append(compared)
-        else:
-            not_shown.append("the gradients' values were not compared with a reference")
-        text = "; ".join(texts)
-        return Verdict(Status.PASSED, f"{text}. Not shown: {'; '.join(not_shown)}." if not_shown else f"{text}.")
+            return
+        compared = [(set(dict(seen)) & set(dict(self.failure.seen)), dict(seen)) for seen in result.seen]
+        known = dict(self.failure.seen)
+        for names, seen in compared:
+            if names and all(_close(seen[name], known[name], 1e-5) for name in names):
+                listed = ", ".join(f"`{name}`" for name in sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
+                texts.append(f"up to there the tensors in sight ({listed}) had the values of the failing run")
+                return
+        if safe and any(names for names, _ in compared):
+            not_shown.append("the tensors in sight there had other values than in the failing run")
+
+    def _differences(self, rule: str, result: Result, texts: list[str], not_shown: list[str]) -> None:
+        """Finite differences of the step's loss: that they agree is evidence; that they do not may be meant."""
+        found = result.differences
+        wrong = next((item for item in found if not item.agrees), None)
+        if wrong is not None:
+            check = " `torchsleuth check` says more." if rule.startswith("custom-backward") else ""
+            not_shown.append(
+                f"that the gradients are those of the loss: along one direction it changes by {wrong.measured:.3g}, they say "
+                f"{wrong.predicted:.3g} (a detach, a custom backward or a kink in the step can mean that){check}"
+            )
+        elif found:
+            texts.append(f"finite differences of the loss agree with the gradients ({_steps(len(found))})")
+        elif not any(text.startswith("gradients equal") for text in texts):
+            reason = f": {result.without_differences}" if result.without_differences else ""
+            not_shown.append(f"the gradients' values were not compared with anything{reason}")
 
     def _compared(self, fix: Fix, result: Result) -> Verdict | str:
         """Against the unpatched program with every saved tensor copied: that is the gradient of what it computed."""
@@ -176,7 +227,10 @@ class Verifier:
         reference = self._reference
         if reference is None or not reference.backwards:
             return "the gradients were not compared with a reference (it could not be run)"
-        pairs = list(zip(result.backwards, reference.backwards, strict=False))
+        mine, theirs = ({item.number: item for item in run.backwards} for run in (result, reference))
+        pairs = [(mine[number], theirs[number]) for number in sorted(set(mine) & set(theirs))]
+        if not pairs:
+            return "the gradients were not compared with a reference (it did not get as far)"
         if all(_same_gradients(one, other) for one, other in pairs):
             return "gradients equal those of the unpatched program run with every saved tensor copied"
         if fix.applicability is Applicability.SAFE:
@@ -205,7 +259,9 @@ class Verifier:
         result, job_file, states = (os.path.join(self._folder, f"{count}.{name}") for name in ("result", "job", "states"))
         if self.states:
             Path(states).write_text(json.dumps(self.states))
-        job = Job(self.launch, overlay, point, line, self.seed, states if self.states else "", copies_saved, result)
+        job = Job(
+            self.launch, overlay, point, line, self.seed, states if self.states else "", copies_saved, result, self.failure.visit, not copies_saved
+        )  # fmt: skip
         Path(job_file).write_text(json.dumps(to_plain(job)))
         began = time.monotonic()
         limit = max(self._left, 1.0)
@@ -249,6 +305,15 @@ def _with(fix: Fix, status: Status, text: str) -> Fix:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else "twice" if count == 2 else f"{count} times"
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    return f"{number}{ending}"
+
+
+def _steps(count: int) -> str:
+    return "one step" if count == 1 else f"{count} steps"
 
 
 def _close(one: float, other: float, relative: float = 1e-4) -> bool:
