@@ -1,4 +1,4 @@
-"""Runs whole programs under torchsleuth in forked children (torch is imported once) and reads their marks.
+"""Runs whole programs under torchsleuth in forked children (see `forks`) and reads their marks.
 
 A fixture program says in comments what its report must name:
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 import sys
 import tempfile
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch  # noqa: F401  (children inherit it)
+from forks import silenced, status_of_fork
 
 from torchsleuth.options import Options
 from torchsleuth.pipeline import Watch
@@ -45,61 +45,24 @@ class Run:
 
 
 def run_program(path: Path, *arguments: str, cwd: Path | None = None, **options) -> Run:
-    """Run one script in a fork of this process, as `torchsleuth run` does."""
+    """Run one script in a child process, as `torchsleuth run` does."""
     with tempfile.TemporaryDirectory() as folder:
         out, err, report = (Path(folder) / name for name in ("out", "err", "report.json"))
-        request = (path, list(arguments), cwd, out, err, Options(json=str(report), **options))
-        status = _ZYGOTE.run(request) if _ZYGOTE is not None else _forked(request)
+        status = status_of_fork(_run, path, list(arguments), cwd, out, err, Options(json=str(report), **options))
         data = json.loads(report.read_text()) if report.exists() else None
-        return Run(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text(), data)
+        return Run(status, out.read_text(), err.read_text(), data)
 
 
-def _forked(request: tuple) -> int:
-    child = os.fork()
-    if child == 0:
-        _child(*request)
-    return os.waitpid(child, 0)[1]
-
-
-class _Zygote:
-    """A process forked before any test ran: a CUDA build of torch refuses backward in a fork of one that has run it."""
-
-    def __init__(self) -> None:
-        asked, self._ask = os.pipe()
-        self._answer, answered = os.pipe()
-        if os.fork() == 0:
-            os.close(self._ask)
-            with os.fdopen(asked, "rb") as requests:
-                while True:
-                    try:
-                        request = pickle.load(requests)
-                    except EOFError:
-                        os._exit(0)
-                    os.write(answered, _forked(request).to_bytes(8, "little"))
-        os.close(asked)
-
-    def run(self, request: tuple) -> int:
-        os.write(self._ask, pickle.dumps(request))
-        return int.from_bytes(os.read(self._answer, 8), "little")
-
-
-def _child(path: Path, arguments: list[str], cwd: Path | None, out: Path, err: Path, options: Options) -> None:
+def _run(path: Path, arguments: list[str], cwd: Path | None, out: Path, err: Path, options: Options) -> None:
     status = 70
     try:
         os.environ["TORCHSLEUTH_DEBUG"] = "1"
-        for number, file in ((1, out), (2, err)):
-            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
-        sys.excepthook = sys.__excepthook__
-        sys.settrace(None)
+        silenced(out, err)
         os.chdir(cwd or path.parent)
-        torch.set_num_threads(1)
         status = run_script(str(path), arguments, Watch(options))
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -125,6 +88,3 @@ def words_to_say(path: Path) -> list[str]:
         if line.startswith("# says:"):
             found += re.findall(r"\[[^\]]*\]|\S+", line.removeprefix("# says:"))
     return found
-
-
-_ZYGOTE = _Zygote() if torch.version.cuda is not None else None

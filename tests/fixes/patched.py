@@ -1,67 +1,37 @@
-"""Takes fixes from real crashes and runs patched texts, all in forks of this process (torch is imported once)."""
+"""Takes fixes from real crashes and runs patched texts, all in forked children (see `forks`)."""
 
 from __future__ import annotations
 
 import json
 import os
-import pickle
 import sys
-import tempfile
 import typing
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from forks import in_fork
 from programs import run_program  # noqa: F401  (tests import it from here)
 
 from torchsleuth.linter.edits import edited_bytes
 from torchsleuth.model import Diagnosis, Fix
-
-
-def in_fork(work: typing.Callable[[], typing.Any]) -> typing.Any:
-    """The result of a call made in a child process; its output is thrown away."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer"
-        child = os.fork()
-        if child == 0:
-            try:
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, 1)
-                os.dup2(null, 2)
-                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
-                sys.settrace(None)
-                torch.set_num_threads(1)
-                try:
-                    value = work()
-                except BaseException as error:
-                    import traceback
-
-                    value = error if isinstance(error, AssertionError) else RuntimeError("".join(traceback.format_exception(error)))
-                answer.write_bytes(pickle.dumps(value))
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        assert answer.exists(), "the child died"
-        value = pickle.loads(answer.read_bytes())
-        if isinstance(value, BaseException):
-            raise value
-        return value
+from torchsleuth.options import Options
+from torchsleuth.pipeline import Watch
+from torchsleuth.program import run_script
+from torchsleuth.verify.watching import Observer, number_of
 
 
 def diagnosed(path: Path, cwd: Path | None = None) -> tuple[Diagnosis, ...]:
     """The diagnoses of a crashing program, with their edits."""
-    from torchsleuth.options import Options
-    from torchsleuth.pipeline import Watch
-    from torchsleuth.program import run_script
+    return in_fork(_diagnosed, path, cwd)
 
-    def work() -> tuple[Diagnosis, ...]:
-        os.environ["TORCHSLEUTH_DEBUG"] = "1"
-        os.chdir(cwd or path.parent)
-        watch = Watch(Options(quiet=True))
-        run_script(os.path.relpath(path), [], watch)
-        return watch.delivered.diagnoses if watch.delivered else ()
 
-    return in_fork(work)
+def _diagnosed(path: Path, cwd: Path | None) -> tuple[Diagnosis, ...]:
+    os.environ["TORCHSLEUTH_DEBUG"] = "1"
+    os.chdir(cwd or path.parent)
+    watch = Watch(Options(quiet=True))
+    run_script(os.path.relpath(path), [], watch)
+    return watch.delivered.diagnoses if watch.delivered else ()
 
 
 def fixes_of(path: Path) -> list[Fix]:
@@ -80,29 +50,28 @@ class Outcome:
 
 
 def outcome_of(text: bytes | str, path: Path) -> Outcome:
-    from torchsleuth.verify.watching import Observer, number_of
+    return in_fork(_outcome, text, path)
 
-    def work() -> Outcome:
-        os.chdir(path.parent)
-        sys.path.insert(0, str(path.parent))
-        torch.manual_seed(7)
-        observer = Observer(lambda: None, lambda: None)
-        observer.install()
-        scope: dict[str, typing.Any] = {"__name__": "__main__", "__file__": str(path)}
-        error = ""
-        try:
-            exec(compile(text, str(path), "exec"), scope)
-        except BaseException as raised:
-            error = f"{type(raised).__name__}: {raised}"
-        tensors: dict[str, typing.Any] = {}
-        for name, value in scope.items():
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
-                tensors[name] = (list(value.shape), number_of(value))
-            elif isinstance(value, torch.nn.Module):
-                tensors |= {f"{name}.{inner}": (list(t.shape), number_of(t)) for inner, t in value.state_dict().items() if t.is_floating_point()}
-        return Outcome(error, [list(b.roots) for b in observer.backwards], [list(map(list, b.gradients)) for b in observer.backwards], tensors)
 
-    return in_fork(work)
+def _outcome(text: bytes | str, path: Path) -> Outcome:
+    os.chdir(path.parent)
+    sys.path.insert(0, str(path.parent))
+    torch.manual_seed(7)
+    observer = Observer(lambda: None, lambda: None)
+    observer.install()
+    scope: dict[str, typing.Any] = {"__name__": "__main__", "__file__": str(path)}
+    error = ""
+    try:
+        exec(compile(text, str(path), "exec"), scope)
+    except BaseException as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    tensors: dict[str, typing.Any] = {}
+    for name, value in scope.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            tensors[name] = (list(value.shape), number_of(value))
+        elif isinstance(value, torch.nn.Module):
+            tensors |= {f"{name}.{inner}": (list(t.shape), number_of(t)) for inner, t in value.state_dict().items() if t.is_floating_point()}
+    return Outcome(error, [list(b.roots) for b in observer.backwards], [list(map(list, b.gradients)) for b in observer.backwards], tensors)
 
 
 def patched_text(path: Path, fix: Fix) -> bytes:

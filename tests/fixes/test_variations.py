@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from patched import differences, fixes_of, in_fork, outcome_of, patched_text  # noqa: F401
+from patched import differences, fixes_of, outcome_of, patched_text
 from variations import programs
 
 ALL = programs()

@@ -11,48 +11,44 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from forks import in_fork
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fixes"))
-from patched import in_fork  # noqa: E402
-
-from torchsleuth.repro.trial import _matches, _outcome, loose_shape  # noqa: E402
+from torchsleuth.repro.trial import _matches, _outcome, loose_shape
 
 CRASHES = sorted((Path(__file__).parents[1] / "rules").glob("backward/*/crash_*.py"))
 CHOSEN = CRASHES if os.environ.get("TORCHSLEUTH_ALL") else CRASHES[::4]
 
 
 def _candidates(path: Path) -> tuple[dict, list[str]]:
-    def work() -> tuple[dict, list[str]]:
-        import torchsleuth.diagnose as stage
-        from torchsleuth.options import Options
-        from torchsleuth.pipeline import Watch
-        from torchsleuth.program import run_script
-        from torchsleuth.repro.writing import programs
+    """How a program failed, and the reproductions that would be tried; run in a child."""
+    import torchsleuth.diagnose as stage
+    from torchsleuth.options import Options
+    from torchsleuth.pipeline import Watch
+    from torchsleuth.program import run_script
+    from torchsleuth.repro.writing import programs
 
-        found, original = [], stage.diagnose
+    found, original = [], stage.diagnose
 
-        def noting(*arguments):
-            answer = original(*arguments)
-            found.append(answer)
-            return answer
+    def noting(*arguments):
+        answer = original(*arguments)
+        found.append(answer)
+        return answer
 
-        stage.diagnose = noting
-        os.chdir(path.parent)
-        run_script(path.name, [], Watch(Options(quiet=True)))
-        (diagnosis, *_), evidence = found[0]
-        exception = evidence.exception
-        return {"type": exception.type, "message": exception.message, "rule": diagnosis.rule}, programs(diagnosis, evidence)
-
-    return in_fork(work)
+    stage.diagnose = noting
+    os.chdir(path.parent)
+    run_script(path.name, [], Watch(Options(quiet=True)))
+    (diagnosis, *_), evidence = found[0]
+    exception = evidence.exception
+    return {"type": exception.type, "message": exception.message, "rule": diagnosis.rule}, programs(diagnosis, evidence)
 
 
 def test_most_fixtures_have_a_short_reproduction(capsys: pytest.CaptureFixture[str]) -> None:
     lengths, missing = [], []
     for path in CHOSEN:
-        failure, texts = _candidates(path)
+        failure, texts = in_fork(_candidates, path)
         with tempfile.TemporaryDirectory() as folder:
             for number, text in enumerate(texts):
-                found = _outcome(text, os.path.join(folder, f"{number}.py"))
+                found = in_fork(_outcome, text, os.path.join(folder, f"{number}.py"))
                 if found is not None and _matches(found, failure):
                     lengths.append(len(text.splitlines()))
                     imported = {a.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import) for a in n.names}

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 _BINARY = {
     ast.Add: {"add"}, ast.Sub: {"sub", "rsub"}, ast.Mult: {"mul"}, ast.Div: {"div", "reciprocal", "mul"}, ast.Pow: {"pow"},
-    ast.Mod: {"remainder"}, ast.FloorDiv: {"floordivide", "div"},
+    ast.Mod: {"remainder"}, ast.FloorDiv: {"notimplemented"},  # torch has no derivative of floor_divide: its node is of this kind
     ast.MatMult: {"mm", "bmm", "mv", "dot", "unsafeview", "view", "expand", "reshapealias", "squeeze", "unsqueeze", "addmm"},
 }  # fmt: skip
 _INDEXING = {"select", "slice", "index", "unsqueeze", "squeeze", "alias", "permute", "asstrided", "view"}
 _STORING = {"copyslices", "copy", "indexput", "indexputimpl", "maskedfill", "fill", "slicescatter"}
 _CALLS = {
     "linear": {"addmm", "mm", "t", "view", "unsafeview", "add", "expand", "linear", "mv", "addmv"},
-    "matmul": _BINARY[ast.MatMult],
+    "matmul": _BINARY[ast.MatMult], "floordivide": _BINARY[ast.FloorDiv],
     "crossentropy": {"nllloss", "nllloss2d", "logsoftmax", "mul", "sum", "mean"},
     "norm": {"linalgvectornorm", "norm"},
     "float": {"tocopy"}, "half": {"tocopy"}, "double": {"tocopy"}, "to": {"tocopy"}, "bfloat16": {"tocopy"}, "type": {"tocopy"},
@@ -48,15 +48,19 @@ def expression_of_node(node_name: str, statement: ast.stmt, occurrence: int = 0)
 
 
 def normal_kind(node_name: str) -> str:
-    return re.sub(r"Backward\d*$", "", node_name).replace("_", "").lower()
+    base = node_name.rpartition("::")[2]  # torch::autograd::CopySlices
+    return re.sub(r"Backward\d*$", "", base).replace("_", "").lower()
 
 
 def operations_of(statement: ast.AST) -> Iterator[ast.AST]:
     """Operations in the order Python evaluates them, not entering nested functions or bodies."""
     if isinstance(statement, ast.AugAssign):
         yield from _inner(statement.value)
-        if not isinstance(statement.target, ast.Name):
-            yield from _inner(statement.target)
+        target = statement.target
+        if isinstance(target, ast.Subscript):  # read here; what writes it back is the statement
+            target = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+        if not isinstance(target, ast.Name):
+            yield from _inner(target)
         yield statement
         return
     if isinstance(statement, ast.Assign):
@@ -93,7 +97,8 @@ def _inner(node: ast.AST) -> Iterator[ast.AST]:
 
 def kinds_of(node: ast.AST) -> set[str]:
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
-        return _BINARY.get(type(node.op), set()) | ({"copyslices"} if isinstance(node, ast.AugAssign) else set())
+        writes = set() if isinstance(node, ast.BinOp) else _STORING if isinstance(node.target, ast.Subscript) else {"copyslices"}
+        return _BINARY.get(type(node.op), set()) | writes
     if isinstance(node, ast.UnaryOp):
         return {"neg"} if isinstance(node.op, ast.USub) else set()
     if isinstance(node, ast.Subscript):

@@ -42,8 +42,8 @@ def sequence_of(node: typing.Any) -> int:
 
 
 def operation_of(node_name: str) -> str:
-    """`NativeLayerNormBackward0` → `native_layer_norm`."""
-    base = re.sub(r"Backward\d*$", "", node_name)
+    """`NativeLayerNormBackward0` → `native_layer_norm`, `torch::autograd::CopySlices` → `copy_slices`."""
+    base = re.sub(r"Backward\d*$", "", node_name.rpartition("::")[2])
     base = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base)
     return base.lower()
 

@@ -55,6 +55,9 @@ class SysmonRecorder:
             return "all tool ids of sys.monitoring are taken"
         self._register()
         monitoring.set_events(self._tool, monitoring.events.PY_START)
+        # What an earlier recording switched off stays off for this tool id, even though the id was freed in between
+        # (code that did not run meanwhile never learns of it): a second recording would not see torch.compile start.
+        monitoring.restart_events()
         self._adopt_running_frames()
         return None
 
