@@ -287,6 +287,7 @@ class Calls(Results):
             return NONE
         if name in ("requires_grad_",):
             if self.constant(node, "requires_grad", 0) is not False:
+                owner = self.on_this_path(owner)
                 self.mark_requires_grad(owner)
             return owner
         if name in ("retain_grad", "register_hook", "detach_", "share_memory_", "zero_grad"):
@@ -295,7 +296,10 @@ class Calls(Results):
             where = node.func.value
             if owner.extra and owner.extra.get("data"):
                 base = owner.inputs[0]
-                return self.wrote(node, base, where.value if isinstance(where, ast.Attribute) else where, "data", name[:-1], ())
+                while isinstance(where, ast.Call) and isinstance(where.func, ast.Attribute):  # p.data.mul_(…).add_(…)
+                    where = where.func.value
+                self.wrote(node, base, where.value if isinstance(where, ast.Attribute) else where, "data", name[:-1], ())
+                return owner
             return self.wrote(node, owner, where, "method", name[:-1], tuple(args))
         if name == "size":
             out = Value("number" if args else "size", node)

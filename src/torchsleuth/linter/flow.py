@@ -104,10 +104,18 @@ def is_tensor_annotation(node: ast.AST | None) -> bool:
 
 
 def tensor_evidence(node: FunctionNode, names: Expressions) -> dict[str, bool]:
-    """Arguments that the body uses as only tensors can be used; the value says whether that settles it."""
+    """Arguments that the body uses as only tensors can be used; the value says whether that settles it.
+
+    What follows `beta = torch.tensor(beta)` says nothing about the argument: uses count up to where its name is set anew.
+    """
     found: dict[str, bool] = {}
     arguments = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+    last_use = _first_rebinding(node, arguments)
     for child in ast.walk(node):
+        if isinstance(child, (ast.Attribute, ast.Call)) and last_use:
+            name = child.value if isinstance(child, ast.Attribute) else child.args[0] if child.args else None
+            if isinstance(name, ast.Name) and (name.lineno, name.col_offset) > last_use.get(name.id, (name.lineno, name.col_offset)):
+                continue
         if isinstance(child, ast.Attribute) and isinstance(child.value, ast.Name) and child.value.id in arguments:
             if child.attr in TENSOR_ONLY:
                 found[child.value.id] = True
@@ -119,4 +127,20 @@ def tensor_evidence(node: FunctionNode, names: Expressions) -> dict[str, bool]:
                 path = names.dotted(child.func)
                 if path.startswith(("torch.nn.functional.", "torch.")) and path.count(".") <= 3 and path.rsplit(".", 1)[-1] in TAKES_TENSOR:
                     found[name] = True
+    return found
+
+
+def _first_rebinding(function: FunctionNode, arguments: set[str]) -> dict[str, tuple[int, int]]:
+    """Where each argument's name first gets another value: the end of that statement, its own right-hand side included."""
+    found: dict[str, tuple[int, int]] = {}
+    for node in ast.walk(function):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets, end = node.targets, (node.end_lineno, node.end_col_offset)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            targets, end = [node.target], (node.iter.end_lineno, node.iter.end_col_offset)
+        for target in targets:
+            for name in ast.walk(target):
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.id in arguments:
+                    found[name.id] = min(found.get(name.id, end), end)
     return found

@@ -194,8 +194,11 @@ class Interpreter(expressions.Expressions):
                 value = Value("self", node)
             elif position == 0 and info and info.is_function:
                 value = Value("ctx", node)
-            elif is_tensor_annotation(argument.annotation):
+            elif is_tensor_annotation(argument.annotation) and not isinstance(defaults.get(argument.arg), ast.Constant | ast.UnaryOp):
                 value = tensor(argument, "argument")
+            elif is_tensor_annotation(argument.annotation):  # `mu: Tensor = 0.0` takes numbers, too
+                value = tensor(argument, "argument")
+                value.assumed = not _is_none(defaults[argument.arg])
             elif argument.annotation is None and argument.arg in evidence:
                 value = tensor(argument, "argument")
                 value.assumed = not evidence[argument.arg]
@@ -304,7 +307,7 @@ class Interpreter(expressions.Expressions):
             if target.attr == "requires_grad" and owner.is_tensor:
                 constant = getattr(statement, "value", None)
                 if isinstance(constant, ast.Constant) and constant.value is True:
-                    self.mark_requires_grad(owner)
+                    self.mark_requires_grad(self.on_this_path(owner))
                 elif isinstance(constant, ast.Constant) and constant.value is False:
                     owner.grad, owner.leaf = False, False
                     self.frame.frozen.add(ast.unparse(target.value))
@@ -333,13 +336,19 @@ class Interpreter(expressions.Expressions):
         """`b, t, c = x.shape` says how many dimensions `x` has, on this path."""
         if value.ndim is not None and value.ndim != len(names):
             return
+        shape = names if value.shape is None else value.shape
+        known = self.on_this_path(value)
+        known.ndim, known.shape = len(names), shape
+
+    def on_this_path(self, value: Value) -> Value:
+        """The value to note something on: a copy of its own inside a branch, which the other branch does not see."""
+        if not self.frame.arms:
+            return value
         known = copy.copy(value)
-        known.ndim, known.shape = len(names), names if value.shape is None else value.shape
         for name, bound in list(self.frame.env.items()):
             if bound is value:
                 self.frame.env[name] = known
-        if not self.frame.arms:
-            value.ndim, value.shape = known.ndim, known.shape
+        return known
 
     def _aug_assign(self, node: ast.AugAssign, body, position) -> None:
         other = self.ev(node.value)
@@ -392,9 +401,10 @@ class Interpreter(expressions.Expressions):
                 for part in test.values:
                     self._narrow(part, holds, env)
         elif isinstance(test, ast.Call) and test.args and isinstance(test.args[0], ast.Name) and test.args[0].id in env:
-            function = self.dotted(test.func)
-            if function in ("isinstance", "torch.is_tensor"):
-                is_tensor = function == "torch.is_tensor" or (len(test.args) > 1 and "Tensor" in ast.unparse(test.args[1]))
+            function = self.dotted(test.func) or ast.unparse(test.func)
+            asks = function.rsplit(".", 1)[-1] == "is_tensor"
+            if function == "isinstance" or asks:
+                is_tensor = asks or (len(test.args) > 1 and any(is_tensor_annotation(t) for t in ast.walk(test.args[1])))
                 if is_tensor != holds and env[test.args[0].id].kind == "tensor":
                     env[test.args[0].id] = UNKNOWN
         elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name) and test.left.id in env:
@@ -566,6 +576,10 @@ class Interpreter(expressions.Expressions):
                     break
         for hazard in real.values():
             self.listener.hazard(hazard)
+
+
+def _is_none(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 STATEMENTS = {

@@ -29,6 +29,7 @@ class View:
         self.remarks: list[tuple[int, str]] = []  # (line, what was left alone and why), for --verbose
         self._words: dict[str, bool] = {}
         self.covered: dict[int, ast.AST] = {}  # parts of loops that a finding already speaks of
+        self.callers: dict[str, list[tuple[ast.AST, bool]]] | None = None  # of each function, read when first asked for
         self.jobs: dict[tuple, typing.Any] = {}  # proofs that can be run, by (rule, span of the first culprit)
 
     def has(self, word: str) -> bool:

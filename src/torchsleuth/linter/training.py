@@ -67,13 +67,12 @@ def is_optimizer(node: ast.expr, frame: Frame) -> bool:
     return bool(OPTIMIZER.search(text)) and not SCHEDULER.search(text)
 
 
-def mentions(function: ast.AST, *names: str) -> bool:
-    """Whether any of these attribute or function names occurs in the function."""
+def mentions(function: ast.AST, *names: str, part: str = "") -> bool:
+    """Whether any of these attribute or function names, or one with this part, occurs in the function."""
     wanted = set(names)
     for node in own_nodes(function):
-        if isinstance(node, ast.Attribute) and node.attr in wanted:
-            return True
-        if isinstance(node, ast.Name) and node.id in wanted:
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name in wanted or (part and part in name):
             return True
     return False
 

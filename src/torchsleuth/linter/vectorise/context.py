@@ -309,7 +309,7 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
             entries = node.slice.elts
             text = ast.unparse(node.value)
             # Whoever writes a `:` for what follows counts the dimensions out.
-            if isinstance(entries[-1], ast.Slice) and not any(_is_new_or_rest(e) for e in entries):
+            if entries and isinstance(entries[-1], ast.Slice) and not any(_is_new_or_rest(e) for e in entries):
                 context.exact_ranks.setdefault(text, len(entries))
         elif isinstance(node, ast.Starred) and is_dotted(node.value):
             context.against.setdefault(ast.unparse(node.value), "is unpacked here")

@@ -60,7 +60,8 @@ class BackwardReturnCount(LintRule):
         arguments = forward.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
             return None
-        most = len(arguments.posonlyargs) + len(arguments.args) - (0 if "setup_context" in info.methods else 1)
+        by_class = any(isinstance(d, ast.Name) and d.id == "classmethod" for d in forward.decorator_list)
+        most = len(arguments.posonlyargs) + len(arguments.args) - (0 if "setup_context" in info.methods else 1) - by_class
         least = most - len(arguments.defaults)
         found = []
         for node in _returns(backward):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.linter.events import Write
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.recording import is_shown_to_record
 from torchsleuth.model import Confidence, Role
 
 
@@ -46,8 +47,13 @@ class LeafWrittenInPlace(LintRule):
         target = write.target
         if not target.leaf or target.grad is not True or write.no_grad or write.how == "data":
             return None
-        if write.text in write.frame.frozen:
+        if write.text in write.frame.frozen or "(" in write.text:  # p.mul_(…).add_(…): the first write has been spoken of
             return None
+        if target.op == "parameter" and (view.has("requires_grad_(False)") or view.has("requires_grad = False")):
+            return None  # which of the parameters were frozen is not known
+        if not is_shown_to_record(write.frame, view):
+            return None
+        copy = f"`{write.text} = {write.text}.clone()`" if write.text.isidentifier() else f"a copy (`{write.text}.clone()`)"
         return self.diagnosis(
             f"`{view.short(write.node, 60)}` writes in place to a leaf that requires a gradient",
             [view.culprit(Role.MUTATE, write.node, f"`{write.text}` is a leaf that requires grad", write.frame)],
@@ -55,7 +61,7 @@ class LeafWrittenInPlace(LintRule):
             '"a leaf Variable that requires grad is being used in an in-place operation" here.',
             Confidence.CERTAIN,
             fixes=[
-                advice(f"to compute with the changed values: `{write.name or 'x'} = {write.name or 'x'}.clone()` first, or the out-of-place form"),
+                advice(f"to compute with the changed values: write to {copy}, or use the out-of-place form"),
                 advice("to change the tensor itself: write under `with torch.no_grad():`"),
             ],
         )

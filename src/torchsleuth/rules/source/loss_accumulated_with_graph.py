@@ -65,6 +65,8 @@ class LossAccumulatedWithGraph(LintRule):
                 continue
             if _rebound_between(node.body, loss, event.node, statement):
                 continue
+            if event.conditional and len(backward) == 1 and _returned(frame.node, total):
+                continue  # where nothing is trained here, the caller may need the graph of the sum
             expression = statement.value if isinstance(statement, ast.AugAssign) else statement.value.right
             found.append(
                 self.diagnosis(
@@ -113,6 +115,10 @@ def _trained(function: ast.AST, total: str) -> bool:
             if total in ast.unparse(node):
                 return True
     return False
+
+
+def _returned(function: ast.AST, total: str) -> bool:
+    return any(isinstance(n, ast.Return) and isinstance(n.value, ast.Name) and n.value.id == total for n in ast.walk(function))
 
 
 def _rebound_between(body: list[ast.stmt], loss: str, backward: ast.Call, statement: ast.stmt) -> bool:

@@ -57,7 +57,7 @@ class MaskBeforeSoftmax(LintRule):
             return None
         node = value.node
         mask = _mask_operand(node)
-        if mask is None:
+        if mask is None or _is_applied_again(mask, call):
             return None
         return self.diagnosis(
             f"`{view.short(node)}` before softmax does not mask: exp(0) is 1",
@@ -88,3 +88,17 @@ def _mask_operand(node: ast.AST) -> ast.expr | None:
     return None
 
 
+
+
+def _is_applied_again(mask: ast.expr, call: Call) -> bool:
+    """`softmax(scores * mask) * mask`, normalised once more: the masked weights are taken out again."""
+    text = ast.unparse(mask)
+    for node in ast.walk(call.frame.node):
+        if getattr(node, "lineno", 0) < call.node.lineno:
+            continue
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and text in (ast.unparse(node.left), ast.unparse(node.right)):
+            if not any(child is node for child in ast.walk(call.node)):
+                return True
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult) and ast.unparse(node.value) == text:
+            return True
+    return False

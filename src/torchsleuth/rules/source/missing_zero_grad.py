@@ -54,8 +54,10 @@ class MissingZeroGrad(LintRule):
         steps = [e for e in events if e.kind == "step" and not e.node.args and is_optimizer(e.node.func.value, frame)]
         if not backward or not steps or any(e.kind == "zero_grad" for e in events):
             return None
-        if mentions(frame.node, "zero_grad", "zero_", "set_to_none", "closure", "zero_gradients", "fill_") or _clears_by_hand(frame.node):
+        if mentions(frame.node, "zero_", "set_to_none", "closure", "fill_", part="zero_grad") or _clears_by_hand(frame.node):
             return None
+        if any(isinstance(n, ast.Name) and n.id == steps[0].receiver and isinstance(n.ctx, ast.Store) for n in ast.walk(node)):
+            return None  # a new optimizer in every turn, for what that turn makes
         if _calls_helper(node, steps[0].receiver):
             return None
         first, step = backward[0], steps[0]

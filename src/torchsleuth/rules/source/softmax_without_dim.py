@@ -55,7 +55,9 @@ class SoftmaxWithoutDim(LintRule):
         else:
             return None
         keywords = {k.arg for k in call.node.keywords}
-        if "dim" in keywords or None in keywords or len(call.node.args) > place or not (place == 0 or call.node.args):
+        if keywords - {"input", "dtype", "_stacklevel"} or len(call.node.args) > place:
+            return None  # `dim` is given, or something that torch does not know
+        if place and not call.node.args and "input" not in keywords:
             return None
         import ast
 

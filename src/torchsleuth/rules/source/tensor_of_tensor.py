@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.linter.events import Call
-from torchsleuth.linter.lintrule import Found, LintRule, View, safe_fix, unsafe_fix
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice, safe_fix, unsafe_fix
 from torchsleuth.model import Confidence, Role
 
 
@@ -57,6 +57,8 @@ class TensorOfTensor(LintRule):
             fixes.append(safe_fix("say what it does", view.edit(call.node, f"{operand}.detach().clone()"),
                                   meaning="the same values, no gradient, no warning"))  # fmt: skip
             fixes.append(unsafe_fix("keep the gradient", "the copy now has a history", view.edit(call.node, f"{operand}.clone()")))
+        if not fixes:
+            fixes = [advice(f"`{operand}.detach().clone()` copies it, `.to(...)` gives it another dtype or device; without `detach` the gradient stays")]
         return self.diagnosis(
             f"`{view.short(call.node)}` copies a tensor" + (" and drops its gradient" if loses else ", without its gradient if it has one"),
             [view.culprit(Role.LOST_GRAD, call.node, "values only, no history", call.frame)],

@@ -53,6 +53,7 @@ class ViewForTranspose(LintRule):
             sizes = sizes[0].elts
         if shape is None or len(shape) < 2 or len(sizes) < 2:
             return None
+        shape = _still_meant(shape, call.frame.node)
         wanted = [s.id if isinstance(s, ast.Name) else s.value if isinstance(s, ast.Constant) else None for s in sizes]
         named = [n for n in shape if isinstance(n, str) and n != "_"]
         if len(set(named)) != len(named) or sum(n in wanted for n in named) < 2:
@@ -86,3 +87,12 @@ def _moved(shape: tuple, wanted: list) -> str | None:
             if any(w != 1 for w in extra) and wanted.index(n) > place:
                 return n
     return None
+
+
+def _still_meant(shape: tuple, function: ast.AST) -> tuple:
+    """Names of sizes that are set once: after `height = height // patch` the name is no size of the tensor any more."""
+    sets: dict[str, int] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            sets[node.id] = sets.get(node.id, 0) + 1
+    return tuple(s if not isinstance(s, str) or sets.get(s, 1) == 1 else None for s in shape)

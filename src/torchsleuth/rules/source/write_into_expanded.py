@@ -44,6 +44,8 @@ class WriteIntoExpanded(LintRule):
     def on_write(self, write: Write, view: View) -> Found:
         if not write.target.expanded or write.how == "data":
             return None
+        if write.how == "method" and write.op in ("fill", "zero"):
+            return None  # one value for all elements is what comes out
         return self.diagnosis(
             f"`{write.text}` was expanded: its repeated elements are one place in memory, and it is written to",
             [view.culprit(Role.MUTATE, write.node, "writes to shared elements", write.frame)],

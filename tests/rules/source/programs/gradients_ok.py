@@ -150,3 +150,30 @@ def frozen(model):
         n = p.numel()
         p = p.detach() if n > 3 else p
         print(p)
+
+
+def number_made_a_tensor(beta, log_p):
+    beta = torch.tensor(beta, dtype=log_p.dtype)
+    return log_p + torch.log(beta) + beta.unsqueeze(0)
+
+
+def array_made_a_tensor(image):
+    is_array = isinstance(image, np.ndarray)
+    if is_array:
+        image = torch.tensor(image)
+    return image.float().unsqueeze(0)
+
+
+def ids_made_a_tensor(extra, ids):
+    extra = torch.atleast_2d(torch.tensor(extra, dtype=torch.long, device=ids.device))
+    return torch.cat([ids, extra.expand(ids.size(0), 1)], dim=1)
+
+
+def data_of_another_class(observation: torch.Tensor):
+    if isinstance(observation, NonTensorData):
+        observation = torch.tensor(observation.data)
+    return observation
+
+
+def given_as_a_number(mu: torch.Tensor = 0.0):
+    return torch.tensor(mu)

@@ -107,3 +107,24 @@ def loss(model, x, y):
 
 def bce(model, x, y):
     return F.binary_cross_entropy(torch.sigmoid(model(x)), y)
+
+
+def masked_and_normalised_again(vector: torch.Tensor, mask: torch.Tensor):
+    result = torch.softmax(vector * mask, dim=-1)
+    result = result * mask
+    return result / (result.sum(dim=-1, keepdim=True) + 1e-9)
+
+
+def patches(images: torch.Tensor, size):
+    batch, channels, height, width = images.shape
+    height = height // size
+    width = width // size
+    images = images.view(batch, channels, height, size, width, size)
+    return images.permute(0, 2, 4, 1, 3, 5).reshape(batch, height * width, -1)
+
+
+def unpatched(x: torch.Tensor, size):
+    batch, channels, frames, height, width = x.shape
+    channels = channels // (size * size)
+    x = x.reshape(batch, channels, size, size, frames, height, width)
+    return x.permute(0, 1, 4, 5, 3, 6, 2).reshape(batch, channels, frames, height * size, width * size)

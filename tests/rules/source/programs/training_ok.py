@@ -78,3 +78,31 @@ def validate(model, loader):
 
 def test_model(model):
     assert model(torch.ones(1, 3)).shape == (1, 2)
+
+
+def new_leaf_in_every_turn(unet, latents, steps):
+    for t in steps:
+        x = latents.detach().clone()
+        x.requires_grad = True
+        opt = torch.optim.SGD([x], lr=0.1)
+        unet(x, t).mean().backward()
+        opt.step()
+        latents = x.detach()
+    return latents
+
+
+def cleared_by_a_helper(loss_fn, optim, params, zero_grads):
+    for _ in range(10):
+        zero_grads(params)
+        loss = loss_fn()
+        loss.backward()
+        optim.step()
+
+
+def added_where_nothing_trains(losses, train=False):
+    total = 0
+    for loss in losses:
+        total += loss
+        if train:
+            loss.backward()
+    return total
