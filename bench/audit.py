@@ -82,7 +82,7 @@ def _watched_step(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, goal:
     watch = StepWatch()
     watch.start()
     _step(model, ids, mask, goal)
-    watch._stop()
+    watch.stop()
 
 
 if __name__ == "__main__":

@@ -284,3 +284,11 @@ def declared_pad_ids(model: nn.Module) -> set[int]:
     if isinstance(pad, int):
         found.add(pad)
     return found
+
+
+def batch_is_first(call: Call, paddings: list[Padding], targets: list[torch.Tensor]) -> bool:
+    """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
+    if paddings:
+        return True
+    labels = targets + [leaf.tensor for leaf in call.leaves if is_label(leaf)]
+    return any(t.dim() == 1 and t.shape[0] == call.batch_size for t in labels)

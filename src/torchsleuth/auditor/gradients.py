@@ -78,7 +78,7 @@ def used_modules(trace: Trace, keys: dict[str, int], until: int | None = None) -
     return {
         by_key[seen.key]
         for position, op in enumerate(trace.ops)
-        if not op.writes and (until is None or position <= until)
+        if not op.writes and op.name != "__format__" and (until is None or position <= until)
         for seen in op.ins
         if seen.key in by_key
     }
@@ -128,8 +128,11 @@ class Flow:
                     # `.detach().numpy()` is one thing; a number read out of an index was lost where the index was made.
                     exits[op.index if self.trace.ops[cut].name in ("detach", "data") else cut] |= who
             bare.update(seen.key for seen in op.outs if not seen.requires_grad)
+            copied = op.name == "tensor"  # always a new leaf, even with `requires_grad=True`
             for seen in op.outs:
-                if mine and seen.requires_grad and op.name != "requires_grad_":
+                if copied and mine and seen.requires_grad:
+                    forced.setdefault(op.index, op)
+                if mine and seen.requires_grad and not copied and op.name != "requires_grad_":
                     live.setdefault(seen.key, set()).update(mine)
                 elif mine and op.name not in EXITS:
                     dead.setdefault(seen.key, {}).setdefault(op.index, set()).update(mine)
@@ -274,12 +277,22 @@ def origin_of_place(op: Op) -> Origin:
     return origin_of_file(op.place.code.co_filename) if op.place.code is not None else Origin.LIBRARY
 
 
-def looks_averaged(names: Iterable[str], weights: list[Weight]) -> bool:
-    """A teacher that follows a student: every parameter has a twin of the same name and size that does train."""
-    trained = {(w.name.partition(".")[2], w.size) for w in weights if w.grad not in ("none", "unknown") and "." in w.name}
-    names = list(names)
+def follows_another(model: nn.Module, names: Iterable[str], weights: list[Weight], held: bool) -> bool:
+    """A teacher that follows a student: every parameter has a twin of the same name and size that does train.
+
+    Where the optimizer holds the teacher too, the twins must also be alike: it is a copy, and not a second encoder.
+    """
+    trained = {(w.name.partition(".")[2], w.size): w.name for w in weights if w.grad not in ("none", "unknown") and "." in w.name}
     sizes = {w.name: w.size for w in weights}
-    return bool(names) and all("." in n and (n.partition(".")[2], sizes.get(n)) in trained for n in names)
+    twins = {n: trained.get((n.partition(".")[2], sizes.get(n))) if "." in n else None for n in names}
+    if not twins or not all(twins.values()):
+        return False
+    if not held:
+        return True
+    named = dict(model.named_parameters())
+    pairs = [(named[n].detach().flatten().float(), named[twin].detach().flatten().float()) for n, twin in twins.items() if n in named and twin in named]
+    telling = [(a, b) for a, b in pairs if a.numel() > 7 and float(a.std()) > 0]
+    return bool(telling) and all(float(torch.cosine_similarity(a, b, dim=0)) > 0.9 for a, b in telling)
 
 
 def weights_of(

@@ -230,12 +230,15 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A `view` to the same sizes in another order."""
+    """A `view` to the same sizes in another order, or one that moves an axis (`moved`) past a part of its neighbour."""
 
     operation: str
     before: tuple[int, ...]
     after: tuple[int, ...]
     site: Site
+    moved: int = 0
+    part_before: tuple[int, ...] = ()  # the sizes that change, where not all are the same in another order
+    part_after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +253,30 @@ class SharedLayer:
 
 @dataclass(frozen=True, slots=True)
 class ModeFact:
-    kind: str  # "eval-in-training", "dropout-in-eval"
+    kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"
     modules: tuple[str, ...]
     site: Site | None
     distance: float = 0.0
     operation: str = ""
+    changed: Site | None = None  # the `eval()` that was the last thing done to the model's mode
+    step: int = 1  # the first optimizer step in this mode
+    steps: int = 1  # how many steps were taken in it
+    metric: Site | None = None  # where the evaluation's result is compared with something
+    output: str = ""
+    updated: bool = False  # BatchNorm took the evaluation's data into its running values
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGradient:
+    """A step used a gradient that still held that of the step before."""
+
+    optimizer: str
+    weight: str
+    times: int
+    chances: int  # steps after the first that were watched
+    norm: float  # of the gradient that was there before the second backward pass
+    site: Site | None
+    backward: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +327,7 @@ class Observation:
     optimizer: tuple[OptimizerFact, ...] = ()
     unregistered: tuple[Unregistered, ...] = ()
     no_update: NoUpdate | None = None
+    kept: tuple[KeptGradient, ...] = ()
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()
     axes: tuple[AxisFact, ...] = ()

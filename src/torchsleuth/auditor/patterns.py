@@ -1,128 +1,25 @@
-"""What the trace of a step shows by itself: broadcasting, softmax axes, aliased results, hot lines; and shared layers."""
+"""What the trace of a step shows by itself: softmax axes, aliased results, hot lines; and shared layers."""
 
 from __future__ import annotations
 
 import ast
 import collections
+import itertools
 import typing
 
 import torch
 from torch import nn
 
+from torchsleuth.auditor.broadcasting import numel
 from torchsleuth.auditor.gradients import built, class_origin, origin_of_place
-from torchsleuth.auditor.observation import Alias, AxisFact, Broadcast, HotLine, Shape, SharedLayer, Site, Swap
+from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site, Swap
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
-from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace
+from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Trace
 from torchsleuth.origin import Origin
 
-_BINARY = {"add", "sub", "mul", "div", "true_divide", "subtract", "multiply", "__rsub__", "rsub", "pow", "eq", "maximum", "minimum",
-           "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__radd__", "__rmul__", "add_", "sub_", "mul_", "div_", "where",
-           "logaddexp", "dist"}  # fmt: skip
-_STRETCHING = {"unsqueeze", "unsqueeze_", "view", "reshape", "expand", "expand_as", "unflatten", "keepdim", "meshgrid", "atleast_2d"}
-_REDUCING = {"mean", "sum", "nanmean", "norm"}
-_LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 HOT_REPEATS = 64
 HOT_SHARE = 0.5
 ITEM_REPEATS = 32
-
-
-# -- broadcasting ----------------------------------------------------------------------------------
-
-
-def broadcasts(trace: Trace, loss_key: int | None, batch: int | None) -> list[Broadcast]:
-    """Operands that stretch one another, the result being larger than both."""
-    on_the_way = trace.ancestors({loss_key}) if loss_key is not None else None
-    found: dict[tuple, Broadcast] = {}
-    for op in trace.ops:
-        if op.name not in _BINARY or len(op.ins) < 2 or origin_of_place(op) is not Origin.USER:
-            continue
-        left, right = op.ins[-2:] if op.name == "where" else op.ins[:2]
-        if left.dtype is torch.bool or right.dtype is torch.bool:
-            continue
-        if not left.size or not right.size:
-            continue
-        try:
-            result = tuple(torch.broadcast_shapes(left.size, right.size))
-        except RuntimeError:
-            continue
-        if _count(result) <= max(_count(left.size), _count(right.size)):
-            continue
-        if on_the_way is not None and not any(seen.key in on_the_way for seen in op.outs):
-            continue
-        if not _same_axis_twice(left.size, right.size):
-            continue
-        origins = [_origin(trace, side) for side in (left, right)]
-        explicit = sum(stretched for _, stretched in origins)
-        site = trace.site(op)
-        if site is None:
-            continue
-        span = site.span
-        key = (span.file, span.line, span.column, span.end_column)
-        found.setdefault(
-            key,
-            Broadcast(
-                op.name, _shape(left), _shape(right), result, site, explicit, op.name in _LOSSLIKE or _reduced(trace, op),
-                bool(origins[0][0] & origins[1][0]) and explicit > 0, batch,
-            ),
-        )  # fmt: skip
-    return list(found.values())
-
-
-def _same_axis_twice(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
-    """(N,) against (N, 1) and its like: the shorter operand's axis is the other's axis of equal size, one place off."""
-    if len(left) == len(right):
-        return False
-    short, long = (left, right) if len(left) < len(right) else (right, left)
-    padded = (1,) * (len(long) - len(short)) + short
-    for axis, (a, b) in enumerate(zip(padded, long, strict=True)):
-        if a > 1 and b == 1:
-            # The same count stands elsewhere in the longer operand, where the shorter one has nothing.
-            return any(n == a and padded[k] == 1 for k, n in enumerate(long) if k != axis)
-    return False
-
-
-def _origin(trace: Trace, seen: Seen) -> tuple[set[int], bool]:
-    """What the operand was rearranged from, and whether an axis of size 1 was put in on purpose."""
-    explicit = False
-    key = seen.key
-    for op in trace.made_through(seen, ARRANGING):
-        if op.name in _STRETCHING and op.outs and 1 in op.outs[0].size and len(op.outs[0].size) > len(op.ins[0].size):
-            explicit = True
-        if op.name == "__getitem__" and _has_none(op.plain[0][1] if len(op.plain[0]) > 1 else None):
-            explicit = True
-        if op.plain[1].get("keepdim") is True:
-            explicit = True
-        key = op.outs[0].key if op.name not in ARRANGING else (op.ins[0].key if op.ins else key)
-    return {key}, explicit
-
-
-def _has_none(index: typing.Any) -> bool:
-    return index is None or (isinstance(index, tuple) and any(part is None for part in index))
-
-
-def _reduced(trace: Trace, op: Op) -> bool:
-    """The result goes, element by element, into a sum or mean over everything."""
-    keys = {seen.key for seen in op.outs}
-    for later in trace.ops[op.index + 1 :]:
-        if not any(seen.key in keys for seen in later.ins):
-            continue
-        if later.name in _REDUCING or not later.outs or later.outs[0].size == ():
-            return bool(later.outs) and _count(later.outs[0].size) == 1
-        if _count(later.outs[0].size) < _count(op.outs[0].size):
-            return False
-        keys |= {seen.key for seen in later.outs}
-    return False
-
-
-def _count(size: tuple[int, ...]) -> int:
-    total = 1
-    for n in size:
-        total *= n
-    return total
-
-
-def _shape(seen: Seen) -> Shape:
-    return Shape(seen.size, str(seen.dtype).removeprefix("torch."))
 
 
 # -- softmax axes ----------------------------------------------------------------------------------
@@ -235,19 +132,43 @@ def collected(output: typing.Any, depth: int = 0) -> typing.Iterator[list]:
 
 
 def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
-    """`view` or `reshape` to the same sizes in another order: (B, T, C) to (B, C, T). The elements stay where they are."""
+    """`view` or `reshape` that moves an axis: (B, T, C) to (B, C, T), or to (B, heads, T, C / heads). The elements stay where they are."""
     wanted = trace.ancestors(keys)
     found: dict[typing.Any, Swap] = {}
     for op in trace.ops:
         if op.name not in ("view", "reshape") or not op.ins or not op.outs or not op.outs[0].requires_grad or origin_of_place(op) is not Origin.USER:
             continue
         before, after = (tuple(n for n in seen.size if n != 1) for seen in (op.ins[0], op.outs[0]))
-        if len(before) < 2 or before == after or sorted(before) != sorted(after) or op.outs[0].key not in wanted:
+        if len(before) < 2 or before == after or op.outs[0].key not in wanted:
+            continue
+        moved = () if sorted(before) == sorted(after) else _moved_axis(before, after)
+        if moved is None:
             continue
         site = trace.site(op)
         if site is not None:
-            found.setdefault(site.span, Swap(op.name, op.ins[0].size, op.outs[0].size, site))
+            found.setdefault(site.span, Swap(op.name, op.ins[0].size, op.outs[0].size, site, *moved))
     return list(found.values())
+
+
+def _moved_axis(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    """An axis that stands elsewhere after a split or a merge of the axis beside it: its size, and the sizes around it.
+
+    (T, H * D) read off as (H, T, D), or (H, T, D) as (T, H * D). Where the axes were only split and merged, every
+    axis that is still there begins at the same element; here T does not.
+    """
+    head = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
+    if head is None:
+        return None
+    tail = next((i for i, (a, b) in enumerate(zip(before[::-1], after[::-1], strict=False)) if a != b), 0)
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    for one, other in ((old, new), (new, old)):
+        if len(one) == 2 and len(other) == 3:
+            time, width = one
+            heads, moved, each = other
+            # Equal sizes could be axes that were split and merged where they stood: (16, 4, 4) as (4, 64) is four groups of channels.
+            if moved == time and time not in (heads, each) and heads * each == width:
+                return time, old, new
+    return None
 
 
 # -- hot lines -------------------------------------------------------------------------------------
@@ -268,7 +189,8 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
         if span is None:
             continue
         if op.name in EXITS:
-            exits[(op.place.code, span.line, op.place.frame_id)].append(op)
+            if op.place.direct:  # torch's own checks of arguments are not the program's reads
+                exits[(op.place.code, span.line, op.place.frame_id)].append(op)
         elif any(seen.requires_grad for seen in op.outs):
             total += 1
             nodes[(op.place.code, span.line, op.place.frame_id)].append(op)
@@ -282,7 +204,7 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
         site = trace.site(ops[-1])
         if site is None or loop is None:
             continue
-        elements = max(_count(seen.size) for op in ops for seen in op.outs[:1])
+        elements = max(numel(seen.size) for op in ops for seen in op.outs[:1])
         hot = HotLine(len(ops), total, repeats, site, loop, elements, "nodes")
         loops[(loop.span.file, loop.span.line)].append((ops, hot))
     for members in loops.values():
@@ -292,9 +214,16 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
         for (code, line, _), ops in exits.items():
             loop = _loop_around(code, line)
             site = trace.site(ops[0])
-            if len(ops) >= ITEM_REPEATS and loop is not None and site is not None:
+            if len(ops) >= ITEM_REPEATS and loop is not None and site is not None and not _runs_layers(trace, ops):
                 found.append(HotLine(0, total, len(ops), site, loop, 1, "item"))
     return found
+
+
+def _runs_layers(trace: Trace, ops: list[Op]) -> bool:
+    """Between one read and the next, layers run (a rollout, a decoder that chooses its next token): no loop over elements."""
+    weights = set(trace.parameters)
+    turns = [sum(any(seen.key in weights for seen in op.ins) for op in trace.ops[a.index : b.index]) for a, b in itertools.pairwise(ops)]
+    return sum(turn > 0 for turn in turns) >= len(turns) // 2
 
 
 def _recurrent(trace: Trace, ops: list[Op]) -> bool:

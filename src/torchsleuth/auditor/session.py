@@ -14,20 +14,21 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import experiments, preflight
 from torchsleuth.auditor.backward import BackwardWatch
-from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
-from torchsleuth.auditor.compare import May, distance, first_difference, moved_flags, output_leaves
+from torchsleuth.auditor.causality import Causality
+from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
-from torchsleuth.auditor.observation import ModeFact, Move, Observation, Overfit, Site
+from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.patterns import shared_layers
 from torchsleuth.auditor.runner import Runner, untouched, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Trace
-from torchsleuth.auditor.watchers import Lookup, label_shifts
+from torchsleuth.auditor.trials import dropout_in_eval, overfitted
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
 
@@ -251,8 +252,10 @@ class Session:
         moves: list[Move] = []
         for padding in self.paddings:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
-        moves += self.causality(step, lab)
-        evidence = self._batch_is_first(step)
+        order = Causality(self.call, step, lab, self.attempt, self.causal)
+        self.fields["shifts"] = order.shifts()
+        moves += order.moves()
+        evidence = batches.batch_is_first(self.call, self.paddings, [target for _, target, _, _ in step.watch.targets])
         mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
         moves += mixing
         if remark:
@@ -290,116 +293,15 @@ class Session:
                 return None
         return Lab(self.runner, self.call, base, trace, floor, mode)
 
-    def causality(self, step: StepView, lab: Lab) -> list[Move]:
-        causal: dict[int, bool] = {}
-
-        def is_causal(lookup: Lookup) -> bool:
-            if lookup.op.index not in causal:
-                leaf = self._leaf_for(lookup)
-                causal[lookup.op.index] = bool(self.attempt("causality", lambda: experiments.is_causal(lab, leaf)))
-            return causal[lookup.op.index]
-
-        self.fields["shifts"] = tuple(label_shifts(step.watch, lambda lookup: self._leaf_for(lookup).name, is_causal))
-        wanted = [lookup for _, offset, _, _, lookup in step.watch.shifts if offset == 1]
-        intent = "The loss compares position t with token t + 1, and that token is visible at position t: the model can copy it."
-        if not wanted and (intent := self._means_to_be_causal(step)):
-            wanted = self._main_lookups(step)
-        leaves = [self._leaf_for(lookup) for lookup in wanted[:1]]
-        if not leaves and self.causal:
-            intent = "The model is meant to see no later position (`causal=True`)."
-            leaves = batches.sequences(self.call)[-1:]
-        moves = []
-        for leaf in leaves:
-            moves += self.attempt("causality", lambda leaf=leaf: experiments.causal_moves(lab, leaf, intent)) or []
-        return moves
-
-    def _means_to_be_causal(self, step: StepView) -> str:
-        """How it is known: a triangular mask made in the forward pass or kept as a buffer, or the model's configuration."""
-        config = getattr(self.model, "config", None)
-        if config is not None:
-            decoder = getattr(config, "is_decoder", False) is True or "CausalLM" in type(self.model).__name__
-            return "The model is a decoder by its configuration." if decoder and not getattr(config, "is_encoder_decoder", False) else ""
-        for op in step.trace.ops:
-            if op.name in ("tril", "triu") and op.outs and len(op.outs[0].size) == 2 and op.outs[0].size[0] == op.outs[0].size[1]:
-                return "The model makes a triangular mask, so it is meant to see no later position."
-        if any(_is_triangular(buffer) for buffer in self.model.buffers()):
-            return "The model holds a triangular mask, so it is meant to see no later position."
-        return ""
-
-    def _main_lookups(self, step: StepView) -> list[Lookup]:
-        named = {leaf.name for leaf in batches.sequences(self.call)}
-        return [lookup for lookup in step.watch.lookups if self._leaf_for(lookup).name in named]
-
-    def _leaf_for(self, lookup: Lookup) -> Leaf:
-        """The input these ids are, by value; or a stand-in, where the model made them itself."""
-        for leaf in self.call.leaves:
-            if leaf.tensor.shape == lookup.ids.shape and not leaf.tensor.is_floating_point() and torch.equal(leaf.tensor.to(lookup.ids.dtype), lookup.ids):
-                return leaf
-        return Leaf("the ids looked up", (), lookup.ids)
-
-    def _batch_is_first(self, step: StepView) -> bool:
-        """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
-        size = self.call.batch_size
-        if self.paddings:
-            return True
-        targets = [target for _, target, _, _ in step.watch.targets] + [leaf.tensor for leaf in self.call.leaves if batches.is_label(leaf)]
-        return any(t.dim() == 1 and t.shape[0] == size for t in targets)
-
     def dropout_in_eval(self) -> None:
-        fact = self.attempt("dropout in eval mode", self._dropout_in_eval)
+        fact = self.attempt("dropout in eval mode", lambda: dropout_in_eval(self.runner, self.call))
         if fact is not None:
             self.fields["modes"] = (*self.fields.get("modes", ()), fact)
 
-    def _dropout_in_eval(self) -> ModeFact | None:
-        first = self.runner.calm(self.call.args, self.call.kwargs)
-        second = self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=1)
-        nothing = May(torch.zeros(1, dtype=torch.bool))
-        difference = first_difference(first, second, nothing)
-        if difference is None:
-            return None
-        one, two = Trace(keep=True), Trace(keep=True)
-        self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=0, trace=one)
-        self.runner.run(self.call.args, self.call.kwargs, mode="eval", seed=1, trace=two)
-        for a, b in zip(one.ops, two.ops, strict=False):
-            if a.name != b.name:
-                return None
-            if any(x.shape == y.shape and moved_flags(x, y)[0].any() for x, y in zip(a.tensors, b.tensors, strict=False)):
-                if "dropout" in a.name or a.name in ("scaled_dot_product_attention", "multi_head_attention_forward"):
-                    return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name)
-                return None
-        return None
-
     def overfit(self, steps: int = 60) -> None:
-        result = self.attempt("overfitting the batch", lambda: self._overfit(steps))
+        result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps))
         if result is not None:
             self.fields["overfit"] = result
-
-    def _overfit(self, steps: int) -> Overfit | None:
-        """Train copies of the parameters on this one batch; the best of three learning rates counts."""
-        best: Overfit | None = None
-        for rate in (1e-3, 1e-2, 1e-1):
-            with untouched(self.model):
-                copies: dict[int, nn.Parameter] = {}
-                for module in self.model.modules():
-                    for name, p in module._parameters.items():
-                        if p is not None and p.requires_grad:
-                            module._parameters[name] = copies.setdefault(id(p), nn.Parameter(p.detach().clone()))
-                if not copies:
-                    return None
-                optimizer = torch.optim.Adam(copies.values(), lr=rate)
-                values = []
-                for _ in range(steps):
-                    with torch.enable_grad():
-                        loss = self._loss_of(self.model(*self.call.args, **self.call.kwargs))
-                    if loss is None:
-                        return None
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-                    values.append(float(loss.detach()))
-            if best is None or values[-1] < best.last:
-                best = Overfit(steps, values[0], values[-1])
-        return best
 
 
 @contextlib.contextmanager
@@ -411,17 +313,6 @@ def _paused(trace: Trace):
         yield
     finally:
         trace.most, trace.truncated = most, truncated
-
-
-def _is_triangular(buffer: torch.Tensor) -> bool:
-    square = buffer.detach().squeeze()
-    if square.dim() != 2 or square.shape[0] != square.shape[1] or square.shape[0] < 3 or square.numel() > 1 << 24:
-        return False
-    flags = square == square[0, -1]
-    if not flags.any() or flags.all():
-        return False
-    size = square.shape[0]
-    return any(torch.equal(flags, torch.ones_like(flags).triu(k)) for k in range(0, min(4, size)))
 
 
 def _first_line(error: BaseException) -> str:

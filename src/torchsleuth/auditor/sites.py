@@ -29,6 +29,7 @@ class Place(typing.NamedTuple):
     user_code: types.CodeType | None
     user_offset: int
     frame_id: int = 0  # tells one invocation of the function from another
+    direct: bool = True  # no function of torch's own stands between that frame and the call
 
 
 NOWHERE = Place(None, -1, None, -1)
@@ -37,17 +38,19 @@ NOWHERE = Place(None, -1, None, -1)
 def place_here(depth: int = 1) -> Place:
     """The place of the program's code that led here."""
     frame: types.FrameType | None = sys._getframe(depth)
-    code, offset, frame_id = None, -1, 0
+    code, offset, frame_id, direct = None, -1, 0, True
     while frame is not None:
         origin = origin_of_file(frame.f_code.co_filename)
         if origin is Origin.USER and frame.f_code.co_name != TRAMPOLINE:
             if code is None:
                 code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
-            return Place(code, offset, frame.f_code, frame.f_lasti, frame_id)
+            return Place(code, offset, frame.f_code, frame.f_lasti, frame_id, direct)
         if origin is Origin.LIBRARY and code is None:
             code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
+        if origin is Origin.TORCH:
+            direct = False
         frame = frame.f_back
-    return Place(code, offset, None, -1, frame_id)
+    return Place(code, offset, None, -1, frame_id, direct)
 
 
 def site_of(place: Place, module: str = "", module_type: str = "") -> Site | None:

@@ -11,10 +11,11 @@ from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Padding
+from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
-from torchsleuth.auditor.gradients import Flow, looks_averaged, owner_classes, unregistered, used_modules, weights_of
+from torchsleuth.auditor.gradients import Flow, follows_another, owner_classes, unregistered, used_modules, weights_of
 from torchsleuth.auditor.observation import InputFact, LossCall, Weight
-from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, broadcasts, collected, hot_lines, swapped_views
+from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines, swapped_views
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.auditor.watchers import Watch
 
@@ -84,7 +85,7 @@ class StepView:
         optimized = {w.name for w in weights if w.in_optimizer}
         cuts = [
             cut for cut in cuts
-            if not (cut.reason in ("no-grad", "detach", "data") and not optimized & set(cut.weights) and looks_averaged(cut.weights, weights))
+            if not (cut.reason in ("no-grad", "detach", "data") and follows_another(model, cut.weights, weights, bool(optimized & set(cut.weights))))
         ]  # fmt: skip
         unused = flow.unused([n for n in missing if n not in explained], owner_classes(model)) if not whole or not cuts else []
         return {"cuts": tuple(cuts), "unused": tuple(unused)}

@@ -24,7 +24,7 @@ MOST_OPERATIONS = 300_000
 _PROPERTIES = {"data", "T", "mT", "H", "mH", "real", "imag"}
 _QUESTIONS = {
     "size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size", "__len__", "__hash__",
-    "__repr__", "__format__", "__str__", "data_ptr", "is_contiguous", "is_floating_point", "is_complex", "is_signed",
+    "__repr__", "__str__", "data_ptr", "is_contiguous", "is_floating_point", "is_complex", "is_signed",
     "get_device", "untyped_storage", "storage", "is_same_size", "is_tensor", "is_storage", "is_inference", "type",
     "is_pinned", "is_shared", "register_hook", "is_conj", "is_neg", "is_set_to", "retain_grad", "result_type", "can_cast",
     "__reduce_ex__", "__setstate__", "__dir__", "__deepcopy__", "has_names", "_is_view", "manual_seed", "get_default_dtype",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import ModeFact, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -48,14 +48,88 @@ class EvalModeTraining(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.modes:
             if fact.kind == "eval-in-training":
-                site = fact.site or observation.call
-                yield Diagnosis(
-                    self.name, "the model is trained in eval mode", Confidence.LIKELY,
-                    (culprit(site, Role.CALL, "`training` is False during this step"),) if site else (),
-                    observed(f"`training` is False in the step that the optimizer took; {listed(fact.modules)} behave differently in training"),
-                    "In eval mode dropout lets everything pass and BatchNorm keeps its running values as they are.",
-                    (advice("Call `model.train()` before the training loop (and again after every validation)."),),
-                )  # fmt: skip
+                yield _eval_in_training(observation, fact)
+
+
+def _eval_in_training(observation: Observation, fact: ModeFact) -> Diagnosis:
+    site = fact.site or observation.call
+    culprits = [culprit(fact.changed, Role.CREATE, "puts the model in eval mode; nothing takes it out again before the step")] if fact.changed else []
+    if site is not None:
+        culprits.append(culprit(site, Role.CALL, "`training` is False during this step"))
+    if fact.step > 1:
+        title = f"from optimizer step {fact.step} on the model is trained in eval mode"
+        text = f"`training` is True in the first step and False in {fact.steps} later one{'s' * (fact.steps != 1)}, from step {fact.step} on"
+    else:
+        title, text = "the model is trained in eval mode", "`training` is False in the step that the optimizer took"
+    behave = "behaves" if len(fact.modules) == 1 else "behave"
+    return Diagnosis(
+        EvalModeTraining.name, title, Confidence.LIKELY, tuple(culprits),
+        observed(f"{text}; {listed(fact.modules)} {behave} differently in training"),
+        "In eval mode dropout lets everything pass and BatchNorm keeps its running values as they are.",
+        (advice("Call `model.train()` before the training loop (and again after every validation)."),),
+    )  # fmt: skip
+
+
+class TrainModeEvaluation(AuditRule):
+    """A trained model is evaluated while it is in train mode: dropout and batch statistics are active.
+
+    What happened
+    -------------
+    Between optimizer steps the model was called without gradients, its result was compared with targets, and
+    its `training` flag was True. torchsleuth ran that call again in both modes; the results differ.
+
+    Why
+    ---
+    `torch.no_grad()` only stops the recording of gradients. Dropout goes on dropping, and BatchNorm goes on
+    using the statistics of the batch and takes the evaluation data into its running values. The score is too
+    low, changes from run to run, and depends on which samples are evaluated together.
+    How other calls without gradients (a generator's samples, a teacher, a rollout) are told from an evaluation:
+    their results are not compared with targets under `no_grad`.
+
+    Example
+    -------
+    `no_grad` does not switch off dropout. This prints False:
+
+        import torch
+
+        layer = torch.nn.Dropout(0.5)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            print(bool((layer(torch.ones(100)) == 1).all()))
+
+    Fix
+    ---
+    `model.eval()` before the evaluation, `model.train()` after it.
+
+    Common false explanations
+    -------------------------
+    "`no_grad` switches the model to evaluation": it knows nothing of modes.
+    """
+
+    name = "train-mode-evaluation"
+    order = 41
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for fact in observation.modes:
+            if fact.kind != "train-in-evaluation" or fact.site is None:
+                continue
+            culprits = [culprit(fact.site, Role.CALL, "`training` is True here")]
+            if fact.metric is not None and fact.metric.span != fact.site.span:
+                culprits.append(culprit(fact.metric, Role.OPERAND, "here its result is compared"))
+            behave = "behaves" if len(fact.modules) == 1 else "behave"
+            yield Diagnosis(
+                self.name, "the model is evaluated in train mode", Confidence.LIKELY, tuple(culprits),
+                (
+                    *observed(
+                        f"the call runs without gradients while `training` is True; {listed(fact.modules)} {behave} differently in training",
+                        f"`{fact.operation}` then compares its result with another tensor, still without gradients: it is an evaluation",
+                    ),
+                    *recomputed(f"in eval mode the same inputs give another `{fact.output}`: it differs by up to {number(fact.distance)}"),
+                    *observed("BatchNorm counted this batch into its running values" if fact.updated else ""),
+                ),
+                "`no_grad` stops gradients, not dropout or batch statistics; those follow the mode.",
+                (advice("Call `model.eval()` before the evaluation and `model.train()` after it."),),
+            )  # fmt: skip
 
 
 class DropoutInEval(AuditRule):

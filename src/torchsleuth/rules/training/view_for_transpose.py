@@ -15,7 +15,8 @@ class ViewForTranspose(AuditRule):
     What happened
     -------------
     A tensor was given a shape with the same sizes in another order, such as (batch, time, classes) to
-    (batch, classes, time), by `view` or `reshape`.
+    (batch, classes, time), by `view` or `reshape`; or one in which an axis has moved past a part of the axis
+    beside it, such as (batch, time, heads * width) to (batch, heads, time, width), or back.
 
     Why
     ---
@@ -36,7 +37,8 @@ class ViewForTranspose(AuditRule):
 
     Fix
     ---
-    `x.transpose(1, 2)` or `x.permute(...)`.
+    `x.transpose(1, 2)` or `x.permute(...)`. For heads: `x.view(batch, time, heads, width).transpose(1, 2)`, and
+    back `x.transpose(1, 2).reshape(batch, time, heads * width)`.
 
     Common false explanations
     -------------------------
@@ -52,10 +54,14 @@ class ViewForTranspose(AuditRule):
             if swap.site.span in mixing:
                 continue  # an experiment has shown it already
             before, after = list(swap.before), list(swap.after)
+            fact = f"the sizes {before} and {after} are the same in another order; the elements stay in their old order"
+            if swap.moved:
+                old, new = list(swap.part_before), list(swap.part_after)
+                fact = f"{old} is counted off anew as {new}: the axis of {swap.moved} stands elsewhere, the elements stay in their old order"
             yield Diagnosis(
                 self.name, f"`{swap.operation}` from {before} to {after} does not exchange axes", Confidence.LIKELY,
                 (culprit(swap.site, Role.OPERAND, f"{before} is read off as {after}"),),
-                observed(f"the sizes {before} and {after} are the same in another order; the elements stay in their old order"),
+                observed(fact),
                 "To exchange axes the elements must move. `view` and `reshape` only count them off anew, so that values of different "
                 "positions and classes end up side by side.",
                 (advice("Use `transpose` or `permute`."),),

@@ -1,0 +1,78 @@
+"""`Captured`: one module call of a running program, with a copy of its inputs for the experiments that come later."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import types
+import typing
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from torchsleuth.auditor.batch import Call
+from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.runner import BATCH_NORMS
+
+COPIED_BYTES = 1 << 30  # inputs larger than that are not copied; no experiment is made then
+_DROPPING = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
+
+@dataclass
+class Captured:
+    """An outermost module call of the step."""
+
+    model: nn.Module
+    live: Call
+    site: Site | None
+    autocast: typing.Any
+    copy: Call | None = None
+    output: typing.Any = None
+    training: bool = True
+    inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
+
+    @property
+    def size(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+
+def copied(call: Call) -> Call | None:
+    if sum(leaf.tensor.numel() * leaf.tensor.element_size() for leaf in call.leaves) > COPIED_BYTES:
+        return None
+    with torch.inference_mode(False), torch.no_grad():
+        args, kwargs = call.replaced({leaf.path: leaf.tensor.detach().clone() for leaf in call.leaves})
+    return Call(call.model, args, kwargs)
+
+
+def keywords() -> dict[str, typing.Any]:
+    """The keyword arguments of the module call that a hook was called from; global hooks are not given them."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name not in ("_call_impl", "inner"):
+        frame = frame.f_back
+    found = frame.f_locals.get("kwargs") if frame is not None else None
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def called_name(site: Site | None) -> str:
+    """What the program calls the module: `head` in `head(x)`."""
+    try:
+        node = ast.parse(site.source.strip(), mode="eval").body if site is not None else None
+    except SyntaxError:
+        return ""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+
+
+def path_of(model: nn.Module, module: nn.Module) -> str:
+    """The module's path below the model, with its dot; empty for the model itself."""
+    path = next((name for name, m in model.named_modules() if m is module), "")
+    return f"{path}." if path else ""
+
+
+def mode_dependent(model: nn.Module, training: bool | None = None) -> list[str]:
+    """Names of the layers that behave differently in training; `training`: only those in that mode now."""
+    return [
+        name or type(m).__name__
+        for name, m in model.named_modules()
+        if ((isinstance(m, _DROPPING) and m.p > 0) or isinstance(m, BATCH_NORMS)) and training in (None, m.training)
+    ]

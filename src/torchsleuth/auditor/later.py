@@ -1,0 +1,322 @@
+"""The steps after the first, watched as cheaply as can be: are gradients cleared, and is the mode still the right one?
+
+Gradients: hooks on one parameter of each optimizer, for four steps. Modes: one look at a flag at each step of
+the program, and at calls of the trained models under `no_grad`; the first such call in train mode is traced, to
+see whether its result is compared with targets: then it is an evaluation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+import weakref
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.optim.optimizer import Optimizer
+
+from torchsleuth.auditor.batch import Call
+from torchsleuth.auditor.calling import autocast_here
+from torchsleuth.auditor.captured import Captured, copied, keywords, mode_dependent
+from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
+from torchsleuth.auditor.evaluation import comparison
+from torchsleuth.auditor.modestack import enter_below, take_out, unseen
+from torchsleuth.auditor.observation import KeptGradient, ModeFact, Site
+from torchsleuth.auditor.optimizers import parameters_of
+from torchsleuth.auditor.runner import BATCH_NORMS, Runner
+from torchsleuth.auditor.sites import place_here, site_of
+from torchsleuth.auditor.trace import Trace
+
+STEPS_FOR_GRADIENTS = 4
+MOST_OPTIMIZERS = 4
+MODULE_CALLS = 500_000  # each costs about a microsecond while hooks on all modules are there
+MOST_OPERATIONS = 20_000  # of the traced evaluation
+
+
+@dataclass
+class Carry:
+    """Does the gradient that one step has used still stand when the next backward pass adds to it?"""
+
+    optimizer: weakref.ref
+    parameter: torch.Tensor
+    name: str
+    handles: list[typing.Any] = field(default_factory=list)
+    used: bool = True  # the gradient that stands there has been used by a step
+    arriving: bool = False
+    carried: bool = False
+    steps: int = 1
+    times: int = 0
+    norm: float = 0.0  # of the gradient that was carried over, the first time
+    site: Site | None = None
+    backward: Site | None = None
+
+    def attach(self) -> None:
+        self.handles = [
+            self.parameter.register_hook(unseen(self._arrives)),
+            self.parameter.register_post_accumulate_grad_hook(unseen(self._added)),
+        ]
+
+    def _arrives(self, gradient: torch.Tensor) -> None:
+        # `autograd.grad` comes here too; only what is added to `.grad` counts, and that shows in `_added`.
+        old = self.parameter.grad
+        standing = old is not None and bool((old._values() if old.is_sparse else old).any())
+        self.arriving = standing
+        if not standing:
+            return
+        if self.used and not self.norm:
+            self.norm = float((old._values() if old.is_sparse else old).norm())
+            self.backward = site_of(place_here(2))
+
+    def _added(self, parameter: torch.Tensor) -> None:
+        if not self.arriving:
+            self.used = self.carried = False
+            self.norm, self.backward = 0.0, None
+        elif self.used:
+            self.carried = True
+
+    def before_step(self) -> bool:
+        """False when enough has been seen."""
+        self.steps += 1
+        if self.carried:
+            self.times += 1
+            self.site = self.site or site_of(place_here(2))
+        self.carried, self.used = False, True
+        if self.steps >= STEPS_FOR_GRADIENTS:
+            self.detach()
+            return False
+        return True
+
+    def detach(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+
+
+class ModeNotes:
+    """Where the program called `train()` and `eval()` last, for each module that it called them on."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, tuple[bool, Site | None]] = {}
+        self._original: typing.Any = None
+
+    def start(self) -> None:
+        notes, original = self, nn.Module.train
+        self._original = original
+
+        def train(self: nn.Module, mode: bool = True) -> nn.Module:
+            if sys._getframe(1).f_code is not original.__code__:  # not the walk down to the children
+                notes.last[id(self)] = (bool(mode), site_of(place_here(2)))
+            return original(self, mode)
+
+        train.__doc__, train.__wrapped__, train.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
+        nn.Module.train = train  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        if self._original is not None and getattr(nn.Module.train, "torchsleuth", None) is self:
+            nn.Module.train = self._original  # type: ignore[method-assign]
+
+    def site(self, module: nn.Module, mode: bool) -> Site | None:
+        """Where this module was last put in that mode, if it was the last thing done to its mode."""
+        was, site = self.last.get(id(module), (None, None))
+        return site if was is mode else None
+
+
+class LaterWatch:
+    """`start()` after the first step; `facts()` when the program has ended."""
+
+    def __init__(self, captured: list[Captured], optimizer: Optimizer | None, notes: ModeNotes) -> None:
+        self.notes = notes
+        self._models = {id(one.model): one for one in captured if one.training}
+        self._dependent = {key: mode_dependent(one.model) for key, one in self._models.items()}
+        self._held = {key: {id(p) for p in one.model.parameters() if p.requires_grad} for key, one in self._models.items()}
+        self._carries: list[Carry] = []
+        self._live: list[Carry] = []
+        self._handles: list[typing.Any] = []
+        self._calls = 0
+        self.steps = 1
+        self._turned: dict[int, ModeFact] = {}
+        self._count: dict[int, int] = {}
+        self._trains: dict[tuple[int, int], bool] = {}  # (model, optimizer): does it hold some of the model's parameters?
+        self._trace: Trace | None = None
+        self._evaluated: list[Captured] = []
+        self._flags: dict[int, list[tuple[nn.Module, bool]]] = {}
+        self._tracked: dict[int, tuple[torch.Tensor, int]] = {}
+        self._comparisons: list[tuple[Captured, str, Site | None]] = []
+        self._looked = False
+        if optimizer is not None:
+            self.after_step(optimizer)
+
+    def start(self, modules: bool = True) -> None:
+        """`modules`: also look at module calls. Not for compiled models, which hooks on modules would compile anew."""
+        if modules and any(self._dependent.values()):
+            self._handles = [hooks.register_module_forward_pre_hook(self._enter), hooks.register_module_forward_hook(self._leave)]
+
+    def stop(self) -> None:
+        self._look()
+        for carry in self._live:
+            carry.detach()
+        self._live = []
+        self._remove_hooks()
+
+    def _remove_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    # -- optimizer steps --------------------------------------------------------------------------
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        self.steps += 1
+        if self._trace is not None:
+            self._look()
+        if self._live:
+            self._live = [carry for carry in self._live if carry.optimizer() is not optimizer or carry.before_step()]
+        for key, one in self._models.items():
+            if not one.model.training and self._dependent[key]:
+                self._in_eval(key, one, optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        if len(self._carries) >= MOST_OPTIMIZERS or any(carry.optimizer() is optimizer for carry in self._carries):
+            return
+        names = {id(p): n for one in self._models.values() for n, p in one.model.named_parameters()}
+        candidates = [p for p in parameters_of(optimizer) if p.is_leaf and p.grad is not None and id(p) in names and p.numel() > 1]
+        for parameter in sorted(candidates, key=lambda p: p.numel()):
+            if bool((parameter.grad._values() if parameter.grad.is_sparse else parameter.grad).any()):
+                carry = Carry(weakref.ref(optimizer), parameter, names[id(parameter)])
+                carry.attach()
+                self._carries.append(carry)
+                self._live.append(carry)
+                return
+
+    def _in_eval(self, key: int, one: Captured, optimizer: Optimizer) -> None:
+        trains = self._trains.get((key, id(optimizer)))
+        if trains is None:
+            trains = self._trains[(key, id(optimizer))] = any(id(p) in self._held[key] for p in parameters_of(optimizer))
+        if not trains:
+            return
+        if key not in self._turned:
+            site = site_of(place_here(2))
+            self._turned[key] = ModeFact("eval-in-training", tuple(self._dependent[key][:4]), site, changed=self.notes.site(one.model, False), step=self.steps)
+        self._count[key] = self._count.get(key, 0) + 1
+
+    # -- evaluation -------------------------------------------------------------------------------
+
+    def _enter(self, module: nn.Module, inputs: typing.Any) -> None:
+        self._calls += 1
+        if self._calls > MODULE_CALLS:
+            self._look()
+            self._remove_hooks()
+            return
+        if id(module) not in self._models:
+            return
+        if torch.is_grad_enabled():
+            if self._trace is not None and not torch.is_inference_mode_enabled():
+                self._look()
+            return
+        if self._looked or not module.training or not self._dependent[id(module)]:
+            return
+        self._silent(module, inputs)
+
+    @unseen
+    def _silent(self, module: nn.Module, inputs: typing.Any) -> None:
+        if self._trace is None:
+            self._trace = Trace(most=MOST_OPERATIONS)
+            self._trace.carried = True
+            enter_below(self._trace)
+        elif any(one.model is module for one in self._evaluated):
+            if self._judge():
+                self._look()
+            return
+        call = Call(module, tuple(inputs), keywords())
+        self._evaluated.append(Captured(module, call, site_of(place_here(2)), autocast_here(call), copied(call)))
+        self._flags[id(module)] = [(m, m.training) for m in module.modules()]
+        norm = next((m for m in module.modules() if isinstance(m, BATCH_NORMS) and m.training and m.num_batches_tracked is not None), None)
+        if norm is not None:
+            self._tracked[id(module)] = (norm.num_batches_tracked, int(norm.num_batches_tracked))
+
+    def _leave(self, module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
+        if self._trace is None:
+            return
+        for one in self._evaluated:
+            if one.model is module and one.output is None:
+                one.output = {key for _, t in output_leaves(output) if (key := self._trace.known_key(t)) is not None}
+                one.live = one.copy or Call(module, (), {})
+
+    def _judge(self) -> bool:
+        assert self._trace is not None
+        if self._trace.truncated:
+            return True
+        for one in self._evaluated:
+            if one.output and not any(one is seen for seen, _, _ in self._comparisons):
+                op = comparison(self._trace, one.output)
+                if op is not None:
+                    self._comparisons.append((one, op.name, self._trace.site(op)))
+        return bool(self._comparisons)
+
+    def _look(self) -> None:
+        """The end of the traced evaluation: was its result compared with anything?"""
+        if self._trace is None:
+            return
+        trace = self._trace
+        self._judge()
+        self._trace = None
+        trace.most = 0
+        take_out(trace)
+        self._looked = bool(self._comparisons)
+        if not self._looked:
+            self._evaluated.clear()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def kept_gradients(self) -> list[KeptGradient]:
+        found = []
+        for carry in self._carries:
+            chances = carry.steps - 1
+            if carry.times and 2 * carry.times >= chances:
+                optimizer = carry.optimizer()
+                kind = type(optimizer).__name__ if optimizer is not None else "the optimizer"
+                found.append(KeptGradient(kind, carry.name, carry.times, chances, carry.norm, carry.site, carry.backward))
+        return found
+
+    def turned(self) -> list[tuple[int, ModeFact]]:
+        """Models whose training went on in eval mode."""
+        return [(key, dataclasses.replace(fact, steps=self._count[key])) for key, fact in self._turned.items()]
+
+    def evaluations(self) -> list[tuple[int, ModeFact]]:
+        """Models that were evaluated in train mode, where eval mode gives another result."""
+        found = []
+        for one, operation, site in self._comparisons:
+            if one.copy is None:
+                continue
+            gap, name = self._difference(one)
+            if gap > 0:
+                tracked = self._tracked.get(id(one.model))
+                updated = tracked is not None and int(tracked[0]) > tracked[1]
+                modules = tuple(mode_dependent(one.model)[:4])
+                found.append((
+                    id(one.model),
+                    ModeFact("train-in-evaluation", modules, one.site, gap, operation, metric=site, updated=updated, output=name),
+                ))  # fmt: skip
+        return found
+
+    def _difference(self, one: Captured) -> tuple[float, str]:
+        runner = Runner(one.model, one.autocast)
+        was = [(m, m.training) for m in one.model.modules()]
+        assert one.copy is not None
+        try:
+            for module, training in self._flags[id(one.model)]:
+                module.training = training
+            first = runner.run(one.copy.args, one.copy.kwargs)
+            second = runner.run(one.copy.args, one.copy.kwargs, mode="eval")
+        finally:
+            for module, training in was:
+                module.training = training
+        for (name, a), (_, b) in zip(output_leaves(first), output_leaves(second), strict=False):
+            if a.shape == b.shape and a.is_floating_point():
+                flags, _ = moved_flags(a, b)
+                if flags.any():
+                    return distance(a, b, flags), name
+        return 0.0, ""

@@ -1,0 +1,38 @@
+"""torch's stack of function modes: a mode put at its bottom or taken out from anywhere, and work that no mode sees."""
+
+from __future__ import annotations
+
+import functools
+import typing
+
+import torch
+
+
+def enter_below(mode: typing.Any) -> None:
+    """Enter at the bottom of the stack of modes: a recorder above it sees the program's own frames, not ours."""
+    others = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    mode.__enter__()
+    for other in reversed(others):
+        torch._C._push_on_torch_function_stack(other)
+
+
+def take_out(mode: typing.Any) -> None:
+    depth = torch._C._len_torch_function_stack()
+    if not any(torch._C._get_function_stack_at(level) is mode for level in range(depth)):
+        return
+    others = []
+    while (top := torch._C._pop_torch_function_stack()) is not mode:
+        others.append(top)
+    for other in reversed(others):
+        torch._C._push_on_torch_function_stack(other)
+
+
+def unseen(hook: typing.Callable) -> typing.Callable:
+    """What a hook does with tensors is not the program's doing: no mode sees it, this watch's own trace least of all."""
+
+    @functools.wraps(hook)
+    def work(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        with torch._C.DisableTorchFunction():
+            return hook(*args, **kwargs)
+
+    return work

@@ -1,0 +1,113 @@
+"""The optimizers of a running program: where they were built, what was exchanged behind their back, what a step changed."""
+
+from __future__ import annotations
+
+import ast
+import typing
+import weakref
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from torchsleuth.auditor.gradients import grad_state
+from torchsleuth.auditor.observation import NoUpdate, Site
+from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
+
+
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+class OptimizerWatch:
+    """`start()` until `stop()`: notes constructions; `before` and `after` stand around the step that is looked at."""
+
+    def __init__(self) -> None:
+        self.built: dict[int, Site] = {}
+        self.known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.rebound: list[tuple[nn.Module, str, Site]] = []
+        self.step_site: Site | None = None
+        self.no_update: NoUpdate | None = None
+        self._before: dict[int, torch.Tensor] = {}
+        self._original_init: typing.Any = None
+
+    def start(self) -> None:
+        """Notes where optimizers are built; that is not to be seen later."""
+        watch, original = self, Optimizer.__init__
+        self._original_init = original
+
+        def noting(optimizer: Optimizer, *args: typing.Any, **kwargs: typing.Any) -> None:
+            site = site_of(place_here(2))
+            if site is not None:
+                watch.built[id(optimizer)] = site
+            watch.known.add(optimizer)
+            return original(optimizer, *args, **kwargs)
+
+        noting.__doc__, noting.__wrapped__, noting.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
+        Optimizer.__init__ = noting  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        if self._original_init is not None and getattr(Optimizer.__init__, "torchsleuth", None) is self:
+            Optimizer.__init__ = self._original_init  # type: ignore[method-assign]
+
+    def registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
+        """A parameter or layer is put in the place of another one, after some optimizer was built."""
+        if not self.built or not isinstance(value, (nn.Module, nn.Parameter)):
+            return
+        before = module._parameters.get(name) if isinstance(value, nn.Parameter) else module._modules.get(name)
+        if before is not None and before is not value:
+            site = site_of(place_here(2))
+            if site is not None:
+                self.rebound.append((module, name, site))
+
+    def elsewhere(self, optimizer: Optimizer | None) -> set[int]:
+        """Parameters that other optimizers hold."""
+        return {id(p) for other in self.known if other is not optimizer for p in parameters_of(other)}
+
+    # -- one step ---------------------------------------------------------------------------------
+
+    def before(self, optimizer: Optimizer) -> None:
+        self.step_site = site_of(place_here(2))
+        self._before = {id(p): p.detach().clone() for p in parameters_of(optimizer)}
+
+    def after(self, optimizer: Optimizer, states: dict[int, str]) -> None:
+        """`states` are the gradients' as `backward` left them."""
+        parameters = parameters_of(optimizer)
+        if self._before and all(torch.equal(self._before[id(p)], p.detach()) for p in parameters if id(p) in self._before):
+            self.no_update = self._why_no_update(optimizer, parameters, states)
+        self._before = {}
+
+    def _why_no_update(self, optimizer: Optimizer, parameters: list[torch.Tensor], states: dict[int, str]) -> NoUpdate | None:
+        name, site = type(optimizer).__name__, self.step_site
+        had = any(states.get(id(p)) == "ok" for p in parameters)
+        now = any(p.grad is not None and grad_state(p.grad) != "zero" for p in parameters)
+        if had and not now:
+            return NoUpdate(name, "cleared", site, self._clearing_call())
+        if not now:
+            return NoUpdate(name, "no-gradient", site)
+        if all(group.get("lr") == 0 for group in optimizer.param_groups):
+            return NoUpdate(name, "learning-rate", site, scheduled=any("initial_lr" in group for group in optimizer.param_groups))
+        return None  # a step too small to show, or one that a scaler skipped
+
+    def _clearing_call(self) -> Site | None:
+        """The `zero_grad` that stands between `backward()` and `step()`, from the source around the step."""
+        if self.step_site is None:
+            return None
+        place = place_here(2)
+        filename = place.user_code.co_filename if place.user_code else ""
+        tree = syntax_of(filename)
+        if tree is None:
+            return None
+        calls = sorted(
+            (n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)), key=lambda n: (n.lineno, n.col_offset)
+        )
+        backward = 0
+        found = None
+        for node in calls:
+            if node.func.attr == "backward":  # type: ignore[union-attr]
+                backward, found = node.lineno, None
+            elif node.func.attr == "zero_grad" and backward:  # type: ignore[union-attr]
+                found = node
+            elif node.lineno == self.step_site.span.line and node.func.attr == "step" and found is not None:  # type: ignore[union-attr]
+                return site_of_node(filename, found, self.step_site.function)
+        return None
