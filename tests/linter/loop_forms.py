@@ -789,6 +789,168 @@ LEFT_ALONE = {
                 picked.append(x[i][mask[i]])
             return torch.cat(picked)
     """,
+    "cluster_means": """
+        def f(data: torch.Tensor, labels: torch.Tensor, k: int):
+            centres = torch.zeros(k, data.shape[1])
+            for i in range(k):
+                members = data[labels == i, :]
+                centres[i] = members.mean(dim=0)
+            return centres
+    """,
+    "cluster_sums_stacked": """
+        def f(counts: torch.Tensor, labels: torch.Tensor):
+            return torch.stack([counts[labels == c].sum(0) for c in range(10)])
+    """,
+    "cluster_where_any": """
+        def f(counts: torch.Tensor, assignment: torch.Tensor):
+            scores = counts.new_zeros((counts.shape[0], 10))
+            for label in range(10):
+                chosen = assignment == label
+                if chosen.any():
+                    scores[:, label] = counts[:, chosen].mean(1)
+            return scores
+    """,
+    "order_of_groups": """
+        def f(indices: torch.Tensor, groups: torch.Tensor, n: int):
+            return torch.cat([indices[groups == i] for i in range(n)])
+    """,
+    "positions_of_ones": """
+        def f(masks: torch.Tensor):
+            return torch.stack([torch.where(mask)[0] for mask in masks])
+    """,
+    "collate": """
+        def collate(batch):
+            x = torch.stack([item[0] for item in batch])
+            y = torch.tensor([item[1] for item in batch])
+            return x, y
+    """,
+    "flattened_pieces": """
+        def f(sequence):
+            return torch.cat([p.reshape(-1) for p in sequence]) if len(sequence) > 0 else torch.tensor([])
+    """,
+    "tensor_or_pieces": """
+        def f(x):
+            if torch.is_tensor(x):
+                return torch.sqrt((x ** 2.0).sum() / x.numel())
+            return torch.sqrt(sum((part ** 2.0).sum() for part in x) / sum(part.numel() for part in x))
+    """,
+    "padded_frames": """
+        def f(frames):
+            longest = max(frame.size(0) for frame in frames)
+            out = frames[0].new(len(frames), longest, frames[0].size(1)).fill_(0.0)
+            for i, v in enumerate(frames):
+                out[i, : v.size(0)] = v
+            return out
+    """,
+    "foreign_scores": """
+        class Scorer:
+            def f(self, state, next_token: torch.Tensor):
+                scores = torch.empty_like(next_token, dtype=torch.float)
+                for i, j in enumerate(next_token):
+                    scores[i] = self.lm.BaseScore(state, self.names[j], self.scratch)
+                return scores
+    """,
+    "array_offsets": """
+        import numpy as np
+
+        def f(arr, offset):
+            arr = arr.copy()
+            for n in range(1, arr.shape[0]):
+                arr[n, :] += offset * n
+            return arr.ravel("F")
+    """,
+    "array_of_an_object": """
+        import numpy as np
+
+        class Filter:
+            def __init__(self):
+                ndim, dt = 4, 1.0
+                self.motion = np.eye(2 * ndim, 2 * ndim)
+                for i in range(ndim):
+                    self.motion[i, ndim + i] = dt
+    """,
+    "either_library": """
+        import numpy as np
+
+        def f(xp, x, n, blank):
+            r = xp.full((n, 2), -1e10, dtype=np.float32)
+            r[0, 1] = x[0, blank]
+            for i in range(1, n):
+                r[i, 1] = r[i - 1, 1] + x[i, blank]
+            return r
+    """,
+    "array_diagonal": """
+        import numpy as np
+
+        def f(matrix):
+            rows, _ = matrix.shape
+            return sum([matrix[i, i] for i in range(rows)]) / rows
+    """,
+    "last_dimension": """
+        def f(self, X: torch.Tensor, n: int):
+            result = torch.zeros_like(X[..., 0])
+            for i in range(n // 2):
+                result += (X[..., 2 * i] + 10.0 * X[..., 2 * i + 1]).pow(2)
+            return result
+    """,
+    "last_dimension_gathered": """
+        def f(X: torch.Tensor, n: int):
+            parts = []
+            for i in range(n - 1):
+                parts.append(X[..., i])
+            return torch.stack(parts, dim=-1)
+    """,
+    "rest_written": """
+        def f(features: torch.Tensor, sigmas: torch.Tensor):
+            for i in range(features.size(1)):
+                features[:, i, ...] /= sigmas[i]
+            return features
+    """,
+    "picked_in_the_last": """
+        def f(tensor, order):
+            out = torch.zeros_like(tensor)
+            for b in range(tensor.shape[0]):
+                out[b] = tensor[b][..., order[b]].clone()
+            return out
+    """,
+    "several_positions_each": """
+        def f(psi, candidates, n):
+            values = torch.logsumexp(psi, dim=0)
+            psi = torch.full_like(psi, -1e10)
+            for i in range(n):
+                psi[i, candidates[i]] = values[i]
+            return psi
+    """,
+    "sorted_rows": """
+        def f(x: torch.Tensor, y: torch.Tensor):
+            x, perm = x.sort()
+            y = torch.clone(y)
+            for i in range(x.shape[0]):
+                y[i] = y[i][perm[i]]
+            return x, y
+    """,
+    "column_by_index": """
+        def f(wheel: torch.Tensor, k: torch.Tensor, f: torch.Tensor, out: torch.Tensor):
+            for c in range(wheel.shape[1]):
+                column = wheel[:, c]
+                out[:, c, :, :] = (1 - f) * column[k] / 255.0
+            return out
+    """,
+    "lists_of_matrices": """
+        def f(a, b):
+            return [[sum([torch.matmul(a[n][k], b[k][m]) for k in range(len(a[0]))]) for m in range(len(b[0]))] for n in range(len(a))]
+    """,
+    "levels_of_a_list": """
+        def f(a, b, n, m):
+            return sum([torch.matmul(a[n][k], b[k][m]) for k in range(len(a[0]))])
+    """,
+    "random_draws": """
+        def f(x: torch.Tensor, model):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                out[i] = model.draw()
+            return out
+    """,
 }
 
 HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"

@@ -163,7 +163,9 @@ class Calls(Results):
             parts = tuple(i for i in args[0].items or () if i.is_tensor) if args[0].kind in ("list", "tuple") else tensors
             out = self.result(node, name, parts, unknown_inputs=not parts or len(parts) < len(args[0].items or ()))
             out.ndim = None
-            if parts and parts[0].ndim is not None:
+            if name == "cat" and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)) and _is_flat(node.args[0].elt):
+                out.ndim = 1
+            elif parts and parts[0].ndim is not None:
                 out.ndim = parts[0].ndim + (name == "stack")
             return out
         if name in v.NOT_OPERATIONS or name.startswith(("is_", "set_", "get_", "manual", "save", "load", "compile", "jit")):
@@ -326,8 +328,19 @@ class Calls(Results):
                 out.ndim, out.shape = owner.ndim, owner.shape
             if name == "reshape" and node.args and is_sizes(node.args, self) and not isinstance(node.args[0], (ast.Tuple, ast.List)):
                 out.ndim, out.shape = len(node.args), tuple(size_name(g) for g in node.args)
+            if _is_flat(node):
+                out.ndim = 1
             return out
         if name in v.TENSOR_METHODS or name in v.TORCH_OPERATIONS:
             unknown = any(a.kind == "unknown" for a in args)
             return self._operation(node, name, tensors, kwargs, unknown, [owner, *args])
         return UNKNOWN
+
+
+def _is_flat(node: ast.expr) -> bool:
+    """`x.flatten()`, `x.ravel()`, `x.view(-1)`, `x.reshape(-1)`: one dimension, whatever `x` had."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
+        return False
+    if node.func.attr in ("flatten", "ravel"):
+        return not node.args
+    return node.func.attr in ("view", "reshape") and len(node.args) == 1 and ast.unparse(node.args[0]) in ("-1", "(-1,)", "[-1]")

@@ -15,9 +15,10 @@ LIKE_ALLOCATORS = frozenset({"zeros_like", "empty_like", "ones_like", "full_like
 SAME = frozenset({"clone", "detach", "contiguous", "float", "exp", "relu", "sigmoid", "tanh", "abs", "double"})
 LISTLIKE = re.compile(
     r"(list|lists|tensors|seqs|sequences|items|layers|modules|chunks|batches|dicts?|tuples?|outs|xs|ys|preds_all|samples|"
-    r"hidden_states|files|paths|texts|words|names|groups|blocks|heads_list|splits|parts|pieces|segments|examples|args|"
+    r"hidden_states|states?|grads|gradients|params|parameters|losses|frames|sequence|files|paths|texts|words|names|groups|blocks|heads_list|splits|parts|pieces|segments|examples|args|"
     r"all_\w+|\w+_list|\w+_outputs|outputs|shape|shapes|size|sizes|strides?|dims?|axes|perm|offsets?|lengths_list)$"
 )
+NOT_OF_TENSORS = frozenset({"append", "extend", "items", "keys", "values", "pop", "insert", "copy", "astype", "fill", "ptp", "tobytes"})
 NOT_TENSOR_KINDS = frozenset({"list", "dict", "tuple", "module", "numpy", "str", "none", "range", "zip", "optimizer", "parameters",
                               "class", "function", "path", "size", "number"})  # fmt: skip
 
@@ -46,6 +47,10 @@ class Context:
     evidence: set[str] = field(default_factory=set)
     against: dict[str, str] = field(default_factory=dict)
     arguments: set[str] = field(default_factory=set)
+    guessed: set[str] = field(default_factory=set)  # tensors whose number of dimensions is tried, not shown
+    weak: set[str] = field(default_factory=set)  # what NumPy arrays show as well: `.shape`, several indices
+    counted: set[str] = field(default_factory=set)  # `len(x[0])`: as one writes for a list of lists
+    with_numpy: bool = False  # the file uses NumPy, too
 
     # Sizes --------------------------------------------------------------------------------------
 
@@ -119,6 +124,10 @@ class Context:
             return True
         if text in self.evidence and (is_argument or self.counts.get(text) == 1 or "." in text):
             return True
+        if text in self.weak and (is_argument or self.counts.get(text) == 1 or "." in text):
+            return not self.with_numpy
+        if text in self.counted:
+            raise GiveUp(f"nothing here shows that `{text}` is a tensor, and it is counted like a list of lists")
         if not is_argument and "." not in text:
             raise GiveUp(f"nothing here shows that `{text}` is a tensor")
         if "." in text:
@@ -177,6 +186,7 @@ def is_dotted(node: ast.AST) -> bool:
 def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     """Read the function (or the module's own statements) around a loop once."""
     context = Context(frame, dotted)
+    context.with_numpy = dotted(ast.Name("np", ast.Load())) == "numpy"
     statements = _own_nodes(frame.node)
     for node in statements:
         for target in _targets(node):
@@ -188,6 +198,10 @@ def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
         if isinstance(node, ast.Assign) and _is_list(node.value):
             for target in _targets(node):
                 context.against.setdefault(target, "is a list")
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _is_numpy_call(node.value, dotted):
+            for target in node.targets:
+                if is_dotted(target):
+                    context.against.setdefault(ast.unparse(target), "is a NumPy array")
     _read_uses(statements, context)
     _read_annotations(frame.node, context)
     return context
@@ -236,7 +250,7 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
         if tensor is not None and not any(isinstance(e, ast.Starred) for e in target.elts):
             if context.counts.get(tensor, 0) <= 1:
                 context.exact_ranks[tensor] = len(target.elts)
-                context.evidence.add(tensor)
+                (context.weak if isinstance(value, ast.Attribute) else context.evidence).add(tensor)
             for dim, element in enumerate(target.elts):
                 if isinstance(element, ast.Name) and context.counts.get(element.id) == 1:
                     context.sizes[element.id] = (tensor, dim)
@@ -286,13 +300,19 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
     for node in nodes:
         if isinstance(node, ast.Attribute) and is_dotted(node.value):
             text = ast.unparse(node.value)
-            if node.attr in TENSOR_ONLY or node.attr in ("size", "shape", "ndim"):
+            if node.attr in TENSOR_ONLY or node.attr == "size":
                 context.evidence.add(text)
-            elif node.attr in ("append", "extend", "items", "keys", "values", "pop", "insert"):
+            elif node.attr in ("shape", "ndim"):
+                context.weak.add(text)
+            elif node.attr in NOT_OF_TENSORS:
                 context.against[text] = f"has `.{node.attr}`: it is not a tensor"
+            elif node.attr in ("is_sparse", "to_sparse", "coalesce"):
+                context.against[text] = "may be sparse, and few operations broadcast over sparse tensors"
         elif isinstance(node, ast.Call):
             path = context.dotted(node.func)
-            if path.startswith("torch."):
+            if path == "torch.is_tensor" and node.args:
+                context.against.setdefault(ast.unparse(node.args[0]), f"is used in `{ast.unparse(node)[:40]}` here")
+            elif path.startswith("torch."):
                 last = path.rsplit(".", 1)[-1]
                 if node.args and is_dotted(node.args[0]) and last not in ("stack", "cat", "tensor", "as_tensor", "arange", "from_numpy", "zeros", "ones"):
                     if last in TENSOR_METHODS or last.endswith("_like"):
@@ -301,11 +321,14 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
                 for argument in node.args:
                     if is_dotted(argument):
                         context.against.setdefault(ast.unparse(argument), "is given to NumPy here")
-            elif isinstance(node.func, ast.Name) and node.func.id in ("list", "isinstance", "dict", "set", "sorted") and node.args:
+            elif isinstance(node.func, ast.Name) and node.func.id in ("list", "isinstance", "dict", "set", "sorted", "is_tensor") and node.args:
                 if is_dotted(node.args[0]):
                     context.against.setdefault(ast.unparse(node.args[0]), f"is used in `{ast.unparse(node)[:40]}` here")
+            elif isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1 and isinstance(node.args[0], ast.Subscript):
+                if is_dotted(node.args[0].value) and integer(node.args[0].slice) is not None:
+                    context.counted.add(ast.unparse(node.args[0].value))
         elif isinstance(node, ast.Subscript) and is_dotted(node.value) and isinstance(node.slice, ast.Tuple):
-            context.evidence.add(ast.unparse(node.value))
+            context.weak.add(ast.unparse(node.value))
             entries = node.slice.elts
             text = ast.unparse(node.value)
             # Whoever writes a `:` for what follows counts the dimensions out.
@@ -321,6 +344,11 @@ def _is_list(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Add)):
         return isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "dict", "set", "sorted", "tuple", "range", "zip")
+
+
+def _is_numpy_call(call: ast.Call, dotted) -> bool:
+    """`np.zeros(...)`, `xp.full(..., dtype=np.float32)`."""
+    return dotted(call.func).startswith("numpy.") or any(k.arg == "dtype" and dotted(k.value).startswith("numpy.") for k in call.keywords)
 
 
 def _is_new_or_rest(node: ast.expr) -> bool:

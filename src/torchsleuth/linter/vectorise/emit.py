@@ -110,6 +110,8 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     plan.outputs.append(store.target)
     written = lifter.written.pop(store.target, None)
     out = lifter.base(expression(store.target))
+    if out.more and any(isinstance(e, ast.Constant) and e.value is ... for e in store.entries):
+        raise GiveUp("`...` on a tensor whose number of dimensions is unknown")
     if out.more and not store.value.more:
         if store.value.axes and len(store.entries) == 1 and not any(lifter.loop_offset(e) is None for e in store.entries):
             raise GiveUp(f"how many dimensions `{store.target}` has is not shown")
@@ -189,6 +191,13 @@ def _is_integer_code(code: ast.expr) -> bool:
     return isinstance(code, ast.Compare) or (isinstance(code, ast.Attribute) and code.attr == "indices")
 
 
+def _is_whole(code: ast.expr) -> bool:
+    """Integers or truth values, or sums of them."""
+    while isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute) and code.func.attr in ("sum", "flatten", "unsqueeze", "transpose"):
+        code = code.func.value
+    return _is_integer_code(code) or isinstance(code, ast.UnaryOp) and _is_whole(code.operand)
+
+
 def _masked(plan: Plan, store: Store, target: Lifted, value: Lifted) -> ast.stmt:
     lifter = plan.reader.lifter
     layout = tuple(INNER if d == ONE else d for d in target.dims)
@@ -238,6 +247,8 @@ def _scattered(plan: Plan, store: Store, target: Lifted, value: Lifted, out: Lif
         amount = expression(f"torch.tensor({ast.unparse(value.code)}, dtype={store.target}.dtype, device={store.target}.device)")
     if sign:
         amount = ast.UnaryOp(ast.USub(), amount)
+    if value.axes and _is_whole(amount):  # index_add_ and index_put_ do not convert, `+=` did
+        amount = method(amount, "to", expression(f"{store.target}.dtype"))
     if len(parts) == 1 and len(target.axes) == 1:
         return ast.Expr(method(owner, "index_add_", number(0), parts[0], amount))
     return ast.Expr(method(owner, "index_put_", ast.Tuple(parts, ast.Load()), amount, accumulate=True))

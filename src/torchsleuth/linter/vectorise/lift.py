@@ -18,6 +18,10 @@ from torchsleuth.linter.vectorise.lifted import (
 INDEX_NAME = re.compile(r"id|ind|label|target|perm|order|pos|token|class|top|sort|argm|nbr|neigh|parent|arange", re.IGNORECASE)
 
 
+# What holds one class or position for each example, by its name.
+LABEL_NAME = re.compile(r"label|target|class|^y$|^ys?_|_y$|gold|truth|answer|action|len", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class Axis:
     """One loop: its variable runs from `start` to the size `stop` (a key and an offset)."""
@@ -185,6 +189,10 @@ class Lifter:
         left, right = self.lift(node.left), self.lift(node.comparators[0])
         if not left.axes and not right.axes:
             raise GiveUp(f"the test `{ast.unparse(node)}` does not depend on the loop")
+        for a, b in ((left, right), (right, left)):
+            if a.more and a.axes and b.more and not b.axes and a.root != b.root:
+                # `scores <= level` for each level: as a rule the level is one number, and never to be lined up from the right
+                raise RankUnknown(f"how many dimensions `{a.root}` has is not shown")
         out = self.elementwise([left, right], lambda a, b: ast.Compare(a, [node.ops[0]], [b]))
         return replace(out, kind="bool", kept=None)
 
@@ -309,8 +317,8 @@ class Lifter:
         """`...` written out."""
         for place, entry in enumerate(entries):
             if isinstance(entry, ast.Constant) and entry.value is ...:
-                if value.more:
-                    raise RankUnknown("`...` on a tensor whose number of dimensions is unknown")
+                if value.more or value.root in self.context.guessed:
+                    raise GiveUp("`...` on a tensor whose number of dimensions is unknown")
                 used = sum(not _is_none(e) for e in entries) - 1
                 return [*entries[:place], *([copy.copy(FULL)] * (value.rank - used)), *entries[place + 1 :]]
         return entries
@@ -421,6 +429,14 @@ class Lifter:
                 dims.append(axis.name)
                 self._join_axis(axis, offset, size)
                 sizes.append(self.axis_size(axis))
+            elif found.kind == "bool" or found.more:
+                raise GiveUp(f"`{ast.unparse(entry)[:30]}` may select any number of elements")
+            elif found.rank:
+                if any(f is not None and f is not found and (f.rank or f.more) for f in lifted):
+                    raise GiveUp("indices by several tensors")
+                code_entries.append(found.code)  # one tensor of positions: its dimensions stand where it stands
+                dims.extend([INNER] * found.rank)
+                sizes.extend(found.sizes or (None,) * found.rank)
             else:
                 code_entries.append(found.code)  # a fixed index: the dimension goes
             cursor += 1
@@ -482,7 +498,7 @@ class Lifter:
                 computed = isinstance(entry.code, ast.BinOp) and isinstance(entry.code.op, (ast.Add, ast.Sub))  # masks cannot be
                 if (entry.rank or entry.more) and not computed and not INDEX_NAME.search(ast.unparse(entry.code)):
                     raise GiveUp(f"`{ast.unparse(entry.code)[:30]}` may be a mask, which selects differently in every turn")
-                if "mask" in ast.unparse(entry.code):
+                if entry.kind == "bool" or "mask" in ast.unparse(entry.code):
                     raise GiveUp("a mask selects differently in every turn")
                 self.mark_index(entry, size)
                 indices.append(entry)
@@ -490,6 +506,7 @@ class Lifter:
             codes, layout, more, sizes = [indices[0].code], indices[0].dims, indices[0].more, indices[0].sizes
         else:
             codes, layout, more, sizes = aligned(indices, self.order, self.equal)
+        self._require_single_positions(indices, places, lifted)
         if more:
             raise RankUnknown("an index tensor whose number of dimensions is unknown")
         before = [self._plain_slice(e) if isinstance(e, ast.Slice) else lifted[p].code for p, e in enumerate(entries[: places[0]])]
@@ -503,6 +520,17 @@ class Lifter:
         tail = value.sizes[len(value.sizes) - rest :] if rest else ()
         all_sizes = (*(None,) * inner_before, *sizes, *(None,) * inner_after, *tail)
         return Lifted(code, dims, value.more, all_sizes, "tensor", root=value.root if value.more else "")
+
+    def _require_single_positions(self, indices: list[Lifted], places: list[int], lifted: list[Lifted | None]) -> None:
+        """`y[i, idx[i]]`: one position or several in every turn? Only where something says one may that be taken for granted."""
+        if len(indices) == 1 or self.wanted_rank == 0:
+            return
+        if len(self.axes) > 1 and len({a for i in indices for a in i.axes}) > 1:
+            return
+        for place in places:
+            entry = lifted[place]
+            if (entry.more or entry.root in self.context.guessed) and not LABEL_NAME.search(entry.root.rsplit(".", 1)[-1]):
+                raise GiveUp(f"`{entry.root}` may hold one position or several for every turn")
 
     def mark_index(self, entry: Lifted, size: SizeKey | None) -> None:
         """This value indexes a dimension of that size: its tensor holds integers below it."""

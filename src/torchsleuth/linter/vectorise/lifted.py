@@ -167,6 +167,9 @@ def converted(value: Lifted, layout: tuple[str, ...], more: bool) -> ast.expr:
         return value.kept[0]
     if value.more != more and more:
         if not value.axes:
+            inner = [p for p, d in enumerate(layout) if d == INNER]
+            if inner and any(d != INNER for d in layout[inner[0] :]):
+                raise RankUnknown("a loop's dimension stands between those of an operand whose number of dimensions is unknown")
             return value.code  # no loop in it: broadcasting aligns it from the right
         if value.rank:
             raise RankUnknown("the number of dimensions of an operand is unknown")

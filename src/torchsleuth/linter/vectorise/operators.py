@@ -160,6 +160,8 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
             named = [ast.keyword(k, c) for k, c in zip(extra, codes[len(values) :], strict=True)]
             return ast.Call(copy.deepcopy(node.func), list(codes[: len(values)]), named)
 
+        if last == "where" and len(given) != 3:
+            raise GiveUp("the positions where something holds differ from turn to turn")
         if last == "where":
             return replace(lifter.elementwise(given, build), kind="tensor")
         return _dtyped(lifter.elementwise(given, build), last)
@@ -206,6 +208,10 @@ def _method(lifter: Lifter, node: ast.Call, func: ast.Attribute, keywords: dict[
             return size_of(lifter, value, integer(node.args[0]))
         raise GiveUp(f"`.{last}()` in the loop is not understood")
     if not value.axes and value.kind in ("free", "number"):
+        if last not in ELEMENTWISE | REDUCTIONS:
+            raise GiveUp(f"`.{last}()` is called, and what it does is not shown here")
+        if any(lifter.lift(a).axes for a in [*node.args, *keywords.values()]):
+            raise GiveUp(f"nothing here shows that `{ast.unparse(func.value)[:30]}` is a tensor")
         return Lifted(copy.deepcopy(node), kind="free")
     if last in ("matmul", "dot", "mm", "mv", "bmm", "inner") and len(node.args) == 1:
         return matmul(lifter, value, lifter.lift(node.args[0]), 1 if last == "dot" else None, (2, 1) if last == "mv" else None)

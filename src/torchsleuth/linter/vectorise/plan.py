@@ -54,7 +54,7 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         return attempt(reader)
     except GiveUp as unknown:
         names = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name)}
-        unknown.has_tensors = any(facts["sure"] for facts in reader.lifter.bases.values()) or bool(names & reader.context.evidence)
+        unknown.has_tensors = any(facts["sure"] for facts in reader.lifter.bases.values()) or bool(names & (reader.context.evidence | reader.context.weak))
         if not isinstance(unknown, RankUnknown):
             raise
         open_bases = {b: facts.get("entries", 1) for b, facts in reader.lifter.bases.items() if facts["rank"] is None}
@@ -64,6 +64,7 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
     for ranks in _rank_choices(open_bases):
         context = context_of(frame, loop, dotted)
         context.exact_ranks.update(ranks)
+        context.guessed.update(ranks)
         reader = Reader(context)
         try:
             plan = attempt(reader)
@@ -138,14 +139,53 @@ def _require_evidence(plan: Plan) -> None:
                 return
             if isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_METHODS and node.func.attr != "append":
                 return
-    if plan.collected or any(s.target in plan.context.allocations for s in plan.reader.stores):
+    if any(COLLECTORS.get(plan.context.dotted(call.func)) for call, _ in plan.collected) or any(s.target in plan.context.allocations for s in plan.reader.stores):
         return
     raise GiveUp("nothing here shows that it runs over a tensor")
+
+
+def _require_tensors(plan: Plan) -> None:
+    """What is iterated, and nothing shows to be a tensor, must not look like a list: of pairs, or of pieces to be joined."""
+    lifter = plan.reader.lifter
+    unsure = {base for base, facts in lifter.bases.items() if not facts["sure"]}
+    if not unsure:
+        return
+    iterated: set[str] = set()
+    for node in ast.walk(plan.loop):
+        if isinstance(node, (ast.For, ast.comprehension)):
+            sources = node.iter.args if isinstance(node.iter, ast.Call) else [node.iter]
+            if any(ast.unparse(s) in unsure for s in sources):
+                iterated |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    if not iterated:
+        return
+    calls = [call for call, _ in plan.collected] + ([plan.loop] if isinstance(plan.loop, ast.Call) else [])
+    if plan.reader.grown or any(COLLECTORS.get(plan.context.dotted(c.func)) in ("cat", "vstack") for c in calls):
+        raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pieces")
+    for node in ast.walk(plan.loop):
+        gathered = node.elt if isinstance(node, (ast.ListComp, ast.GeneratorExp)) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append" and node.args:
+            gathered = node.args[0]
+        if isinstance(gathered, ast.Subscript) and isinstance(gathered.value, ast.Name) and gathered.value.id in iterated:
+            if isinstance(gathered.slice, ast.Constant):
+                raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pairs")
+
+
+def _require_no_leftovers(plan: Plan) -> None:
+    """Whatever the loop set in each turn must not be read by the code that takes its place."""
+    new = [*plan.statements, *(code for _, code in plan.replaced)]
+    nodes = [n for code in new for n in ast.walk(code) if isinstance(n, ast.Name)]
+    made = {n.id for n in nodes if isinstance(n.ctx, ast.Store)}
+    turning = {n.id for node in ast.walk(plan.loop) for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for node in nodes:
+        if isinstance(node.ctx, ast.Load) and node.id in turning - made - set(plan.outputs):
+            raise GiveUp(f"`{node.id}` changes from turn to turn")
 
 
 def _finished(plan: Plan) -> Plan:
     """Positions are made on the device of the tensors they are used with."""
     _require_evidence(plan)
+    _require_tensors(plan)
+    _require_no_leftovers(plan)
     gone = {t.id for statement in plan.removed if isinstance(statement, ast.Assign) for t in statement.targets if isinstance(t, ast.Name)}
     device = next((b for b in plan.reader.lifter.bases if "." not in b and b not in gone), None)
     if device is not None:
