@@ -7,7 +7,7 @@ import re
 
 from torchsleuth.evidence import CustomBackward, Evidence
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 
 _SHAPE = re.compile(r"returned an invalid gradient at index (\d+) - got \[(.*?)\] but expected shape compatible with \[(.*?)\]")
@@ -114,15 +114,32 @@ def _counted(scripts: Scripts, function: _Function, expected: int, got: int) -> 
 
 def _gradient_of_term(function: _Function, name: str) -> str | None:
     """`grad` where forward adds the argument to its result, `-grad` where it subtracts it, and nothing else uses it."""
-    value = function.returned()
+    value = _added(function, name) or function.returned()
     if value is None or not function.gradient or function.forward is None:
         return None
     uses = [n for n in ast.walk(function.forward) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     saves = [n for c in ast.walk(function.forward) if isinstance(c, ast.Call) and called(c) == "save_for_backward" for n in ast.walk(c) if n in uses]
+    tests = [n for c in ast.walk(function.forward) if isinstance(c, ast.Compare) for n in ast.walk(c) if n in uses]  # `bias is not None`
     sign = _sign_of_term(value, name)
-    if sign is None or len(uses) - len(saves) != 1:
+    if sign is None or len(uses) - len(saves) - len(tests) != 1:
         return None
     return function.gradient if sign > 0 else f"-{function.gradient}"
+
+
+def _added(function: _Function, name: str) -> ast.expr | None:
+    """`out + bias` of a forward that ends in `if bias is not None: out = out + bias` or `out += bias` and returns `out`."""
+    script, forward = function.script, function.forward
+    returns = [n for n in script.own_nodes(forward) if isinstance(n, ast.Return)] if forward is not None else []
+    if len(returns) != 1 or not isinstance(returns[0].value, ast.Name):
+        return None
+    result = returns[0].value.id
+    bound = [n for n in script.own_nodes(forward) if isinstance(n, (ast.Assign, ast.AugAssign)) and result in names_in(n, ast.Store)]
+    last = max(bound, key=lambda n: n.lineno, default=None)
+    if last is None or script.loops_around(last):
+        return None
+    if isinstance(last, ast.AugAssign):
+        return ast.BinOp(ast.Name(result, ast.Load()), last.op, last.value) if isinstance(last.op, (ast.Add, ast.Sub)) else None
+    return last.value if isinstance(last.value, ast.BinOp) else None
 
 
 def _sign_of_term(node: ast.expr, name: str, sign: int = 1) -> int | None:
@@ -147,11 +164,15 @@ def _shaped(scripts: Scripts, function: _Function, position: int, got: list[int]
     reduction = _reduction(function, name, got, wanted)
     if reduction is not None:
         suffix, divide, word = reduction
+        computed = script.segment(element) != function.gradient
         shape, extra = _shape_of(function, name)
         if shape is None:
             return []
         text = f"{suffix}.expand({shape})"
         edits = [*script.wrapped(element, text), *extra]
+        if computed:
+            meaning = f"Right if `{script.segment(element)}` is what each element gets; `torchsleuth check` says whether it is."
+            return [scripts.fix(f"Spread it over what `{word}` reduced: `{text}`.", edits, meaning, safe=False)]
         if divide:
             edits = [*script.wrapped(element, f"{text} / {_count(shape, divide)}"), *extra]
         return [scripts.fix(f"Spread the gradient over what `{word}` reduced: `{text}`.", edits)]
@@ -184,7 +205,7 @@ def _reduction(function: _Function, name: str, got: list[int], wanted: list[int]
     if not (isinstance(operand, ast.Name) and operand.id == name):
         return None
     element = script.segment(function.elements[function.custom.parameters.index(name)])
-    if element != function.gradient:
+    if element != function.gradient and not _is_scaled(function.elements[function.custom.parameters.index(name)], function.gradient):
         return None  # something is computed there already; what is missing is not clear
     arguments = value.args[1:] if space else value.args
     dim = next((k.value for k in value.keywords if k.arg in ("dim", "axis")), arguments[0] if arguments else None)
@@ -202,6 +223,16 @@ def _reduction(function: _Function, name: str, got: list[int], wanted: list[int]
         return None
     suffix = "" if kept else "".join(f".unsqueeze({d})" for d in dims)
     return suffix, dims if called(value) == "mean" else [], word
+
+
+def _is_scaled(node: ast.expr, gradient: str) -> bool:
+    """`grad / n`, `2 * grad`: the gradient and one factor."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, (ast.Mult, ast.Div))
+        and bool(gradient)
+        and (path_of(node.left) == gradient or (path_of(node.right) == gradient and isinstance(node.op, ast.Mult)))
+    )
 
 
 def _numbers(node: ast.expr) -> list[int] | None:

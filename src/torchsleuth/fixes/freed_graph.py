@@ -7,11 +7,13 @@ import ast
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph, Place
 from torchsleuth.fixes.copies import occurrences
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.ordering import carried_names, detached, is_pair, recomputed
+from torchsleuth.fixes.ordering import recomputed
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
+from torchsleuth.fixes.states import Holds, carried_names, detached, held
 from torchsleuth.model import Diagnosis, Fix
 from torchsleuth.wording import short
 
+_EACH_TIME = "Gradients then stop there each time it is run (truncated backpropagation through time)."
 _TRUNCATED = "Gradients then stop at the step boundary (truncated backpropagation through time)."
 
 
@@ -51,15 +53,12 @@ def _carried(
         fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
         return fixes
     if loops:
-        known = [item.tensor.name for item in carried if path_is_simple(item.tensor.name)]
+        known = [_outside_name(scripts, script, item) for item in carried if path_is_simple(item.tensor.name)]
         names = [name for name in known if _is_visible(script, backward, name)]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
             listed = list(dict.fromkeys(names))
-            if len(listed) == 1:
-                edits = detached(script, listed[0], backward)
-            else:
-                edits = script.after(backward, *(f"{name} = {name}.detach()" for name in listed))
+            edits = detached(script, listed, backward)
             is_sum = _is_running_sum(loops[0], listed[0]) and freed.root is not None and freed.root.name == listed[0]
             meaning = _TRUNCATED
             if is_sum:
@@ -70,6 +69,22 @@ def _carried(
     return fixes
 
 
+def _outside_name(scripts: Scripts, script: Script, item: CarriedTensor) -> str:
+    """`self.h` in a module's forward is `model.h` where the module was made: `model = Stateful()`."""
+    name, place = item.tensor.name, _users(item.used) if item.used is not None else None
+    home = scripts.get(place)
+    node = home.node_at(place.span) if home is not None else None
+    owner = home.class_of(node) if home is not None and node is not None else None
+    if not name.startswith("self.") or owner is None:
+        return name
+    made = [
+        path_of(other.targets[0])
+        for other in ast.walk(script.tree)
+        if isinstance(other, ast.Assign) and len(other.targets) == 1 and called(other.value) == owner.name
+    ]
+    return f"{made[0]}.{name.removeprefix('self.')}" if len(made) == 1 and made[0].isidentifier() else name
+
+
 def path_is_simple(name: str) -> bool:
     return bool(name) and all(part.isidentifier() for part in name.split("."))
 
@@ -78,7 +93,9 @@ def _is_visible(script: Script, backward: ast.stmt, name: str) -> bool:
     """The name is bound in the function (or module) of the backward call."""
     scope = script.scope_of(backward)
     bound = {path_of(node) for node in script.own_nodes(scope) if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)}
-    return name in bound
+    # An attribute of a module that is bound there, or at the file's top level, can be set from there too.
+    owner = name.split(".")[0]
+    return name in bound or ("." in name and owner != "self" and (owner in bound or owner in names_in(script.tree.body, ast.Store)))
 
 
 def _is_running_sum(loop: ast.AST, name: str) -> bool:
@@ -95,13 +112,15 @@ def _detached_where_used(scripts: Scripts, item: CarriedTensor) -> Fix | None:
     place = _users(item.used) if item.used is not None else None
     script = scripts.get(place)
     node = script.node_at(place.span) if script is not None else None
-    if script is None or not isinstance(node, ast.expr) or not item.tensor.name or is_pair(script, item.tensor.name):
+    if script is None or not isinstance(node, ast.expr) or not item.tensor.name:
+        return None
+    if held(script, node, item.tensor.name) not in (Holds.TENSOR, Holds.UNKNOWN):
         return None
     found = occurrences(script, node, item.tensor.name)
     if len(found) != 1:
         return None
     return scripts.fix(
-        f"Detach `{item.tensor.name}` where it enters the new step.", script.wrapped(found[0], ".detach()"), _TRUNCATED, safe=False
+        f"Detach `{item.tensor.name}` where it enters the new step.", script.wrapped(found[0], ".detach()"), _EACH_TIME, safe=False
     )
 
 
@@ -203,7 +222,10 @@ def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]
     node = script.node_at(place.span) if script is not None else None
     if script is None or not isinstance(node, ast.Call) or called(node) not in ("backward", "grad"):
         return []
-    if any(isinstance(inner, ast.Call) and called(inner) == "step" for loop in script.loops_around(node) for inner in ast.walk(loop)):
+    loops = script.loops_around(node)
+    # One call in a loop: the rounds in question are those of the innermost one, where nothing is carried over.
+    loops = loops[:1] if not freed.carried and freed.first is not None and freed.first.span == freed.second.span else loops
+    if any(isinstance(inner, ast.Call) and called(inner) == "step" for loop in loops for inner in ast.walk(loop)):
         return []  # the kept graph needs the weights as they were, and the step changes them
     flag = next((k for k in node.keywords if k.arg == "retain_graph"), None)
     if flag is not None:

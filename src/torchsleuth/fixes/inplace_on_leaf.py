@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence, InplaceTarget
+from torchsleuth.fixes.aliases import is_read_later
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.outofplace import out_of_place
 from torchsleuth.fixes.script import Function, Script, Scripts, called, path_of
@@ -26,8 +27,10 @@ class InplaceOnLeafFixer(Fixer):
         statement = script.statement_at(place.span) if script is not None else None
         if script is None or statement is None:
             return []
-        update = _is_update(script, statement, target)
-        wrapped = under_no_grad(scripts, script, statement, update)
+        update = _is_update(script, statement, target) and not _is_used_on(script, statement, target)
+        # An expanded tensor has its elements in memory once for many: nobody may write into it.
+        expanded = target is not None and target.made_by in ("expand", "expand_as", "broadcast_to")
+        wrapped = under_no_grad(scripts, script, statement, update) if not expanded else None
         rewrite = out_of_place(script, place.span)
         other = None
         if rewrite is not None and not update:
@@ -65,6 +68,13 @@ def _is_update(script: Script, statement: ast.stmt, target: InplaceTarget | None
     return False
 
 
+def _is_used_on(script: Script, statement: ast.stmt, target: InplaceTarget | None) -> bool:
+    """A view with a name of its own, made for the computation and read further down: not there to give the leaf its values."""
+    if target is None or target.tensor.is_leaf or not target.tensor.name.isidentifier() or target.base is None:
+        return False
+    return target.tensor.name != target.base.name and is_read_later(script, statement, target.tensor.name) and not script.loops_around(statement)
+
+
 def _gives_values(script: Script, statement: ast.stmt) -> bool:
     """A loop that fills a tensor, with no backward after it: more likely its values than part of a loss."""
     return isinstance(statement, (ast.Assign, ast.AugAssign)) and bool(script.loops_around(statement)) and not _feeds_backward(script, statement)
@@ -81,13 +91,13 @@ def under_no_grad(scripts: Scripts, script: Script, statement: ast.stmt, update:
     if torch is None:
         return None
     header = f"with {torch}.no_grad():"
-    groups = [_neighbours(script, statement)]
+    groups = [_neighbours(script, _whole_line(script, statement))]
     function = script.scope_of(statement)
     if isinstance(function, Function) and update and any(word in function.name for word in ("init", "reset")):
         # An initialisation usually has more of the kind: each of them would be the next failure.
         for other in script.own_nodes(function):
             if _is_write(other) and not any(other in group for group in groups) and not _is_under_no_grad(script, other):
-                groups.append(_neighbours(script, other))
+                groups.append(_neighbours(script, _whole_line(script, other)))
     edits: list[Edit] = []
     for group in groups:
         found = script.inside(header, group[0], group[-1])
@@ -99,6 +109,19 @@ def under_no_grad(scripts: Scripts, script: Script, statement: ast.stmt, update:
     return scripts.fix(f"Write under `{header}`.", edits, "" if update else _NOT_DIFFERENTIATED, safe=update)
 
 
+def _whole_line(script: Script, statement: ast.stmt) -> ast.stmt:
+    """`for i in range(3): w[i, i] = 1` as a whole, where the write stands on the line of its loop or condition."""
+    while True:
+        parent = script.parent(statement)
+        if not isinstance(parent, (ast.For, ast.While, ast.If)) or parent.lineno != statement.lineno or parent.orelse or _returns(parent):
+            return statement
+        statement = parent
+
+
+def _returns(statement: ast.stmt) -> bool:
+    return any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in ast.walk(statement))
+
+
 def _neighbours(script: Script, statement: ast.stmt) -> list[ast.stmt]:
     block = script.block_of(statement)
     at = block.index(statement)
@@ -106,6 +129,8 @@ def _neighbours(script: Script, statement: ast.stmt) -> list[ast.stmt]:
     own = _target(statement)
 
     def belongs(other: ast.stmt) -> bool:
+        if isinstance(other, ast.Expr) and called(other.value) == "zero_grad":
+            return other.lineno in (block[first].lineno, block[last].lineno)  # on one line with a write
         return _is_write(other) and (_is_parameter_like(other) or _target(other) == own != "")
 
     while first > 0 and belongs(block[first - 1]):

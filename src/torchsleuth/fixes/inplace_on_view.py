@@ -1,14 +1,15 @@
-"""A write into a view that autograd refuses: index the base, write out of place, or put view and write under one mode."""
+"""A write into a view that autograd refuses: write out of place, collect the rows anew, or put view and write under one mode."""
 
 from __future__ import annotations
 
 import ast
 
-from torchsleuth.evidence import Evidence
+from torchsleuth.evidence import Evidence, InplaceTarget
+from torchsleuth.fixes.aliases import is_seen_elsewhere
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.outofplace import out_of_place
-from torchsleuth.fixes.script import Script, Scripts, names_in
-from torchsleuth.model import Diagnosis, Fix
+from torchsleuth.fixes.outofplace import out_of_place, write_in
+from torchsleuth.fixes.script import Script, Scripts, names_in, path_of
+from torchsleuth.model import Diagnosis, Edit, Fix
 
 
 class InplaceOnViewFixer(Fixer):
@@ -24,55 +25,132 @@ class InplaceOnViewFixer(Fixer):
         if script is None or statement is None or "its base or another view" in evidence.exception.message:
             return []
         fixes: list[Fix | None] = []
-        name = target.tensor.name if target is not None else ""
-        indexed = _indexed_rows(scripts, script, statement, name)
-        rewrite = out_of_place(script, place.span)
-        replaced = None
-        if rewrite is not None:
-            meaning = f"The change is then no longer seen by {rewrite.seen_by}." if rewrite.seen_by else ""
-            replaced = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=not rewrite.seen_by)
         if "no_grad mode" in evidence.exception.message or "inference mode" in evidence.exception.message:
             torch = script.module_name("torch")
             under = script.inside(f"with {torch}.no_grad():", statement, statement) if torch else []
             fixes.append(
                 scripts.fix("Write under `no_grad` too, where the view was made.", under, "The write is then not differentiated.", safe=False)
             )
-        return [*fixes, indexed, replaced]
+        rows = _Rows.around(script, statement, target.tensor.name if target is not None else "")
+        if rows is not None:
+            # A new tensor for the loop's variable would be forgotten with the round: what the loop runs over has to change.
+            return [*fixes, rows.indexed(scripts) if rows.is_simple else None, rows.collected(scripts)]
+        pieces = _pieces(scripts, script, statement, target)
+        rewrite = out_of_place(script, place.span)
+        if pieces is None and rewrite is not None:
+            meaning = f"The change is then no longer seen by {rewrite.seen_by}." if rewrite.seen_by else ""
+            pieces = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=not rewrite.seen_by)
+        return [*fixes, pieces]
 
 
-def _indexed_rows(scripts: Scripts, script: Script, statement: ast.stmt, name: str) -> Fix | None:
-    """`for row in x: row += 1` as `for i in range(len(x)): x[i] += 1`."""
-    loop = next((item for item in script.loops_around(statement) if isinstance(item, ast.For)), None)
-    if loop is None or not name or loop.orelse:
+def _pieces(scripts: Scripts, script: Script, statement: ast.stmt, target: InplaceTarget | None) -> Fix | None:
+    """`gate, value = h.chunk(2)`: every write into one of the pieces out of place, for each would be the next failure."""
+    made = script.statement_at(target.made.span) if target is not None and target.made is not None and scripts.get(target.made) is script else None
+    if not isinstance(made, ast.Assign) or script.scope_of(made) is not script.scope_of(statement):
         return None
-    counter, rows = None, loop.iter
-    if isinstance(loop.target, ast.Tuple) and len(loop.target.elts) == 2 and isinstance(loop.iter, ast.Call):
-        function = loop.iter.func
-        if not (isinstance(function, ast.Name) and function.id == "enumerate" and len(loop.iter.args) == 1):
+    names = {name for goal in made.targets if isinstance(goal, ast.Tuple) for name in names_in(goal, ast.Store)}
+    writes = []
+    for node in script.own_nodes(script.scope_of(statement)):
+        if isinstance(node, ast.stmt) and (node.lineno, node.col_offset) >= (made.lineno, made.col_offset):
+            write = write_in(node)
+            if write is not None and write[1] in names:
+                writes.append((node, *write))
+    if statement not in [node for node, _, _ in writes] or len(writes) < 2:
+        return None
+    edits: list[Edit] = []
+    seen, copied = "", set()
+    for _, write, name in writes:
+        rewrite = out_of_place(script, script.span(write))
+        if rewrite is None:
             return None
-        first, second = loop.target.elts
-        if not (isinstance(first, ast.Name) and isinstance(second, ast.Name) and second.id == name):
+        seen = seen or rewrite.seen_by
+        if rewrite.copies and name in copied:
+            continue
+        copied |= {name} if rewrite.copies else set()
+        edits += rewrite.edits
+    listed = ", ".join(f"`{name}`" for name in sorted({name for _, _, name in writes}))
+    meaning = f"The changes are then no longer seen by {seen}." if seen else ""
+    return scripts.fix(f"Give {listed} new tensors instead of writing into the pieces of one.", edits, meaning, safe=not seen)
+
+
+class _Rows:
+    """`for row in x:` (or `for i, row in enumerate(x):`) with a write into `row`."""
+
+    def __init__(self, script: Script, loop: ast.For, name: str, counter: str | None, rows: ast.expr) -> None:
+        self.script, self.loop, self.name, self.counter, self.rows = script, loop, name, counter, rows
+        self.base = script.segment(rows)
+        self.uses = [node for inner in loop.body for node in ast.walk(inner) if isinstance(node, ast.Name) and node.id == name]
+        self.writes = [(node, *write) for inner in loop.body for node in ast.walk(inner) if isinstance(node, ast.stmt) and (write := write_in(node))]
+
+    @classmethod
+    def around(cls, script: Script, statement: ast.stmt, name: str) -> _Rows | None:
+        loop = next((item for item in script.loops_around(statement) if isinstance(item, ast.For)), None)
+        if loop is None or not name or loop.orelse:
             return None
-        counter, rows = first.id, loop.iter.args[0]
-    elif not (isinstance(loop.target, ast.Name) and loop.target.id == name):
-        return None
-    if not isinstance(rows, (ast.Name, ast.Attribute)):
-        return None
-    uses = [node for inner in loop.body for node in ast.walk(inner) if isinstance(node, ast.Name) and node.id == name]
-    rebound = any(
-        isinstance(node, ast.Assign) and any(name in names_in(target, ast.Store) for target in node.targets)
-        for inner in loop.body
-        for node in ast.walk(inner)
-    )
-    after = any(isinstance(node, ast.Name) and node.id == name and node.lineno > (loop.end_lineno or 0) for node in script.own_nodes(script.scope_of(loop)))
-    if rebound or after or not uses:
-        return None
-    taken = names_in(script.tree)
-    if counter is None:
-        counter = next((candidate for candidate in ("i", "j", "k", f"{name}_index") if candidate not in taken), None)
+        counter, rows = None, loop.iter
+        if isinstance(loop.target, ast.Tuple) and len(loop.target.elts) == 2 and isinstance(loop.iter, ast.Call):
+            function = loop.iter.func
+            if not (isinstance(function, ast.Name) and function.id == "enumerate" and len(loop.iter.args) == 1 and not loop.iter.keywords):
+                return None
+            first, second = loop.target.elts
+            if not (isinstance(first, ast.Name) and isinstance(second, ast.Name) and second.id == name):
+                return None
+            counter, rows = first.id, loop.iter.args[0]
+        elif not (isinstance(loop.target, ast.Name) and loop.target.id == name):
+            return None
+        return cls(script, loop, name, counter, rows) if isinstance(rows, (ast.Name, ast.Attribute)) else None
+
+    @property
+    def is_simple(self) -> bool:
+        """The row is only written, never read: nothing can be saved and then overwritten."""
+        return len(self.writes) == len(self.uses)
+
+    def _is_rebound(self) -> bool:
+        return any(
+            isinstance(node, ast.Assign) and any(self.name in names_in(target, ast.Store) for target in node.targets)
+            for inner in self.loop.body
+            for node in ast.walk(inner)
+        )
+
+    def _is_read_after(self) -> bool:
+        scope, end = self.script.scope_of(self.loop), self.loop.end_lineno or 0
+        return any(isinstance(node, ast.Name) and node.id == self.name and node.lineno > end for node in self.script.own_nodes(scope))
+
+    def indexed(self, scripts: Scripts) -> Fix | None:
+        """`for i in range(len(x)): x[i] += 1`."""
+        if self._is_rebound() or self._is_read_after() or not self.uses:
+            return None
+        script, counter, taken = self.script, self.counter, names_in(self.script.tree)
         if counter is None:
+            counter = next((candidate for candidate in ("i", "j", "k", f"{self.name}_index") if candidate not in taken), None)
+            if counter is None:
+                return None
+        edits = [script.edit(script.start(self.loop.target), script.end(self.loop.iter), f"{counter} in range(len({self.base}))")]
+        edits += [script.replace(node, f"{self.base}[{counter}]") for node in self.uses]
+        return scripts.fix(f"Index `{self.base}`, one row at a time: `{self.base}[{counter}]`.", edits)
+
+    def collected(self, scripts: Scripts) -> Fix | None:
+        """New rows put into a list and stacked after the loop."""
+        script, loop, torch = self.script, self.loop, self.script.module_name("torch")
+        leaves = any(isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Yield)) for inner in loop.body for node in ast.walk(inner))
+        inside = any(path_of(node) == self.base for inner in loop.body for node in ast.walk(inner))
+        if torch is None or leaves or inside or self._is_rebound() or loop.body[0].lineno == loop.lineno:
             return None
-    base = script.segment(rows)
-    edits = [script.edit(script.start(loop.target), script.end(loop.iter), f"{counter} in range(len({base}))")]
-    edits += [script.replace(node, f"{base}[{counter}]") for node in uses]
-    return scripts.fix(f"Index `{base}`, one row at a time: `{base}[{counter}]`.", edits)
+        edits: list[Edit] = []
+        for _, write, name in self.writes:
+            rewrite = out_of_place(script, script.span(write)) if name == self.name else None
+            if name == self.name and rewrite is None:
+                return None
+            edits += rewrite.edits if rewrite is not None else []
+        taken = names_in(script.tree)
+        rows = next((candidate for candidate in (f"{self.name}s", f"new_{self.name}s", f"{self.name}_list") if candidate not in taken), None)
+        last = loop.body[-1]
+        if rows is None or not (script.is_alone_on_line(last) or hasattr(last, "body")):
+            return None
+        end = (script.end(loop)[0], len(script.source.lines[script.end(loop)[0] - 1]) + 1)
+        edits += script.before(loop, f"{rows} = []")
+        inner, outer = script.indent_of(loop.body[0]), script.indent_of(loop)
+        edits = script.followed(edits, end, f"\n{inner}{rows}.append({self.name})\n{outer}{self.base} = {torch}.stack({rows})")
+        seen = is_seen_elsewhere(script, loop, self.rows)
+        meaning = f"The change is then no longer seen by {seen}." if seen else ""
+        return scripts.fix(f"Collect the new rows in a list, and `{torch}.stack` them.", edits, meaning, safe=not seen)

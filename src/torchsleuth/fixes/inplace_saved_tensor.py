@@ -9,9 +9,10 @@ from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.modules import inplace_flags, switched_off
-from torchsleuth.fixes.ordering import carried_names, detached, moved_after, recomputed
+from torchsleuth.fixes.ordering import moved_after, recomputed
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
+from torchsleuth.fixes.states import carried_names, detached
 from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
 
@@ -261,11 +262,11 @@ def carried_over(scripts: Scripts, script: Script, backward: ast.stmt) -> Fix | 
     """What the loop carries from one step into the next, cut after each backward."""
     loops = script.loops_around(backward)
     names = carried_names(script, loops[0], names_in(backward, ast.Load)) if loops else []
-    if len(names) != 1:
+    if not names:
         return None
     return scripts.fix(
-        f"Detach `{names[0]}` after each step's backward.",
-        detached(script, names[0], backward),
+        f"Detach {', '.join(f'`{name}`' for name in names)} after each step's backward.",
+        detached(script, names, backward),
         "Gradients then stop at the step boundary (truncated backpropagation through time).",
         safe=False,
     )

@@ -241,7 +241,9 @@ def _recorded(scripts: Scripts, lost: LostGradient) -> list[Fix | None]:
     with_ = script.parent(parent) if isinstance(parent, ast.withitem) else None
     if not isinstance(with_, ast.With):
         return []
-    if len(with_.items) > 1 or with_.items[0].optional_vars is not None:
+    if len(with_.items) > 1:
+        return [_taken_out(scripts, script, with_, parent) or _enabled(scripts, script, wrapper)]
+    if with_.items[0].optional_vars is not None:
         return [_enabled(scripts, script, wrapper)]
     return [_unwrapped(scripts, script, with_) or _enabled(scripts, script, wrapper)]
 
@@ -265,6 +267,22 @@ def _unwrapped(scripts: Scripts, script: Script, with_: ast.With) -> Fix | None:
         edits = [joined, *rest[1:]]
     text = " ".join(script.between(script.start(with_), script.end(with_.items[0].context_expr)).split())
     return scripts.fix(f"Compute it outside `{text}`.", edits)
+
+
+def _taken_out(scripts: Scripts, script: Script, with_: ast.With, item: ast.withitem) -> Fix | None:
+    """`with torch.no_grad(), other():` → `with other():`."""
+    if item.optional_vars is not None:
+        return None
+    at = with_.items.index(item)
+    node = item.context_expr
+    if at + 1 < len(with_.items):
+        edit = script.edit(script.start(node), script.start(with_.items[at + 1].context_expr), "")
+        between = script.between(script.end(node), script.start(with_.items[at + 1].context_expr))
+    else:
+        last = with_.items[at - 1].optional_vars or with_.items[at - 1].context_expr
+        edit = script.edit(script.end(last), script.end(node), "")
+        between = script.between(script.end(last), script.start(node))
+    return scripts.fix(f"Compute it outside `{script.segment(node)}`.", [edit]) if between.strip() == "," else None
 
 
 def _enabled(scripts: Scripts, script: Script, wrapper: ast.AST) -> Fix | None:

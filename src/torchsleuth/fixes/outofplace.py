@@ -49,6 +49,34 @@ def out_of_place(script: Script, span: Span, on_tensor_subscript: bool = True) -
     return None
 
 
+def write_in(statement: ast.stmt) -> tuple[ast.AST, str] | None:
+    """The in-place write that a simple statement consists of, and the path of what it writes into; None where it is none."""
+    if isinstance(statement, ast.AugAssign):
+        node: ast.AST = statement
+        target: ast.expr | None = statement.target
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Subscript):
+        node, target = statement.targets[0], statement.targets[0]
+    elif isinstance(statement, (ast.Expr, ast.Assign, ast.Return)) and isinstance(statement.value, ast.Call):
+        node = statement.value
+        name = called(node)
+        flag = any(k.arg == "inplace" and isinstance(k.value, ast.Constant) and k.value.value is True for k in node.keywords)
+        if not flag and (not name.endswith("_") or name.endswith("__") or name == "requires_grad_"):
+            return None
+        function = node.func
+        space = not isinstance(function, ast.Attribute) or path_of(function.value).split(".")[-1] in _NAMESPACES
+        target = (node.args[0] if node.args else None) if space else function.value
+    else:
+        return None
+    while True:
+        if isinstance(target, (ast.Subscript, ast.Attribute)) and not path_of(target):
+            target = target.value
+        elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        else:
+            break
+    return (node, path_of(target)) if path_of(target) else None
+
+
 def _augmented(script: Script, statement: ast.AugAssign, on_tensor: bool) -> Rewrite | None:
     target, value = statement.target, statement.value
     if isinstance(target, ast.Subscript) and on_tensor:

@@ -40,6 +40,15 @@ class Script:
         for node in ast.walk(self.tree):
             if getattr(node, "lineno", None) == span.line and self.span(node) == span:
                 return node.value if isinstance(node, ast.Expr) else node
+        return self._call_over_lines(span)
+
+    def _call_over_lines(self, span: Span) -> ast.Call | None:
+        """A method call that begins on an earlier line than its name: Python says it begins at the name."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.end_lineno == span.end_line:
+                line, column = self.end(node.func)
+                if (line, column - len(node.func.attr)) == (span.line, span.column) and self.end(node) == (span.end_line, span.end_column):
+                    return node
         return None
 
     def nodes_at_line(self, line: int) -> list[ast.stmt]:
@@ -169,6 +178,13 @@ class Script:
     def insert(self, at: tuple[int, int], text: str) -> Edit:
         return self.edit(at, at, text)
 
+    def followed(self, edits: list[Edit], at: tuple[int, int], text: str) -> list[Edit]:
+        """These edits and an insertion behind them; where one of them inserts at the same place, in one."""
+        here = next((e for e in edits if (e.span.line, e.span.column) == (e.span.end_line, e.span.end_column) == at), None)
+        if here is None:
+            return [*edits, self.insert(at, text)]
+        return [*(e for e in edits if e is not here), self.insert(at, here.replacement + text)]
+
     def wrapped(self, node: ast.AST, suffix: str) -> list[Edit]:
         """`node` followed by `.clone()` or the like; brackets are added where they are needed and not there."""
         if self.closed(node) == self.segment(node) or self._has_brackets(node):
@@ -242,10 +258,11 @@ class Script:
         return edits
 
     def inside(self, header: str, first: ast.stmt, last: ast.stmt) -> list[Edit]:
-        """The statements from `first` to `last` (of one block) put under `header:`."""
-        if not (self.is_alone_on_line(first) or hasattr(first, "body")) or not (self.is_alone_on_line(last) or hasattr(last, "body")):
-            if first is last and not hasattr(first, "body") and self._is_whole_block_on_line(first):
-                return []
+        """The statements from `first` to `last` (of one block) put under `header:`; other things on their lines hinder."""
+        line, column = self.first_line(first), self.start(first)[1]
+        end_line, end_column = self.end(last)
+        before, after = self.source.lines[line - 1][: column - 1], self.source.lines[end_line - 1][end_column - 1 :].strip().lstrip(";").strip()
+        if (before.strip() and not getattr(first, "decorator_list", None)) or (after and not after.startswith("#")):
             return []
         indent = self.indent_of(first)
         step = self.indent_step()
@@ -253,9 +270,6 @@ class Script:
         edits = self.shifted(top, self.end(last)[0], deeper=step)
         # One insertion per position: the header goes in front of the first line's own shift.
         return [self.insert((top, 1), f"{indent}{header}\n{step}"), *edits[1:]]
-
-    def _is_whole_block_on_line(self, statement: ast.stmt) -> bool:
-        return len(self.block_of(statement)) == 1
 
     def indent_step(self) -> str:
         """What this file indents by."""

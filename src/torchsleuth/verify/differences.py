@@ -74,6 +74,7 @@ class Differences:
         self._pending: tuple | None = None
         self._mode = _FirstUse(self)
         self._mode.__enter__()
+        self._mode.watch_functions()
         _tell_of_compilers(self._stop)
 
     # -- the beginning of a step ------------------------------------------------------------------
@@ -177,6 +178,20 @@ class _FirstUse(TorchFunctionMode):
         options = options or {}
         if not self.is_armed or not torch.is_grad_enabled() or _writes(function, options):
             return function(*arguments, **options)
+        return self._watched(function, arguments, options)
+
+    def watch_functions(self) -> None:
+        """`apply` of a custom Function is no torch function: it is watched by itself."""
+        mode, original = self, torch.autograd.Function.__dict__["apply"].__func__
+
+        def apply(cls, *arguments, **options):
+            if not mode.is_armed or not torch.is_grad_enabled():
+                return original(cls, *arguments, **options)
+            return mode._watched(functools.partial(original, cls), arguments, options)
+
+        torch.autograd.Function.apply = classmethod(apply)
+
+    def _watched(self, function, arguments, options):
         state, sequence = torch.get_rng_state(), torch._C._autograd._get_sequence_nr()
         result = function(*arguments, **options)
         first = result[0] if isinstance(result, (tuple, list)) and result else result
@@ -252,11 +267,12 @@ def _difference(copy: _Copy, number: int, loss: float, leaves: list[torch.Tensor
         directions[id(leaf)] = direction
         predicted += float((gradient * direction).sum())
         scale += weight * size
-    if scale == 0.0 or not directions:
-        return None
+    size = math.sqrt(sum(float(leaf.detach().double().pow(2).sum()) for leaf in leaves))
+    if not directions or scale * max(size, 1e-3) < 1e-3 * abs(loss) or scale == 0.0:
+        return None  # the loss hardly depends on them: rounding errors would be compared
     best: Difference | None = None
     for change in _CHANGES:
-        step = change * max(abs(loss), 1e-2) / scale
+        step = min(change * max(abs(loss), 1e-2), change * 10 * max(size, 1e-3) * scale) / scale
         values = [copy.loss_at({ident: (sign * step * d) for ident, d in directions.items()}) for sign in (1.0, -1.0)]
         if None in values or not all(math.isfinite(value) for value in values):
             continue

@@ -206,7 +206,7 @@ class Verifier:
         found = result.differences
         wrong = next((item for item in found if not item.agrees), None)
         if wrong is not None:
-            check = " `torchsleuth check` says more." if rule.startswith("custom-backward") else ""
+            check = "; `torchsleuth check` says more" if rule.startswith("custom-backward") else ""
             not_shown.append(
                 f"that the gradients are those of the loss: along one direction it changes by {wrong.measured:.3g}, they say "
                 f"{wrong.predicted:.3g} (a detach, a custom backward or a kink in the step can mean that){check}"
@@ -225,7 +225,9 @@ class Verifier:
             place = self.failure.place
             self._reference, _ = self._run({}, os.path.abspath(place.file), place.line, copies_saved=True)
         reference = self._reference
-        if reference is None or not reference.backwards:
+        if reference is None:
+            return "the gradients were not compared with a reference (it was not finished in the time there was)"
+        if not reference.backwards:
             return "the gradients were not compared with a reference (it could not be run)"
         mine, theirs = ({item.number: item for item in run.backwards} for run in (result, reference))
         pairs = [(mine[number], theirs[number]) for number in sorted(set(mine) & set(theirs))]

@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed
-from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
 _REDUCTIONS = {"sum", "mean", "amax", "amin", "norm", "std", "var", "prod", "logsumexp", "median", "all", "any"}
@@ -34,13 +34,23 @@ def _missing(failed: Failed, small: Operand, large: Operand) -> Fix | None:
         return None
     axis = places[0]
     found = failed.node_of(small)
-    if found is not None and isinstance(found[1], ast.Call) and called(found[1]) in _REDUCTIONS:
-        fix = _kept(failed, found[0], found[1], axis, len(large.shape))
+    call = _reduction(found[1]) if found is not None else None
+    if found is not None and call is not None:
+        fix = _kept(failed, found[0], call, axis, len(large.shape))
         if fix is not None:
             return fix
     shown = -1 if axis == len(small.shape) else axis
     meaning = f"{small.called} is then lined up with the first dimension{'s' * (axis > 1)} of {large.called}."
     return failed.suffixed(small, f".unsqueeze({shown})", f"Add the missing dimension: `.unsqueeze({shown})`.", meaning, safe=False)
+
+
+def _reduction(node: ast.expr) -> ast.Call | None:
+    """`x.sum(1)`, and `x.max(dim=1)` of `x.max(dim=1).values` or `x.max(dim=1)[0]`."""
+    if isinstance(node, ast.Call) and called(node) in _REDUCTIONS:
+        return node
+    inner = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    first = isinstance(node, ast.Attribute) and node.attr == "values" or isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "0"
+    return inner if first and isinstance(inner, ast.Call) and called(inner) in ("max", "min", "median", "mode", "kthvalue") else None
 
 
 def _fits(one: list[int], other: tuple[int, ...]) -> bool:
@@ -49,15 +59,34 @@ def _fits(one: list[int], other: tuple[int, ...]) -> bool:
 
 def _kept(failed: Failed, script, call: ast.Call, axis: int, rank: int) -> Fix | None:
     """`x.sum(dim=1)` → `x.sum(dim=1, keepdim=True)`, where the reduced dimension is the missing one."""
+    if not _reduces(call, axis, rank):
+        return None
+    calls = [call]
+    # The same slip further down in the same function would be the next failure: `e / e.sum(1)`.
+    for node in script.own_nodes(script.scope_of(call)):
+        if isinstance(node, ast.BinOp) and isinstance(node.left, ast.Name) and node.lineno > call.lineno:
+            other = _reduction(node.right)
+            if other is not None and path_of(other.func).split(".")[0] == node.left.id and _reduces(other, axis, rank) and _follows(script, call, node.left.id):
+                calls.append(other)
+    edits = [script.insert(max(script.end(node) for node in [*c.args, *(k.value for k in c.keywords)]), ", keepdim=True") for c in calls]
+    where = f" (also in line {', '.join(str(c.lineno) for c in calls[1:])})" if len(calls) > 1 else ""
+    return failed.scripts.fix(f"Keep the reduced dimension: `keepdim=True`{where}.", edits)
+
+
+def _reduces(call: ast.Call, axis: int, rank: int) -> bool:
+    """Along this one dimension, which it does not keep."""
     dim = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[-1] if call.args else None)
     try:
         value = ast.literal_eval(dim) if dim is not None else None
     except ValueError:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or value % rank != axis or any(k.arg == "keepdim" for k in call.keywords):
-        return None
-    last = max(script.end(node) for node in [*call.args, *(k.value for k in call.keywords)])
-    return failed.scripts.fix("Keep the reduced dimension: `keepdim=True`.", [script.insert(last, ", keepdim=True")])
+        return False
+    return isinstance(value, int) and not isinstance(value, bool) and value % rank == axis and all(k.arg != "keepdim" for k in call.keywords)
+
+
+def _follows(script, call: ast.Call, name: str) -> bool:
+    """The variable is made by the statement that failed: it has the shape of its result."""
+    statement = script.statement_of(call)
+    return isinstance(statement, ast.Assign) and any(path_of(target) == name for target in statement.targets)
 
 
 def _swapped(failed: Failed, one: Operand, other: Operand) -> Fix | None:

@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of, truncated
 from torchsleuth.fixes.forward.resizing import resized
-from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Diagnosis, Fix
 
 
@@ -51,6 +51,9 @@ class RecurrentStateFixer(Fixer):
         if operation is None or failed.script is None:
             return []
         data = failed.operand("input", "self")
+        fewer = loader_drops_last(scripts, failed.script, "The last, smaller batch is then not used at all.")
+        if data is not None and any(o.argument.startswith("hx[") for o in operation.operands):
+            return [_left_out(failed), fewer]
         state = next((o for o in failed.operands if len(o.shape) == 3 and o is not data and o.argument in ("hx", "hidden", "h_0", "state", "h0")), None)
         if data is None or state is None or not text_of(data) or len(data.shape) != 3:
             return []
@@ -60,9 +63,32 @@ class RecurrentStateFixer(Fixer):
         suffix = f"[:, :{text_of(data)}.size({axis})].contiguous()"
         meaning = f"Of the state, the first {data.shape[axis]} of {state.shape[1]} sequences are used."
         return [
+            _left_out(failed),
             failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
-            loader_drops_last(scripts, failed.script, "The last, smaller batch is then not used at all."),
+            fewer,
         ]
+
+
+def _left_out(failed: Failed) -> Fix | None:
+    """`lstm(x, state)` → `lstm(x)`, where the state is zeros: that is what it starts from by itself, for any batch."""
+    script, call, operation = failed.script, failed.call, failed.operation
+    states = [o for o in operation.operands if o.argument.split("[")[0] in ("hx", "hidden", "h_0", "state", "h0")]
+    if script is None or not isinstance(call, ast.Call) or len(call.args) != 2 or call.keywords or not states or failed.in_library:
+        return None
+    if any(o.made is None or not o.made.complete or o.made.operation not in ("zeros", "new_zeros", "zeros_like") for o in states):
+        return None
+    edits = [script.edit(script.end(call.args[0]), script.end(call.args[1]), "")]
+    if ")" in script.between(script.end(call.args[0]), script.start(call.args[1])) or isinstance(call.args[1], ast.Starred):
+        return None
+    meaning = "It then always starts from zeros, also where the caller passes another state." if _is_argument(script, call) else ""
+    return failed.scripts.fix("Pass no state: it starts from zeros by itself, in the size of the batch.", edits, meaning, safe=not meaning)
+
+
+def _is_argument(script: Script, call: ast.Call) -> bool:
+    """The state came into this function from outside."""
+    scope = script.scope_of(call)
+    names = {argument.arg for argument in scope.args.args} if isinstance(scope, Function) else set()
+    return bool(names_in(call.args[1]) & names)
 
 
 class AttentionMaskFixer(Fixer):
