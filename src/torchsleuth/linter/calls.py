@@ -7,7 +7,7 @@ import re
 
 from torchsleuth.linter import values as v
 from torchsleuth.linter.events import Call
-from torchsleuth.linter.results import LOSSES, SAME_SHAPE, Results, is_sizes, single_dim, size_name
+from torchsleuth.linter.results import LOSSES, SAME_SHAPE, Results, is_sizes, product_rank, single_dim, size_name
 from torchsleuth.linter.values import NONE, UNKNOWN, Value, number, tensor
 
 MODEL_NAME = re.compile(r"^(model|net|network|classifier|encoder|decoder|critic|actor|policy|generator|discriminator|student)$")
@@ -80,6 +80,7 @@ class Calls(Results):
         out = tensor(node, "model", tuple(a for a in args if a.is_tensor))
         out.assumed = True
         out.grad = False if self.frame.no_grad else None
+        out.unrecorded = self.frame.no_grad_at if self.frame.no_grad else None
         return out
 
     def _builtin(self, node, name: str, args) -> Value:
@@ -202,8 +203,8 @@ class Calls(Results):
             out.ndim = tensors[0].ndim
         elif name == "embedding" and tensors[0].ndim is not None:
             out.ndim = tensors[0].ndim + 1
-        elif name == "matmul" and len(tensors) == 2 and None not in (tensors[0].ndim, tensors[1].ndim):
-            out.ndim = max(tensors[0].ndim, tensors[1].ndim) if min(tensors[0].ndim, tensors[1].ndim) > 1 else None
+        elif name == "matmul" and len(tensors) == 2:
+            out.ndim = product_rank(tensors[0], tensors[1])
         elif name == "bmm":
             out.ndim = 3
         elif name == "flatten" and tensors[0].ndim and len(args) == 2:
@@ -232,12 +233,25 @@ class Calls(Results):
         elif tensors:
             part = self.view_of(tensors[0], node, name) if view or name in v.VIEWS else self.result(node, name, tensors)
             part.ndim = tensors[0].ndim if name != "unbind" else None
+            part.shape = self._split_shape(node, tensors[0]) if name in ("split", "chunk", "tensor_split") else None
             out.kind = "list"
             out.items = [part]
             out.extra = {"any": True}
             if name in ("split", "chunk", "unbind", "tensor_split"):
                 out.items = [part] * 8
         return out
+
+    def _split_shape(self, node: ast.Call, base: Value) -> tuple | None:
+        """The sizes of a piece: those of the whole, the cut dimension unknown."""
+        if base.shape is None:
+            return None
+        given = next((k.value for k in node.keywords if k.arg == "dim"), None)
+        places = node.args[2:] if self.dotted(node.func).startswith("torch.") else node.args[1:]
+        text = ast.unparse(given if given is not None else places[0]) if given is not None or places else "0"
+        dim = int(text) if text.lstrip("-").isdigit() else len(base.shape)
+        if not -len(base.shape) <= dim < len(base.shape):
+            return None
+        return tuple(None if place == dim % len(base.shape) else size for place, size in enumerate(base.shape))
 
     def _method_call(self, node, owner: Value, name: str, args, kwargs) -> tuple[Value, Value | None]:
         kind = owner.kind

@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter import values as v
 from torchsleuth.linter.calls import Calls
-from torchsleuth.linter.results import is_integer_text
+from torchsleuth.linter.results import is_integer_text, product_rank
 from torchsleuth.linter.values import BINARY_OPERATORS, NONE, UNKNOWN, Value, number, path_value, tensor
 
 
@@ -180,7 +180,10 @@ class Expressions(Calls):
             if len(tensors) < 2 and not with_number:
                 # The other operand may be a tensor we know nothing of: what is kept is then not certain.
                 return self.result(node, op, tensors, unknown_inputs=True)
-            return self.result(node, name, tensors, with_number=with_number, sources=(left, right))
+            out = self.result(node, name, tensors, with_number=with_number, sources=(left, right))
+            if op == "matmul":
+                out.ndim, out.shape = product_rank(left, right), None
+            return out
         if "numpy" in (left.kind, right.kind):
             out = Value("numpy", node)
             out.op, out.inputs = op, (left, right)

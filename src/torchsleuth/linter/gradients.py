@@ -62,6 +62,8 @@ def has_unknown_origin(value: Value) -> bool:
         if id(current) in seen:
             continue
         seen.add(id(current))
+        if current.unrecorded is not None:
+            continue  # computed where nothing is recorded: it has no history, whatever went in
         if current.kind == "unknown" or (current.is_tensor and current.grad is None and not current.inputs):
             return True
         if current.op not in BREAKS:

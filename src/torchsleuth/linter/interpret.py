@@ -291,7 +291,9 @@ class Interpreter(expressions.Expressions):
         elif kind is ast.Subscript:
             self.ev(target.slice)
             base = self.ev(target.value)
-            if base.is_tensor:
+            if base.is_tensor and base.extra and base.extra.get("data") and isinstance(target.value, ast.Attribute):
+                self.wrote(statement, base.inputs[0], target.value.value, "data", "copy", ())
+            elif base.is_tensor:
                 self.wrote(statement, base, target.value, "item", "copy", (value,))
             elif base.kind in ("list", "dict"):
                 self.sink("store", value)

@@ -32,7 +32,7 @@ class Results:
             out.dtype, out.grad = "bool", False
         elif self.frame.no_grad or op == "detach":
             out.grad = False
-            if op != "detach" and any(t.grad for t in tensors):
+            if op != "detach" and self.frame.no_grad and any(t.grad or t.unrecorded is not None for t in tensors):
                 out.unrecorded = self.frame.no_grad_at
         else:
             grads = [t.grad for t in tensors]
@@ -128,6 +128,7 @@ class Results:
             out = Value("tuple", node)
             hidden = tensor(node, last, (first,))
             hidden.grad = None if self.frame.no_grad is None else not self.frame.no_grad
+            hidden.extra = {"module": module}
             out.items = [hidden, UNKNOWN]
             return out
         name = v.MODULE_FUNCTION.get(last)
@@ -173,6 +174,12 @@ class Results:
             # nn.ReLU(True)
             return node.args[0].value if node.args[0].value is True else None
         return None
+
+
+def product_rank(left: Value, right: Value) -> int | None:
+    """How many dimensions a matrix product has, where both operands are matrices or stacks of them."""
+    ranks = (left.ndim, right.ndim)
+    return max(ranks) if None not in ranks and min(ranks) > 1 else None
 
 
 def is_integer_text(node: ast.expr, names: Results) -> bool:

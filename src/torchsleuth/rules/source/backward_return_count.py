@@ -105,13 +105,15 @@ def _count(node: ast.Return, function: ast.FunctionDef) -> int | None:
         return None if any(isinstance(n, (ast.Tuple, ast.List, ast.Starred)) for n in ast.walk(value)) else 1
     if isinstance(value, ast.Name):
         sets = [n for n in ast.walk(function) if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == value.id for t in n.targets)]
-        if sets and all(isinstance(s.value, (ast.BinOp, ast.UnaryOp)) and not any(isinstance(n, ast.Tuple) for n in ast.walk(s.value)) for s in sets):
-            return 1
-        if sets and all(_is_tensor_method(s.value) for s in sets):
+        if sets and all(_is_tensor_method(s.value) or _is_arithmetic(s.value) for s in sets):
             return 1
         arguments = [a.arg for a in function.args.args]
         return 1 if not sets and value.id in arguments[1:] else None
     return 1 if _is_tensor_method(value) else None
+
+
+def _is_arithmetic(node: ast.expr) -> bool:
+    return isinstance(node, (ast.BinOp, ast.UnaryOp)) and not any(isinstance(n, (ast.Tuple, ast.List)) for n in ast.walk(node))
 
 
 def _is_tensor_method(node: ast.expr) -> bool:

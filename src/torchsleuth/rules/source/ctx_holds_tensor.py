@@ -70,17 +70,15 @@ class CtxHoldsTensor(LintRule):
         rebound = {t.id for n in ast.walk(forward) if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
         returned = {n.value.id for n in ast.walk(forward) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)}
         found = []
-        for node in ast.walk(forward):
-            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Name):
-                continue
-            target = node.targets[0]
+        for node, target, value in _assigned(forward):
             if not (isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == context):
                 continue
-            name = node.value.id
-            if name in tensors and name not in rebound:
-                found.append(self._found(node, name, "input", info, view))
-            elif name in returned and name not in inputs:
-                found.append(self._found(node, name, "output", info, view))
+            if not isinstance(value, ast.Name) or any(f.culprits[0].span.line == node.lineno for f in found):
+                continue
+            if value.id in tensors and value.id not in rebound:
+                found.append(self._found(node, value.id, "input", info, view))
+            elif value.id in returned and value.id not in inputs:
+                found.append(self._found(node, value.id, "output", info, view))
         return found
 
     def _found(self, node: ast.Assign, name: str, what: str, info: ClassInfo, view: View):
@@ -94,14 +92,27 @@ class CtxHoldsTensor(LintRule):
         )
 
 
+def _assigned(function: ast.FunctionDef):
+    """Every assignment, `ctx.a, ctx.b = a, b` taken apart: the statement, one target, its value."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                yield from ((node, t, v) for t, v in zip(target.elts, value.elts, strict=True))
+            else:
+                yield node, target, value
+
+
 def _differentiable(inputs: list[str], backward: ast.FunctionDef) -> set[str]:
     """Inputs for which `backward` returns something other than None: those are tensors."""
     found: set[str] = set()
     for node in ast.walk(backward):
         if isinstance(node, ast.Return) and node.value is not None:
             entries = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-            if any(isinstance(e, ast.Starred) for e in entries) or (len(entries) == 1 and len(inputs) > 1):
+            if any(isinstance(e, ast.Starred) for e in entries):
                 continue
+            if len(entries) == 1 and len(inputs) > 1 and not isinstance(entries[0], (ast.BinOp, ast.UnaryOp)):
+                continue  # it may be a tuple
             for name, entry in zip(inputs, entries, strict=False):
                 if not (isinstance(entry, ast.Constant) and entry.value is None):
                     found.add(name)

@@ -53,7 +53,9 @@ class FixedBatchInView(LintRule):
         sizes = call.node.args
         if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
             sizes = sizes[0].elts
-        if len(sizes) != 2 or integer(sizes[1]) != -1 or not _is_batched(call.receiver, frame.params):
+        if len(sizes) != 2 or not _is_batched(call.receiver, frame.params):
+            return None
+        if integer(sizes[1]) != -1 and (not _is_written_out(sizes[1]) or any(call.receiver is p for p in frame.params.values())):
             return None
         first = integer(sizes[0])
         if first is None or first < 2:
@@ -80,3 +82,10 @@ def _is_batched(value: Value, params: dict[str, Value]) -> bool:
             continue
         return False
     return False
+
+
+def _is_written_out(node: ast.expr) -> bool:
+    """`8 * 26 * 26`"""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Mult) and _is_written_out(node.left) and _is_written_out(node.right)
+    return (integer(node) or 0) > 1

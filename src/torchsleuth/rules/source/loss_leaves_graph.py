@@ -66,11 +66,13 @@ class LossLeavesGraph(LintRule):
             return self._found(loss, call, view, "`backward` is called on it, and a Python number has no `backward`")
         if not loss.is_tensor:
             return None
+        if loss.leaf and loss.op in ("tensor", "as_tensor") and (made := _made_of(loss)) is not None:
+            return self._found(made, call, view, "the tensor made of it is a new leaf: `backward` runs, reaches no parameter, and nothing raises")
         if is_cut_off(loss):
             origin = loss if loss.grad is False else (loss.extra or {}).get("prediction", loss)
             cuts = [c for c in cuts_behind(origin) if BREAKS[c.op] in LEAVING and c.node is not None]
             deepest = cuts[-1] if cuts else None
-            if deepest is not None and any(needs_gradient(i) or i.is_tensor for i in deepest.inputs):
+            if deepest is not None and any(needs_gradient(i) or i.is_tensor or any(e.is_tensor for e in i.items or ()) for i in deepest.inputs):
                 return self._found(deepest, call, view, 'nothing else of the loss has a history: `backward` raises "element 0 of tensors does not require grad"')
             return None
         for part in added_parts(loss):
@@ -103,3 +105,15 @@ def _number_behind(part):
             return part
         part = next((i for i in part.inputs if i.kind == "number" and i.op), part)
     return part
+
+
+def _made_of(leaf):
+    """What `torch.tensor(...)` copied, where that was computed: the tensor made of it, or the `.item()` inside."""
+    source = leaf.inputs[0] if leaf.inputs else None
+    if source is None:
+        return None
+    source = _number_behind(source)
+    if source.kind == "number":
+        return source if source.op == "item" and source.inputs and source.node is not None else None
+    parts = source.items or [] if source.kind == "list" else [source]
+    return leaf if any(p.is_tensor and (p.inputs or p.op == "model") for p in parts) else None

@@ -10,6 +10,8 @@ from torchsleuth.linter.values import Value
 from torchsleuth.linter.vectorise.context import integer
 from torchsleuth.model import Confidence, Role
 
+KEEP_POSITIONS = frozenset("dropout float contiguous linear relu gelu tanh silu sigmoid layer_norm LSTM GRU RNN".split())
+
 
 class MeanOverPadding(LintRule):
     """The mean over a sequence counts padded positions.
@@ -54,7 +56,7 @@ class MeanOverPadding(LintRule):
         dim = call.argument(0 if call.receiver is not None and call.receiver.is_tensor else 1, "dim")
         if dim is None or integer(dim) not in (1, -2):
             return None
-        embedding = _embedding_behind(value)
+        embedding, mixed = _embedding_behind(value)
         if embedding is None:
             return None
         module = embedding.extra["module"]
@@ -70,19 +72,31 @@ class MeanOverPadding(LintRule):
                 view.culprit(Role.OPERAND, call.node, "padded positions count", call.frame),
                 view.culprit(Role.CREATE, made, "padding is expected here"),
             ],
-            "Padding has a vector of zeros here, but the mean still divides by the full length: it depends on how far a sequence was padded.",
+            "What is computed at padded positions goes into the mean as well: it depends on how far a sequence was padded."
+            if mixed
+            else "Padding has a vector of zeros here, but the mean still divides by the full length: it depends on how far a sequence was padded.",
             Confidence.LIKELY,
             fixes=[advice("sum and divide by the number of real tokens: `(x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)`")],
         )
 
 
-def _embedding_behind(value: Value) -> Value | None:
-    """The embedding this is, through dropout only: after anything else padding is no longer zero, or was masked."""
-    for _ in range(4):
+def _embedding_behind(value: Value) -> tuple[Value | None, bool]:
+    """The embedding this is made from, position by position, and whether padding is no longer zero; nothing where it was masked."""
+    mixed = False
+    for _ in range(6):
         if value.op == "embedding" and value.extra and "module" in value.extra:
-            return value
-        if value.op in ("dropout", "float", "contiguous") and value.inputs:
+            return value, mixed
+        if value.op in ("LSTM", "GRU", "RNN") and not _is_batch_first(value):
+            return None, False
+        if value.op in KEEP_POSITIONS and value.inputs:
+            mixed = mixed or value.op not in ("dropout", "float", "contiguous")
             value = value.inputs[0]
             continue
-        return None
-    return None
+        return None, False
+    return None, False
+
+
+def _is_batch_first(value: Value) -> bool:
+    made = (value.extra or {}).get("module")
+    node = made.node if made is not None else None
+    return isinstance(node, ast.Call) and any(k.arg == "batch_first" and getattr(k.value, "value", None) is True for k in node.keywords)

@@ -78,7 +78,13 @@ class ParameterReassigned(LintRule):
         known: Value | None = frame.cls.attributes.get(target.attr)
         if known is None or known.op != "Parameter" or not isinstance(node.value, (ast.BinOp, ast.Call)):
             return None
-        if isinstance(node.value, ast.Call):
+        if isinstance(node.value, ast.Call) and view.dotted(node.value.func).startswith("torch."):
+            made = view.dotted(node.value.func).rpartition(".")
+            if made[2][:1].isupper() or made[0] not in ("torch", "torch.nn.functional", "torch.special"):
+                return None
+            if not any(ast.unparse(a) == f"self.{target.attr}" for a in node.value.args):
+                return None
+        elif isinstance(node.value, ast.Call):
             if not (isinstance(node.value.func, ast.Attribute) and ast.unparse(node.value.func.value) == f"self.{target.attr}"):
                 return None
             if node.value.func.attr not in ("clone", "detach", "to", "float", "half", "mul", "add", "sub", "div", "clamp", "contiguous"):

@@ -74,8 +74,8 @@ class SoftmaxOverWrongDim(LintRule):
         scores = softmax.inputs[0] if softmax.inputs else None
         if dim is None or scores is None or not _is_scores(scores):
             return None
-        rank = scores.ndim
-        wrong = dim == -2 or dim == 0 and (rank is None or rank > 1) or (rank is not None and dim >= 0 and dim != rank - 1)
+        rank = _least_rank(scores)
+        wrong = dim == -2 or dim == 0 and (rank is None or rank > 1) or (rank is not None and 0 <= dim < rank - 1)
         if dim == -1 or not wrong:
             return None
         frame = frame or call.frame
@@ -118,6 +118,18 @@ def _dim_of(value: Value) -> int | None:
         if keyword.arg == "dim":
             return integer(keyword.value)
     return integer(node.args[place]) if place < len(node.args) else None
+
+
+def _least_rank(value: Value) -> int | None:
+    """Masks and scales may add dimensions to a product, never take one away."""
+    least = value.ndim
+    for _ in range(6):
+        if value.ndim is not None and (least is None or value.ndim > least):
+            least = value.ndim
+        if value.op in ("matmul", "bmm", "baddbmm") or not value.inputs:
+            break
+        value = next((i for i in value.inputs if i.is_tensor), value.inputs[0])
+    return least
 
 
 def _is_scores(value: Value) -> bool:
