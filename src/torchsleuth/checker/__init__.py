@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 import typing
 import warnings
 
@@ -45,14 +47,17 @@ def check_trial(
     only_given: bool = False,
 ) -> Trial:
     """The evidence alone: everything that was tried on one Function, before it is judged. `made`: the inputs are random, not the user's."""
-    from torchsleuth.checker.experiment import SEED, Experiment
-    from torchsleuth.checker.guard import untouched
-    from torchsleuth.checker.randomness import reached_by
-    from torchsleuth.checker.subject import function_class
-
-    function = function_class(function)
-
-    with untouched(inputs, reached_by(function, inputs)) as state, warnings.catch_warnings():
+    experiment, guard, randomness, subject = _stages()
+    function = subject.function_class(function)
+    with guard.untouched(inputs, randomness.reached_by(function, inputs)) as state, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unusual sizes make torch warn about things the user never did
-        seed = SEED if seed is None else seed
-        return Experiment(function, inputs, seed=seed, directions=directions, mend=mend, made=made, only_given=only_given).run(state)
+        seed = experiment.SEED if seed is None else seed
+        return experiment.Experiment(function, inputs, seed=seed, directions=directions, mend=mend, made=made, only_given=only_given).run(state)
+
+
+@functools.cache
+def _stages() -> tuple[types.ModuleType, ...]:
+    """What imports torch: rules, which do not, import this package too."""
+    from torchsleuth.checker import experiment, guard, randomness, subject
+
+    return experiment, guard, randomness, subject

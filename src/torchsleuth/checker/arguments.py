@@ -15,6 +15,9 @@ from torchsleuth.checker.subject import Subject
 from torchsleuth.checker.trial import TensorFact
 from torchsleuth.errors import UsageError
 
+if typing.TYPE_CHECKING:
+    from torchsleuth.checker.variants import Noise
+
 
 class Arguments(typing.NamedTuple):
     """What `forward` is called with, and which of it is differentiated."""
@@ -40,7 +43,7 @@ class Arguments(typing.NamedTuple):
         )
 
 
-def arguments_for(subject: Subject, given: tuple, generator: torch.Generator, made: bool = False) -> Arguments:
+def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = False) -> Arguments:
     """The user's inputs as experiments need them; `UsageError` where they make no sense.
 
     `made`: the tensors are ours, not the user's, so that they require no grad says nothing.
@@ -49,7 +52,7 @@ def arguments_for(subject: Subject, given: tuple, generator: torch.Generator, ma
         raise UsageError(f"{subject.name}: no inputs to check it with; pass tensors, or shapes such as (1, 32, 100)")
     by_shape = not any(isinstance(value, torch.Tensor) for value in given)
     values = tuple(
-        torch.randn(value, generator=generator, dtype=torch.float64) if by_shape and _is_shape(value) else value
+        torch.randn(value, generator=noise.generator, dtype=torch.float64) if by_shape and _is_shape(value) else value
         for value in given
     )
     values = subject.bound(values)

@@ -17,6 +17,7 @@ from torchsleuth.checker.subject import Run, Subject
 from torchsleuth.checker.variants import Noise
 
 STEP = 1e-6
+FEW = 4096
 
 
 class Problem(typing.NamedTuple):
@@ -76,7 +77,7 @@ class Bench:
         materialize = getattr(run.context, "materialize_grads", True)
         # Copies: backward may write into what it is given, and `grads` is compared with afterwards.
         self.sent = passed = tuple(
-            g.clone() if g is not None and not _expanded(g) else g if g is not None
+            g.clone() if g is not None and not is_expanded(g) else g if g is not None
             else torch.zeros_like(out) if materialize and isinstance(out, torch.Tensor) else None
             for g, out in zip(grads, run.outputs, strict=True)
         )  # fmt: skip
@@ -104,12 +105,16 @@ class Bench:
         values = list(evaluation.arguments.values)
         for k, direction in directions.items():
             values[k] = torch.add(values[k], direction, alpha=step)
+        return self.rise_to(evaluation, values) / step
+
+    def rise_to(self, evaluation: Evaluation, values: typing.Sequence) -> float:
+        """By how much <grads, forward> rises from an evaluation to these inputs."""
         total = 0.0
         there = self.forward(evaluation.arguments.with_values(values)).outputs
         for grad, ahead, here in zip(evaluation.grads, there, evaluation.run.outputs, strict=True):
             if grad is not None and is_float(ahead) and ahead.shape == here.shape:
                 total += product(grad, ahead - here)
-        return total / step
+        return total
 
     def changes(self, arguments: Arguments, directions: dict[int, torch.Tensor], step: float = STEP) -> tuple:
         """(forward(x + step * d) - forward(x - step * d)) / (2 * step), per output."""
@@ -129,11 +134,19 @@ class Bench:
         return out[0], out[1]
 
 
+def gradients(outputs: typing.Sequence, inputs: typing.Sequence, grads: typing.Sequence, *, create_graph: bool = False) -> tuple:
+    """`torch.autograd.grad` without the checks of its arguments, which take as long as the engine does for small tensors."""
+    run = torch.autograd.Variable._execution_engine.run_backward
+    return run(tuple(outputs), tuple(grads), create_graph, create_graph, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+
+
 def product(a: torch.Tensor, b: torch.Tensor) -> float:
     """The inner product of two tensors of one shape."""
-    if a.dtype is b.dtype:
-        return torch.dot(a.reshape(-1), b.reshape(-1)).item()
-    return torch.dot(a.reshape(-1).double(), b.reshape(-1).double()).item()
+    if a.dtype is not b.dtype:
+        a, b = a.double(), b.double()
+    if a.numel() <= FEW:
+        return (a * b).sum().item()
+    return torch.dot(a.reshape(-1), b.reshape(-1)).item()  # without a tensor in between
 
 
 def length(a: torch.Tensor) -> float:
@@ -142,7 +155,10 @@ def length(a: torch.Tensor) -> float:
 
 def finite(run: Run) -> bool:
     """Whether no floating-point output has NaN or infinity: neither survives a sum."""
-    return all(math.isfinite(out.detach().sum().item()) or bool(torch.isfinite(out).all()) for out in run.outputs if is_float(out))
+    for out in run.outputs:
+        if is_float(out) and not math.isfinite((out.detach() if out.requires_grad else out).sum().item()) and not bool(torch.isfinite(out).all()):
+            return False
+    return True
 
 
 def is_float(value: object) -> bool:
@@ -198,7 +214,7 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
     return settled, tuple(problems)
 
 
-def _expanded(value: torch.Tensor) -> bool:
+def is_expanded(value: torch.Tensor) -> bool:
     """Whether memory is shared between elements: torch itself refuses writes into such a tensor."""
     return 0 in value.stride() and any(n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True))
 

@@ -15,6 +15,8 @@ from torchsleuth.checker.truth import differing, through_forward
 class Conditions(Judge):
     """Experiments beyond the inputs as given. `forward` may refuse any of them; that is noted and nothing more."""
 
+    base: Evaluation  # a pass on the study
+
     def other_inputs(self) -> None:
         study, generator = self.study, self.generator
         self.unequal()
@@ -155,11 +157,11 @@ class Conditions(Judge):
                 return
         self.cases.append((name, arguments.shapes()))
 
-    def partial_needs(self, base: Evaluation) -> None:
+    def partial_needs(self, given: Evaluation) -> None:
         """Each input requiring grad alone: `needs_input_grad` read at the right index."""
-        study = self.study
-        if len(study.values) < 2 or not base.run.context._asked:
+        if len(given.arguments.values) < 2 or not given.run.context._asked:
             return
+        study, base = self.study, self.base
         for k in study.checked:
             if k in self.bad:
                 continue
@@ -191,11 +193,12 @@ class Conditions(Judge):
         label = f"decides about the gradient for {self.arguments.names[k]} (input {k})"
         return source.culprit_of(method, node, label) if node is not None else None
 
-    def partial_outputs(self, base: Evaluation) -> None:
+    def partial_outputs(self, given: Evaluation) -> None:
         """Each output used alone: the gradients of the others are zeros, or None if they are not materialised."""
-        live = [o for o, g in enumerate(base.grads) if g is not None]
+        live = [o for o, g in enumerate(given.grads) if g is not None]
         if len(live) < 2:
             return
+        base = self.base
         total: dict[int, torch.Tensor] = {}
         for o in live:
             grads = tuple(g if j == o else None for j, g in enumerate(base.grads))
@@ -216,8 +219,13 @@ class Conditions(Judge):
                 self.findings.append(self.completed(Finding("not-linear", k, "each output used alone"), base, k))
         self.cases.append(("each output used alone", ""))
 
-    def autocast(self) -> None:
-        found, remark = transforms.autocast(self.bench, self.study)
+    def autocast(self, evaluation: Evaluation | Exception | None = None) -> None:
+        if evaluation is None:
+            evaluation = transforms.under_autocast(self.bench, transforms.in_float32(self.study), None)
+        if isinstance(evaluation, Exception):
+            self.refused.append(("autocast", second.described(evaluation)))
+            return
+        found, remark = transforms.autocast(self.bench, evaluation)
         self.findings += found
         if remark:
             self.remarks.append(
@@ -228,20 +236,30 @@ class Conditions(Judge):
             self.cases.append(("autocast", "bfloat16"))
 
     def types_and_autocast(self, exact: Evaluation) -> bool:
-        """One float32 pass under autocast; where autocast changes no type, it is the plain float32 pass as well."""
-        dtypes = self.given_types()
-        if any(d not in (None, torch.float32) and d.is_floating_point for d in dtypes):
+        """One float32 pass under autocast; where autocast changes no type, it is the plain float32 pass as well.
+
+        Where it does, there is a plain float32 pass beside it. False where the type has to be looked at alone.
+        """
+        if any(d not in (None, torch.float32) and d.is_floating_point for d in self.given_types()):
             return False
-        if self.bench.random or self.bench.writes or any(is_float(v) and v.dtype is not torch.float64 for v in self.study.values):
+        if self.bench.random or self.bench.writes or any(is_float(v) and v.dtype is not torch.float64 for v in exact.arguments.values):
             return False
-        short, other = transforms.under_autocast(self.bench, self.study, exact.grads)
-        if other is None or other.problems or any(is_float(o) and o.dtype is not torch.float32 for o in other.run.outputs):
-            return False
-        for k in self.study.checked:
-            want, got = exact.settled.get(k), other.settled.get(k)
-            if want is None or got is None or not length(got.double() - want) <= 0.02 * length(want) + 1e-30:
+        short = transforms.in_float32(exact.arguments)
+        cast = other = transforms.under_autocast(self.bench, short, exact.grads)
+        if isinstance(cast, Exception) or cast.problems or any(is_float(o) and o.dtype is not torch.float32 for o in cast.run.outputs):
+            try:
+                run = self.bench.forward(short)
+                other = self.bench.evaluate(short, transforms.grads_for(run, exact.grads), run=run)
+            except Exception:
                 return False
-        self.cases += [("float32", ""), ("autocast", "bfloat16")]
+        if other.problems or any(is_float(o) and o.dtype is not torch.float32 for o in other.run.outputs):
+            return False
+        for k in exact.arguments.checked:
+            want, got = exact.settled.get(k), other.settled.get(k)
+            if want is None or got is None or not length(got - want) <= 0.02 * length(want) + 1e-30:
+                return False
+        self.cases.append(("float32", ""))
+        self.autocast(cast)
         return True
 
     def given_types(self) -> list:

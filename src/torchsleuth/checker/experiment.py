@@ -7,12 +7,14 @@ does not pass there is looked at closely (`truth`, `relation`, `mend`) before an
 from __future__ import annotations
 
 import dataclasses
+import functools
+import typing
 
 import torch
 
 from torchsleuth.checker import mechanics, quick, second, source, transforms, variants
 from torchsleuth.checker.arguments import Arguments, arguments_for, dtype_name, in_dtypes
-from torchsleuth.checker.bench import finite, is_float
+from torchsleuth.checker.bench import Evaluation, finite, is_float
 from torchsleuth.checker.conditions import Conditions
 from torchsleuth.checker.randomness import unchanged
 from torchsleuth.checker.subject import Run
@@ -36,7 +38,7 @@ class Experiment(Conditions):
 
     def run(self, state: tuple) -> Trial:
         self.bench.state = state
-        self.arguments = arguments_for(self.subject, self.given, self.generator.generator, self.made)
+        self.arguments = arguments_for(self.subject, self.given, self.generator, self.made)
         self.remarks += self.arguments.remarks
         run = self.first_run()
         token = tolerance_now.set(self.tolerance_for(run))
@@ -51,49 +53,76 @@ class Experiment(Conditions):
         if not self.subject.has_backward:
             self.findings.append(Finding("no-backward"))
             return
-        # Beyond the inputs as given, everything is tried on small copies of them, where forward takes those.
-        self.study = self.arguments
-        versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in self.arguments.values]
-        base = self.bench.evaluate(self.arguments, run=None if self.bench.writes else run)
-        if versions != [v._version if isinstance(v, torch.Tensor) else 0 for v in self.arguments.values]:
+        given = self.bench.evaluate(self.arguments, run=None if self.bench.writes else run)
+        if self.originals and any(not mechanics._equal(self.arguments.values[k], copy) for k, copy in self.originals.items()):
             # backward writes into what forward saved: from now on forward gets copies.
             self.bench.writes = True
-            self.study = self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
-            base = self.bench.evaluate(self.arguments)
+            self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
+            given = self.bench.evaluate(self.arguments)
         self.originals = {}
-        self.study = self.on_cpu()
-        if variants.elements(self.arguments) > variants.SMALL:
-            self.study = self.small_copy() or self.study
-        self.judge(base, "", individually=True)
+        self.judge(given, "", individually=True)
         if self.only_given:
             return
         last = run if not self.bench.writes else self.bench.forward(self.arguments)
         self.findings += mechanics.outputs(self.bench, self.arguments, last)
+        together = None
         if not self.broken:
-            written, base = mechanics.backward_writes(self.bench, self.study, self.study_run)
-            self.findings += written
-            if not written and (self.bad or not quick.all_at_once(self)):
+            together = quick.all_at_once(self) if not self.bad else None
+            if together is None and not self.writes_of_backward():
                 self.other_inputs()
-                self.layouts(base)
+                self.layouts(self.base)
             autocast = not self.findings and not self.bad
-            if not (autocast and self.types_and_autocast(base)):
-                self.types(base)
+            if not (autocast and self.types_and_autocast(together.evaluation if together else self.base)):
+                self.types(self.base)
                 autocast = not self.findings and not self.bad
                 if autocast:
                     self.autocast()
-            self.partial_needs(base)
-            self.partial_outputs(base)
+            self.partial_needs(given)
+            self.partial_outputs(given)
         if mechanics.has_attributes(run.context):
             self.findings += mechanics.kept_on_ctx(self.bench, self.study, self.bench.forward(self.study))
         self.beside_surrogates()
         if not self.broken and not self.bad and not self.convention and not any(f.kind in ("count", "saved-write", "grad-output-write") for f in self.findings):
-            result = second.double_backward(self.bench, base)
+            self.further_derivatives(together)
+
+    # Beyond the inputs as given, everything is tried on small copies of them, where forward takes those.
+
+    @functools.cached_property
+    def study(self) -> Arguments:
+        """A small copy of the inputs on the CPU, which forward has taken; else the inputs themselves."""
+        cpu = self.on_cpu()
+        return (self.small_copy(cpu) or cpu) if variants.elements(self.arguments) > variants.SMALL else cpu
+
+    def study_untried(self) -> Arguments:
+        """The small copy to try first; whether forward takes it is still to be seen."""
+        if "study" in self.__dict__:
+            return self.study
+        if variants.elements(self.arguments) <= variants.SMALL:
+            return self.on_cpu()
+        return next((other for other in self.small_copies(self.on_cpu())), None) or self.study
+
+    @functools.cached_property
+    def base(self) -> Evaluation:
+        """One pass on the study."""
+        run = self.study_run if not self.bench.writes and not self.bench.random else None
+        return self.bench.evaluate(self.study, run=run)
+
+    def writes_of_backward(self) -> bool:
+        written, self.base = mechanics.backward_writes(self.bench, self.study, self.study_run)
+        self.findings += written
+        return bool(written)
+
+    def further_derivatives(self, together: quick.Together | None) -> None:
+        if together is not None and together.double:
+            self.double = together.double
+        else:
+            result = second.double_backward(self.bench, self.base)
             self.double = result.state
             self.findings += result.findings
-            if transforms.has_jvp(self.bench):
-                self.add("forward-mode (jvp)", transforms.jvp(self.bench, base))
-            if transforms.has_vmap(self.bench):
-                self.add("vmap", transforms.vmap(self.bench, self.study))
+        if transforms.has_jvp(self.bench):
+            self.add("forward-mode (jvp)", transforms.jvp(self.bench, self.base))
+        if transforms.has_vmap(self.bench):
+            self.add("vmap", transforms.vmap(self.bench, self.study))
 
     def beside_surrogates(self) -> None:
         """Where forward is flat in one input, the gradients of the others belong to the same surrogate."""
@@ -130,18 +159,17 @@ class Experiment(Conditions):
         if not unchanged(bench.state):
             bench.random = True
             self.remarks.append("forward draws random numbers, so it is not deterministic by itself; every experiment was run with the same ones")
-        again = bench.forward(arguments)
-        if not all(
-            not isinstance(a, torch.Tensor) or (a.shape == b.shape and mechanics._equal(a, b))
-            for a, b in zip(run.outputs, again.outputs, strict=True)
-        ):
-            self.findings.append(Finding("not-deterministic"))
-            self.broken = True
-            return run
+        if bench.writes or bench.random:
+            again = bench.forward(arguments)
+            if not self.same_outputs(run, again):
+                self.findings.append(Finding("not-deterministic"))
+                self.broken = True
+                return run
+            run = again
         if not finite(run):
-            again = self.with_finite_outputs(again)
+            run = self.with_finite_outputs(run)
             self.originals = {k: v.clone() for k, v in enumerate(self.arguments.values) if isinstance(v, torch.Tensor)}
-        return again
+        return run
 
     def in_given_types(self, error: Exception) -> Run:
         """forward does not take float64; does it take what the user has?"""
@@ -218,10 +246,13 @@ class Experiment(Conditions):
             return self.arguments
         return other if all(o.device.type == "cpu" for o in run.outputs if isinstance(o, torch.Tensor)) else self.arguments
 
-    def small_copy(self) -> Arguments | None:
-        for other in variants.smaller(self.study, self.generator):
-            if other is None or variants.elements(other) > 16 * variants.LARGE:
-                continue
+    def small_copies(self, arguments: Arguments) -> typing.Iterator[Arguments]:
+        for other in variants.smaller(arguments, self.generator):
+            if other is not None and variants.elements(other) <= 16 * variants.LARGE:
+                yield other
+
+    def small_copy(self, arguments: Arguments) -> Arguments | None:
+        for other in self.small_copies(arguments):
             try:
                 run = self.bench.forward(other)
             except Exception:
@@ -240,10 +271,9 @@ class Experiment(Conditions):
         )  # fmt: skip
         code = getattr(self.subject.backward_code, "__code__", None) or getattr(self.subject.forward_code, "__code__", None)
         first = self.arguments.values[self.arguments.checked[0]]
-        order = {id(f): n for n, f in enumerate(self.findings)}
         return Trial(
             self.subject.name, source.shown_file(code.co_filename) if code else "", code.co_firstlineno if code else 0,
             self.arguments.facts, outputs, dtype_name(first.dtype), str(first.device), self.directions, self.tolerance_for(run),
             self.subject.evaluations, tuple(dict.fromkeys(self.cases)), tuple(dict.fromkeys(self.refused)), self.double,
-            tuple(sorted(self.findings, key=lambda f: order[id(f)])), (), tuple(dict.fromkeys(self.remarks)),
+            tuple(self.findings), (), tuple(dict.fromkeys(self.remarks)),
         )  # fmt: skip

@@ -16,7 +16,7 @@ from torchsleuth.checker.randomness import random_state, unchanged
 from torchsleuth.checker.relation import relation_of_shape, relation_of_values
 from torchsleuth.checker.subject import Run, Subject
 from torchsleuth.checker.trial import Finding, Mend, Sample
-from torchsleuth.checker.truth import Verdict, agrees, scales, verdict
+from torchsleuth.checker.truth import Verdict, agrees, at_a_glance, scales, verdict
 
 
 class Judge:
@@ -43,6 +43,7 @@ class Judge:
         self.double = "not-tried"
         self.study_run: Run | None = None
         self.originals: dict[int, torch.Tensor] = {}
+        self.sizes: dict[int, float] = {}  # of the inputs as given
         self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
 
     def judge(self, evaluation: Evaluation, case: str, *, individually: bool = False, given: bool = True) -> bool:
@@ -62,10 +63,15 @@ class Judge:
         if evaluation.problems and evaluation.problems[0].kind == "raises":
             return right
         sizes = scales(evaluation.arguments)
+        if individually:
+            self.sizes = sizes
         inputs = [k for k in evaluation.arguments.checked if k not in self.bad and evaluation.settled.get(k) is not None]
         suspects: list[int] = []
         if individually:
-            suspects = [k for k in inputs if not all(agrees(self.bench, evaluation, [k], sizes) for _ in range(self.directions))]
+            if not all(at_a_glance(self.bench, evaluation, inputs, sizes) for _ in range(self.directions)):
+                if not self.deterministic(evaluation.arguments):
+                    return False
+                suspects = [k for k in inputs if not all(agrees(self.bench, evaluation, [k], sizes) for _ in range(self.directions))]
         elif inputs and not agrees(self.bench, evaluation, inputs, sizes):
             suspects = inputs
         for k in suspects:
@@ -77,6 +83,21 @@ class Judge:
         if right:
             self.cases.append((case, evaluation.arguments.shapes()))
         return right
+
+    def deterministic(self, arguments: Arguments) -> bool:
+        """Whether forward gives the same twice. What rises as its gradient says, to twelve digits of its values, does."""
+        if self.same_outputs(self.bench.forward(arguments), self.bench.forward(arguments)):
+            return True
+        self.findings.append(Finding("not-deterministic"))
+        self.broken = True
+        return False
+
+    @staticmethod
+    def same_outputs(one: Run, other: Run) -> bool:
+        return all(
+            not isinstance(a, torch.Tensor) or (a.shape == b.shape and mechanics._equal(a, b))
+            for a, b in zip(one.outputs, other.outputs, strict=True)
+        )
 
     def zero_derivative(self, evaluation: Evaluation, k: int) -> bool:
         """Whether None is the right answer: the outputs do not depend on this input."""

@@ -1,59 +1,156 @@
 """The fast road for a Function that is right: several unusual conditions in one pass.
 
-If a gradient is right for another batch size, larger values, strided and expanded memory all at once, it
-is right for each of them; only when such a pass fails is each condition tried alone, to say which one it is.
+If a gradient is right for another batch size, larger values, strided and expanded memory all at once, and so is
+its derivative, it is right for each of them; only when such a pass fails is each condition tried alone, to say
+which one it is.
 """
 
 from __future__ import annotations
 
+import functools
 import typing
 
 import torch
 
-from torchsleuth.checker import variants
+from torchsleuth.checker import second, variants
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import finite
-from torchsleuth.checker.truth import agrees, scales
+from torchsleuth.checker.bench import Evaluation, finite, gradients, is_expanded, is_float, length, product
+from torchsleuth.checker.mechanics import Watch
+from torchsleuth.checker.subject import Run
+from torchsleuth.checker.truth import agrees, tolerance_now
 
 if typing.TYPE_CHECKING:
     from torchsleuth.checker.experiment import Experiment
 
 
-def all_at_once(trial: Experiment) -> bool:
-    """True where everything came out right, and the trial's list of cases says what that was."""
+# Values five times as large may saturate: what is left of the gradient then drowns in the rounding of a shorter step.
+A_STEP = 1e-7
+
+
+class Together(typing.NamedTuple):
+    """The pass that had everything at once, and what it says of double backward."""
+
+    evaluation: Evaluation
+    double: str  # right | refused | empty: to be looked at
+
+
+def all_at_once(trial: Experiment) -> Together | None:
+    """The pass where everything came out right, and the trial's list of cases says what that was; else None."""
     if trial.bench.random or trial.bench.writes:
-        return False
-    study, generator = trial.study, trial.generator
-    sizes = scales(study)
+        return None
+    study, generator, sizes = trial.study_untried(), trial.generator, trial.sizes
     single = variants.first_size(study) == 1
-    batch = _repeated(study) if single else variants.with_batch(study, 1, generator)
-    other, names = _other_values(trial, study if single else batch or study)
-    if not _right_everywhere(trial, other or (study if single else batch or study), single, sizes):
-        # Other signs may lie outside forward's domain; without them, then.
-        if other is None or not _refused(trial, other, names) or not _right_everywhere(trial, study if single else batch or study, single, sizes):
-            return False
-        names = []
+    batch = None if single else variants.with_batch(study, 1, generator)
+    usual = study if single else batch or study
+    other, names = _other_values(trial, usual)
+    if single:
+        # A batch of one, repeated without memory and with the rest of it out of order, is all of it at once.
+        batch = wide = _repeated(_larger(other or usual))
+        together = _with_derivatives(trial, wide, sizes, variants.repeated_strides)
+        if together is None and other is not None and _refused(trial, other, names):
+            # Other signs may lie outside forward's domain; without them, then.
+            names = []
+            together = _with_derivatives(trial, _repeated(_larger(usual)), sizes, variants.repeated_strides)
+    else:
+        # Two passes: strided inputs with expanded grad_outputs, and the other way round.
+        together = _with_derivatives(trial, _larger(study), sizes, variants.repeated_strides)
+        if together is not None and not _right(trial, _as_expanded(other or usual), sizes, variants.reversed_strides):
+            if other is None or not _refused(trial, other, names) or not _right(trial, _as_expanded(usual), sizes, variants.reversed_strides):
+                return None
+            names = []
+    if together is None:
+        return None
     cases = [("a batch of 3" if single else "a batch of 1", batch.shapes())] if batch is not None else []
     cases += _LAYOUTS
     cases += [(name, "") for name in names]
     empty = variants.with_batch(study, 0, generator)
     if empty is not None:
         if not _right(trial, empty, sizes):
-            return False
+            return None
         cases.append(("size 0", empty.shapes()))
     trial.cases += cases
+    trial.study = study
     trial.unequal()
-    return True
+    return together
 
 
-def _right_everywhere(trial: Experiment, values: Arguments, single: bool, sizes: dict[int, float]) -> bool:
-    if single:
-        # A batch of one, repeated without memory and with the rest of it out of order, is all of it at once.
-        return _right(trial, _repeated(_larger(values)), sizes, laid_out=_both)
-    # Two passes: strided inputs with expanded grad_outputs, and the other way round.
-    return _right(trial, _strided(_larger(trial.study)), sizes, laid_out=_expanded) and _right(
-        trial, _as_expanded(values), sizes, laid_out=_transposed
-    )
+def _with_derivatives(trial: Experiment, arguments: Arguments, sizes: dict[int, float], strides: typing.Callable) -> Together | None:
+    """A pass through the engine with its second derivative, against one pass a little further along a random direction."""
+    bench, checked, like = trial.bench, arguments.checked, trial.generator.like
+    values, refuses = list(arguments.values), second.refuses(bench)
+    for k in checked:
+        values[k] = values[k].detach().requires_grad_()
+    leaves = [values[k] for k in checked]
+    try:
+        with torch.enable_grad():
+            returned = bench.subject.function.apply(*values)
+            outputs = returned if isinstance(returned, tuple) else (returned,)
+            live = [o for o, out in enumerate(outputs) if is_float(out) and out.requires_grad]
+            if len(live) < sum(map(is_float, outputs)):
+                return None
+            grads = [_apart(like(outputs[o], strides)).requires_grad_() for o in live]
+            first = gradients([outputs[o] for o in live], leaves, grads, create_graph=True)
+            weights = [None if g is None else like(g) for g in first]
+            curved = [] if refuses else [(g, w) for g, w in zip(first, weights, strict=True) if g is not None and g.requires_grad]
+            everything = [*leaves, *grads]
+            if curved:
+                roots, ways = zip(*curved, strict=True)
+                curves = gradients(roots, everything, ways)
+            else:
+                curves = (None,) * len(everything)
+    except Exception:
+        return None
+    outputs = tuple(out.detach() if isinstance(out, torch.Tensor) else out for out in outputs)
+    here = Run(None, outputs, returned)
+    moves = {k: like(values[k]) for k in checked}
+    grad_moves = [like(g) for g in grads]
+    sent = dict(zip(live, (g.detach() for g in grads), strict=True))
+    gradient = {k: None if g is None else g.detach() for k, g in zip(checked, first, strict=True)}
+    evaluation = Evaluation(arguments, here, tuple(sent.get(o) for o in range(len(outputs))), (), gradient, ())
+    there = _moved(trial, evaluation, moves, sizes, dict(zip(live, grad_moves, strict=True)))
+    if there is None or any(there.settled.get(k) is None for k, g in gradient.items() if g is not None):
+        return None
+    if not _rises(evaluation, there, moves, sizes) and not agrees(bench, evaluation, [k for k, g in gradient.items() if g is not None], sizes):
+        return None
+    rise = sum(product(w, there.settled[k] - gradient[k]) for k, w in zip(checked, weights, strict=True) if w is not None)
+    found = sum(sizes[k] * product(c, moves[k]) for k, c in zip(checked, curves, strict=False) if c is not None)
+    found += sum(product(c, m) for c, m in zip(curves[len(checked) :], grad_moves, strict=True) if c is not None)
+    right = abs(rise / A_STEP - found) <= 1e-4 * abs(found)
+    return Together(evaluation, "refused" if refuses else "right" if right else "")
+
+
+def _moved(
+    trial: Experiment, evaluation: Evaluation, moves: dict[int, torch.Tensor], sizes: dict[int, float], grad_moves: dict[int, torch.Tensor]
+) -> Evaluation | None:
+    """The pass a step further, in plain memory and outside the engine; None where anything is odd about it, a write by backward too."""
+    bench, arguments = trial.bench, evaluation.arguments
+    values = [torch.add(v, moves[k], alpha=A_STEP * sizes[k]) if k in moves else v for k, v in enumerate(arguments.values)]
+    grads = tuple(None if g is None else torch.add(g, grad_moves[o], alpha=A_STEP) for o, g in enumerate(evaluation.grads))
+    try:
+        moved = arguments.with_values(values)
+        run = bench.forward(moved)
+        watch = Watch(run.outputs)
+        there = bench.evaluate(moved, grads, run=run)
+    except Exception:
+        return None
+    if there.problems or watch.written() or any(values[k]._version for k in moves):
+        return None
+    if any(g is not None and (sent._version or not torch.equal(g, sent)) for g, sent in zip(grads, bench.sent, strict=True)):
+        return None
+    return there
+
+
+def _rises(evaluation: Evaluation, there: Evaluation, moves: dict[int, torch.Tensor], sizes: dict[int, float]) -> bool:
+    """Whether forward's values rise from one pass to the other as the gradient says; what does not pass is looked at again."""
+    outputs = zip(evaluation.grads, evaluation.run.outputs, there.run.outputs, strict=True)
+    rise = sum(product(grad, ahead - here) for grad, here, ahead in outputs if grad is not None)
+    expected = sum(sizes[k] * product(grad, moves[k]) for k, grad in evaluation.settled.items() if grad is not None)
+    return abs(rise / A_STEP - expected) <= 10 * tolerance_now.get() * abs(expected)
+
+
+def _apart(value: torch.Tensor) -> torch.Tensor:
+    """In memory of its own, as backward may write into it; unless elements share theirs: then nothing can be written."""
+    return value.detach() if is_expanded(value) else value.clone()
 
 
 _LAYOUTS = [
@@ -64,27 +161,28 @@ _LAYOUTS = [
 
 
 def _larger(arguments: Arguments) -> Arguments:
-    return arguments.with_values(v * 5 if k in arguments.checked else v for k, v in enumerate(arguments.values))
+    """Values five times as large, their memory in reverse order."""
+    values = list(arguments.values)
+    for k, value in enumerate(values):
+        if k in arguments.checked and value.dtype is torch.float64:
+            values[k] = torch.mul(value, 5, out=value.new_empty_strided(value.shape, _out_of_order(value.shape)))
+        elif isinstance(value, torch.Tensor):
+            values[k] = _transposed(value * 5 if k in arguments.checked else value)
+    return arguments.with_values(values)
+
+
+@functools.lru_cache(maxsize=4096)
+def _out_of_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides: reversed where two dimensions or more are long, with gaps where one is."""
+    strides = variants.reversed_strides(shape)
+    return strides if sum(n > 1 for n in shape) > 1 else tuple(2 * n for n in strides)
 
 
 def _repeated(arguments: Arguments) -> Arguments:
-    """Every batch of one as a batch of three: the same memory three times, its other dimensions out of order."""
+    """Every batch of one as a batch of three: the same memory three times."""
     return arguments.with_values(
-        _transposed(v).expand(3, *v.shape[1:]) if isinstance(v, torch.Tensor) and v.ndim and v.shape[0] == 1
-        else _transposed(v) if isinstance(v, torch.Tensor) else v
-        for v in arguments.values
-    )  # fmt: skip
-
-
-def _both(value: torch.Tensor) -> torch.Tensor:
-    """Out of order, and repeated along the first dimension."""
-    if value.ndim < 2 or value.shape[0] < 2:
-        return _expanded(value)
-    return _transposed(value[:1]).expand(value.shape)
-
-
-def _strided(arguments: Arguments) -> Arguments:
-    return arguments.with_values(_transposed(v) if isinstance(v, torch.Tensor) else v for v in arguments.values)
+        v.expand(3, *v.shape[1:]) if isinstance(v, torch.Tensor) and v.ndim and v.shape[0] == 1 else v for v in arguments.values
+    )
 
 
 def _as_expanded(arguments: Arguments) -> Arguments:
@@ -133,19 +231,20 @@ def _other_values(trial: Experiment, study: Arguments) -> tuple[Arguments | None
     return (study if names else None), names
 
 
-def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], laid_out: typing.Callable | None = None) -> bool:
+def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], strides: typing.Callable | None = None) -> bool:
     bench = trial.bench
     try:
         run = bench.forward(arguments)
-        if not finite(run):
+        empty = not any(out.numel() for out in run.outputs if is_float(out))
+        if not empty and not finite(run):
             return False
-        grads = bench.random_grads(run)
-        if laid_out is not None:
-            grads = tuple(None if g is None else laid_out(g) for g in grads)
+        grads = tuple(bench.generator.like(out, strides) if is_float(out) else None for out in run.outputs)
         evaluation = bench.evaluate(arguments, grads, run=run)
     except Exception:
         return False
     if evaluation.problems:
         return False
     inputs = [k for k in arguments.checked if arguments.values[k].numel() and evaluation.settled.get(k) is not None]
+    if empty:
+        return not any(bool(evaluation.settled[k].any()) for k in inputs)  # nothing depends on them
     return not inputs or agrees(bench, evaluation, inputs, sizes, exact=False)

@@ -10,6 +10,7 @@ from torchsleuth.checker import source
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, is_float
 from torchsleuth.checker.second import culprit_of_exception, described
+from torchsleuth.checker.subject import Run
 from torchsleuth.checker.trial import Finding, Relation
 from torchsleuth.checker.truth import differing, scales
 from torchsleuth.checker.variants import randn
@@ -119,25 +120,31 @@ def vmap(bench: Bench, arguments: Arguments) -> list[Finding]:
     return []
 
 
-def under_autocast(bench: Bench, arguments: Arguments, grads: tuple | None) -> tuple[Arguments, Evaluation | None]:
-    """A pass as a training step has it: forward inside autocast (bfloat16), backward outside."""
-    device = arguments.values[arguments.checked[0]].device.type
-    short = arguments.with_values(v.to(torch.float32) if is_float(v) else v for v in arguments.values)
+def in_float32(arguments: Arguments) -> Arguments:
+    return arguments.with_values(v.to(torch.float32) if is_float(v) else v for v in arguments.values)
+
+
+def under_autocast(bench: Bench, short: Arguments, grads: tuple | None) -> Evaluation | Exception:
+    """A pass as a training step has it: forward inside autocast (bfloat16), backward outside; or what forward raises there."""
+    device = short.values[short.checked[0]].device.type
     try:
         with torch.autocast(device, dtype=torch.bfloat16):
             run = bench.forward(short)
-    except Exception:
-        return short, None
+    except Exception as error:
+        return error
+    return bench.evaluate(short, grads_for(run, grads), run=run)
+
+
+def grads_for(run: Run, grads: tuple | None) -> tuple:
+    """The grads in the types of the outputs; ones where there are none."""
     if grads is None:
-        grads = tuple(torch.ones_like(o) if is_float(o) else None for o in run.outputs)
-    grads = tuple(g if g is None else g.to(o.dtype) for g, o in zip(grads, run.outputs, strict=True))
-    return short, bench.evaluate(short, grads, run=run)
+        return tuple(torch.ones_like(o) if is_float(o) else None for o in run.outputs)
+    return tuple(g if g is None else g.to(o.dtype) for g, o in zip(grads, run.outputs, strict=True))
 
 
-def autocast(bench: Bench, arguments: Arguments) -> tuple[list[Finding], str]:
+def autocast(bench: Bench, evaluation: Evaluation) -> tuple[list[Finding], str]:
     """Use under autocast: does backward get along with the types it meets?"""
-    evaluation = under_autocast(bench, arguments, None)[1]
-    problem = next((p for p in evaluation.problems if p.kind == "raises"), None) if evaluation is not None else None
+    problem = next((p for p in evaluation.problems if p.kind == "raises"), None)
     if problem is None:
         return [], ""
     marks = [_marked(getattr(bench.subject.function, name)) for name in ("forward", bench.subject.backward_name)]

@@ -98,6 +98,9 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise
         value = values[k]
         if list(value.shape) == list(shape):
             continue
+        if all(new <= old for old, new in zip(value.shape, shape, strict=True)):
+            values[k] = value.as_strided(shape, value.stride(), value.storage_offset()).contiguous()
+            continue
         for dim, (old, new) in enumerate(zip(value.shape, shape, strict=True)):
             if new < old:
                 value = value.narrow(dim, 0, new)
@@ -132,20 +135,29 @@ class Noise:
     """
 
     def __init__(self, seed: int):
-        self.generator = torch.Generator().manual_seed(seed)
+        self.seed = seed
         self.place = seed % (POOL // 2)
+        self.pool = _pool()
 
-    def like(self, value: torch.Tensor) -> torch.Tensor:
-        """Of a tensor's shape, floating-point type and device. Not to be written into."""
-        count = value.numel()
-        if count * 4 <= POOL and value.device.type == "cpu" and value.dtype is torch.float64:
+    @functools.cached_property
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    def like(self, value: torch.Tensor, strides: typing.Callable | None = None) -> torch.Tensor:
+        """Of a tensor's shape, floating-point type and device. Not to be written into.
+
+        `strides` of a shape, where the numbers are to lie in memory in that order, each of them within it once or more.
+        """
+        count, shape = value.numel(), value.shape
+        if count * 4 <= POOL and value.is_cpu and value.dtype is torch.float64:
             if self.place + count > POOL:
                 self.place = (self.place + 7919) % 1009
             start, self.place = self.place, self.place + count
-            return _pool()[start : start + count].view(value.shape)
+            return self.pool.as_strided(shape, _dense(shape) if strides is None else strides(shape), start)
         # In float32 first: several times as fast as float64, and any random numbers do.
         out = torch.randn(value.shape, generator=self.generator).to(value.dtype if value.is_floating_point() else torch.float64)
-        return out if value.device.type == "cpu" else out.to(value.device)
+        out = out if value.device.type == "cpu" else out.to(value.device)
+        return out if strides is None else out.as_strided(value.shape, strides(value.shape))
 
 
 POOL = 2**16
@@ -154,6 +166,33 @@ POOL = 2**16
 @functools.cache
 def _pool() -> torch.Tensor:
     return torch.randn(POOL, generator=torch.Generator().manual_seed(POOL), dtype=torch.float64)
+
+
+@functools.lru_cache(maxsize=4096)
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    out, step = [], 1
+    for n in reversed(shape):
+        out.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(out))
+
+
+@functools.lru_cache(maxsize=4096)
+def repeated_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The first long dimension a repeat of one slice (stride 0), the others in reverse order."""
+    first = next((dim for dim, n in enumerate(shape) if n > 1), None)
+    out, step = [], 1
+    for dim, n in enumerate(shape):
+        out.append(0 if dim == first else step)
+        step *= 1 if dim == first else max(n, 1)
+    return tuple(out)
+
+
+@functools.lru_cache(maxsize=4096)
+def reversed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Memory in reverse order of the dimensions."""
+    return _dense(shape[::-1])[::-1]
 
 
 def randn(value: torch.Tensor, noise: Noise) -> torch.Tensor:
