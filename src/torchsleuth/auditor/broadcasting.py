@@ -15,47 +15,113 @@ _BINARY = {"add", "sub", "mul", "div", "true_divide", "subtract", "multiply", "_
            "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__radd__", "__rmul__", "add_", "sub_", "mul_", "div_", "where",
            "logaddexp", "dist"}  # fmt: skip
 _STRETCHING = {"unsqueeze", "unsqueeze_", "view", "reshape", "expand", "expand_as", "unflatten", "keepdim", "meshgrid", "atleast_2d"}
+_WEIGHTING = {"mul", "multiply", "div", "true_divide", "mul_", "div_", "__rmul__"}
+_PRODUCTS = {"matmul", "__matmul__", "mm", "__rmatmul__", "cdist", "inner", "einsum"}
 _REDUCING = {"mean", "sum", "nanmean", "norm"}
 _LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 
 
 def broadcasts(trace: Trace, loss_key: int | None, batch: int | None) -> list[Broadcast]:
-    """Operands that stretch one another, the result being larger than both."""
+    """Operands that stretch one another, the result being larger than both; and weights of samples on a table of all pairs.
+
+    A table of all pairs that is meant is told by what it meets: another table of the same sizes (distances, a mask,
+    targets for the pairs), or itself turned over.
+    """
     on_the_way = trace.ancestors({loss_key}) if loss_key is not None else None
-    found: dict[tuple, Broadcast] = {}
+    candidates: list[tuple[Op, Broadcast]] = []
     for op in trace.ops:
         if op.name not in _BINARY or len(op.ins) < 2 or origin_of_place(op) is not Origin.USER:
             continue
-        left, right = op.ins[-2:] if op.name == "where" else op.ins[:2]
-        if left.dtype is torch.bool or right.dtype is torch.bool:
-            continue
-        if not left.size or not right.size:
-            continue
-        try:
-            result = tuple(torch.broadcast_shapes(left.size, right.size))
-        except RuntimeError:
-            continue
-        if numel(result) <= max(numel(left.size), numel(right.size)):
-            continue
         if on_the_way is not None and not any(seen.key in on_the_way for seen in op.outs):
             continue
-        if not _same_axis_twice(left.size, right.size):
-            continue
-        origins = [_origin(trace, side) for side in (left, right)]
-        explicit = sum(stretched for _, stretched in origins)
-        site = trace.site(op)
-        if site is None:
-            continue
-        span = site.span
-        key = (span.file, span.line, span.column, span.end_column)
-        found.setdefault(
-            key,
-            Broadcast(
-                op.name, _shape(left), _shape(right), result, site, explicit, op.name in _LOSSLIKE or _reduced(trace, op),
-                bool(origins[0][0] & origins[1][0]) and explicit > 0, batch,
-            ),
-        )  # fmt: skip
+        one = _stretched(trace, op, batch) or _weights_on_pairs(trace, op, batch)
+        if one is not None:
+            candidates.append((op, one))
+    made = trace.descendants({seen.key for op, one in candidates if not one.same_origin for seen in op.outs})
+    found: dict[tuple, Broadcast] = {}
+    for op, one in candidates:
+        span = one.site.span
+        if not _meets_table(trace, op, made):
+            found.setdefault((span.file, span.line, span.column, span.end_column), one)
     return list(found.values())
+
+
+def _stretched(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:
+    left, right = op.ins[-2:] if op.name == "where" else op.ins[:2]
+    if left.dtype is torch.bool or right.dtype is torch.bool or not left.size or not right.size:
+        return None
+    try:
+        result = tuple(torch.broadcast_shapes(left.size, right.size))
+    except RuntimeError:
+        return None
+    if numel(result) <= max(numel(left.size), numel(right.size)) or not _same_axis_twice(left.size, right.size):
+        return None
+    origins = [_origin(trace, side) for side in (left, right)]
+    site = trace.site(op)
+    if site is None:
+        return None
+    return Broadcast(
+        op.name, _shape(left), _shape(right), result, site, sum(stretched for _, stretched in origins),
+        op.name in _LOSSLIKE or _reduced(trace, op), bool(origins[0][0] & origins[1][0]), batch,
+    )  # fmt: skip
+
+
+def _weights_on_pairs(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:
+    """(B,) times a (B, B) product of the batch with itself, summed over everything: the weights lie along the second axis.
+
+    Class weights on (B, C) scores do not come here even if C = B: the scores must be a product of two things of the
+    batch, and no parameter is one. Nor does anything that is summed along one axis: there the axis was chosen.
+    """
+    if op.name not in _WEIGHTING:
+        return None
+    weights, table = sorted(op.ins[:2], key=lambda seen: len(seen.size))
+    size = weights.size[0] if weights.size else 0
+    if size < 2 or weights.size != (size,) or table.size != (size, size) or weights.requires_grad or weights.key in trace.parameters:
+        return None
+    product = _product_of_pairs(trace, table)
+    site = trace.site(op)
+    if product is None or site is None or _origin(trace, weights)[1] or not _reduced(trace, op):
+        return None
+    return Broadcast(
+        op.name, _shape(op.ins[0]), _shape(op.ins[1]), table.size, site, 0, True, False, batch, "weights", trace.site(product),
+    )  # fmt: skip
+
+
+def _product_of_pairs(trace: Trace, table: Seen) -> Op | None:
+    """The product that made this table, element by element, without meeting another table of its sizes."""
+    seen = table
+    for _ in range(32):
+        op = trace.maker(seen)
+        if op is None:
+            return None
+        if op.name in _PRODUCTS:
+            sides = [side for side in op.ins[:2] if len(side.size) == 2]
+            return op if len(sides) == 2 and not any(_from_parameter(trace, side) for side in sides) else None
+        tables = [one for one in op.ins if one.size == table.size]
+        if len(tables) != 1:
+            return None
+        seen = tables[0]
+    return None
+
+
+def _from_parameter(trace: Trace, seen: Seen) -> bool:
+    keys = {seen.key, *(one.key for op in trace.made_through(seen, ARRANGING) for one in op.ins[:1])}
+    return bool(keys & set(trace.parameters))
+
+
+def _meets_table(trace: Trace, op: Op, made: set[int]) -> bool:
+    """The result, or what is computed from it element by element, meets another table of its sizes."""
+    size = op.outs[0].size if op.outs else ()
+    if numel(size) < 2:
+        return False
+    mine = {seen.key for seen in op.outs}
+    for later in trace.ops[op.index + 1 :]:
+        if not any(seen.key in mine for seen in later.ins):
+            continue
+        if any(seen.size == size and seen.key not in mine and seen.key not in made for seen in later.ins):
+            return True
+        mine.update(seen.key for seen in later.outs if seen.size == size)
+    return False
 
 
 def _same_axis_twice(left: tuple[int, ...], right: tuple[int, ...]) -> bool:

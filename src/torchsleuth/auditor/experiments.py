@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import typing
+
 import torch
 from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.compare import Difference, May, first_difference, output_leaves
+from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
+from torchsleuth.auditor.trace import Op
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
@@ -85,6 +88,8 @@ def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         return [], ""  # one unbatched sequence
     if found is not None and found.op.name in _STATISTICS and lab.runner.model.training and _clean_in_eval(lab, leaves, may, row):
         return [], "in train mode the samples are linked by batch statistics computed in the model's own code; that is not reported"
+    if found is not None and _recombines(found.op, size) and _own_row_moves(lab.base, result, difference, row, size):
+        return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
     names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
     changed = f"Changing sample {row} of {names} and nothing else"
     return [
@@ -100,6 +105,21 @@ def _is_content(leaf: Leaf) -> bool:
     if any(word in name for word in ("mask", "position", "token_type", "segment", "len")):
         return False
     return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2
+
+
+def _recombines(op: Op, size: int) -> bool:
+    """Whole samples are picked by number, as mixup does. No mistake about shapes does that."""
+    if op.name in ("flip", "roll"):
+        return True
+    return op.name in ("__getitem__", "index_select") and any(seen.size == (size,) and not seen.dtype.is_floating_point for seen in op.ins[1:])
+
+
+def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference, row: int, size: int) -> bool:
+    """The changed sample's own output moves too: it is mixed with others, and not handed to another sample."""
+    pairs = list(zip(output_leaves(base), output_leaves(result), strict=False))
+    (_, one), (_, two) = pairs[difference.position]
+    flags, _ = moved_flags(one, two)
+    return any(bool(flags.select(axis, row).any()) for axis, n in enumerate(flags.shape) if n == size)
 
 
 def _is_graph(call: Call, size: int) -> bool:

@@ -154,7 +154,7 @@ class NoUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Two operands that stretched one another: the result is larger than both."""
+    """Two operands that stretched one another: the result is larger than both. Or weights of samples on all pairs."""
 
     operation: str
     left: Shape
@@ -165,6 +165,8 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
+    kind: str = "outer"  # "weights": (B,) on the (B, B) that `product` made
+    product: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,13 @@ class SilentBroadcast(AuditRule):
     Axes are matched from the right. (N,) is read as (1, N); with (N, 1) that makes (N, N). A loss of
     that size compares every prediction with every target: its mean is finite, it falls a little, and
     the model learns to predict the average.
-    How a legitimate outer product is told from a mistake: an axis that was put in on purpose
-    (`unsqueeze`, `None`, `view`) on both sides, or on one side of a tensor with itself, is left alone.
+    (N,) weights on an (N, N) table of all pairs are the same mistake one step later: they lie along the
+    second axis, and every weight is used with every sample.
+    How a legitimate table of all pairs is told from a mistake: it is of a tensor with itself; or an axis
+    was put in on purpose (`unsqueeze`, `None`, `view`) on both sides; or it meets another table of the
+    same sizes (distances, a mask, targets for the pairs). Weights are only reported on a product of two
+    things of the batch (never on scores that a layer made) that is then summed over both axes at once:
+    a sum along one axis has chosen its axis.
 
     Example
     -------
@@ -52,11 +57,33 @@ class SilentBroadcast(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for one in observation.broadcasts:
+            if one.kind == "weights":
+                yield _weights(one)
+                continue
             if one.same_origin or one.explicit >= 2:
                 continue
             if one.explicit == 1 and not one.reduced_into_loss:
                 continue
             yield _diagnosis(one)
+
+
+def _weights(one: Broadcast) -> Diagnosis:
+    left, right = list(one.left.size), list(one.right.size)
+    weights, table = sorted((left, right), key=len)
+    culprits = [culprit(one.site, Role.OPERAND, f"{weights} is laid along the second axis of {table}")]
+    if one.product is not None and one.product.span != one.site.span:
+        culprits.append(culprit(one.product, Role.CREATE, f"combines every sample with every other: {table}"))
+    return Diagnosis(
+        SilentBroadcast.name, f"{weights} weights on a {table} table of all pairs: each weight counts for every sample",
+        Confidence.LIKELY, tuple(culprits),
+        observed(
+            f"the operands of `{one.operation}` are {left} and {right}; the {table} is a product of all {weights[0]} samples with all {weights[0]}",
+            "the result is summed over both axes at once, and meets no mask or target for the pairs",
+        ),
+        "Axes are matched from the right, so weight j meets the whole column j. If one number for each sample was meant, the "
+        "product should have been taken row by row; if rows were to be weighted, the weights need a second axis.",
+        (advice("For one number for each sample: `(a * b).sum(-1)` in place of `a @ b.T`. To weight rows: `weights[:, None]`."),),
+    )  # fmt: skip
 
 
 def _diagnosis(one: Broadcast) -> Diagnosis:
