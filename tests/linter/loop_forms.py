@@ -627,6 +627,44 @@ WHOLE = {
                     m[b, c] = img[b, c].mean()
             return m
     """,
+    "running_mean": """
+        def f(x):
+            out = torch.zeros_like(x)
+            total = 0.0
+            for i in range(len(x)):
+                total = total + x[i]
+                out[i] = total / (i + 1)
+            return out
+    """,
+    "unit_rows": """
+        def f(x):
+            rows = [x[i] / (x[i].norm() + 1e-12) for i in range(x.shape[0])]
+            return torch.stack(rows, dim=0)
+    """,
+    "distances_by_helper": """
+        def f(a, b):
+            n, m = a.size(0), b.size(0)
+            d = torch.zeros(n, m)
+            for i in range(n):
+                for j in range(m):
+                    diff = a[i] - b[j]
+                    d[i, j] = torch.sqrt((diff ** 2).sum())
+            return d
+    """,
+    "weighted_by_hand": """
+        def f(x, w):
+            res = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                s = 0
+                for j in range(x.shape[1]):
+                    s = s + x[i, j] * w[j]
+                res[i] = s
+            return res
+    """,
+    "loss_of_rows": """
+        def f(pred, target):
+            return sum(F.mse_loss(pred[i], target[i]) for i in range(pred.size(0))) / pred.size(0)
+    """,
 }
 
 LEFT_ALONE = {

@@ -41,6 +41,8 @@ def collected_value(plan: Plan, gathered: Gathered, kind: str, dim: int) -> Lift
     lifter, value = plan.reader.lifter, gathered.element
     if value is None:
         raise GiveUp("the list stays empty")
+    if value.doubt:
+        raise GiveUp(value.doubt)
     if kind == "sum":
         for axis in gathered.axes:
             value = reduced(value, axis, "sum")
@@ -86,6 +88,8 @@ def _maybe_detached(code: ast.expr, kind: str, value: Lifted) -> ast.expr:
 
 
 def concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lifted:
+    if value.doubt:
+        raise GiveUp(value.doubt)
     if value.rank == 0 or (kind == "vstack" and (value.more or value.rank != 2)) or (value.more and dim != 0):
         raise GiveUp("the pieces are concatenated, and their shape is unknown")
     value = ops.loops_first(lifter, value)
@@ -271,6 +275,8 @@ def _running_total(plan: Plan, store: Store, target: Lifted, out: Lifted) -> ast
         raise GiveUp("a running total that is not understood")
     layout = tuple(INNER if d == ONE else d for d in target.dims)
     value = store.value
+    if value.doubt:
+        raise GiveUp(value.doubt)
     if value.more and not target.more:
         value = ops.ranked(lifter, value, target.rank) if isinstance(value.code, ast.Name) else replace(value, more=False)
     code = ast.BinOp(subscript(expression(store.target), first), store.op, converted(value, layout, target.more and value.more))
@@ -281,6 +287,8 @@ def accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) ->
     variable, value = accumulator.name, accumulator.value
     if value.axes:
         raise GiveUp(f"`{variable}` is not reduced over every loop")
+    if value.doubt:
+        raise GiveUp(value.doubt)
     plan.outputs.append(variable)
     start = initial_of(plan, variable, before)
     code = value.code

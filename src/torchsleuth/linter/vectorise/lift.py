@@ -132,7 +132,7 @@ class Lifter:
         facts["rank"] = rank
         self.numbers.discard(text)
         if rank is None:
-            return Lifted(copy.deepcopy(node), more=True, root=text)
+            return Lifted(copy.deepcopy(node), more=True, root=text, as_root=True)
         sizes = tuple(self.context.canonical(("size", text, d)) for d in range(rank))
         return Lifted(copy.deepcopy(node), (INNER,) * rank, sizes=sizes, root=text)
 
@@ -234,7 +234,7 @@ class Lifter:
 
     def elementwise(self, values: list[Lifted], build) -> Lifted:
         """The same operation on all turns at once, operands brought into one layout."""
-        self._check_ranks(values)
+        doubt = self._doubt(values)
         codes, layout, more, sizes = aligned(values, self.order, self.equal)
         roots = [v.root for v in values if v.more and v.root]
         if len(set(roots)) > 1:
@@ -244,19 +244,22 @@ class Lifter:
             free = any(v.kind in ("free", "tensor") for v in values)
             return Lifted(build(*codes), kind="free" if free else "number", is_constant=all(v.is_constant for v in values))
         kept, kept_more = self._kept(values, build)
-        return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more)
+        as_root = any(v.as_root and v.root == root and len(v.dims) == len(layout) for v in values if v.more)
+        return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more, as_root=as_root, doubt=doubt)
 
-    def _check_ranks(self, values: list[Lifted]) -> None:
+    def _doubt(self, values: list[Lifted]) -> str:
         """`x[i] * w[i]` with nothing known of either: a row times a number, or two rows? Not guessed, but under a sum."""
+        doubt = next((v.doubt for v in values if v.doubt), "")
         if self.reducing:
-            return
+            return doubt
         open_rows = [v for v in values if v.more and v.axes]
         roots = {v.root for v in open_rows}
         if len(roots) > 1:
-            raise GiveUp(f"{_listed(sorted(roots))} may have different numbers of dimensions")
+            return f"{_listed(sorted(roots))} may have different numbers of dimensions"
         plain = [v for v in open_rows if isinstance(v.code, (ast.Name, ast.Attribute, ast.Subscript))]
         if plain and any(v.axes and v.rank and not v.more for v in values):
             raise GiveUp(f"how many dimensions `{plain[0].root}` has is not shown")
+        return doubt
 
     def _kept(self, values: list[Lifted], build):
         """Reductions keep their dimensions through arithmetic with numbers: `(x.amax(…) - 1)`."""
@@ -446,9 +449,9 @@ class Lifter:
             code_entries.append(copy.copy(FULL))
             dims.append(value.dims[place])
             sizes.append(value.sizes[place] if place < len(value.sizes) else None)
-        more = value.more
         code = subscript(value.code, code_entries)
-        return Lifted(code, tuple(dims), more, tuple(sizes), "tensor", root=value.root if _is_same(code, value.code) or value.more else value.root)
+        as_root = value.as_root and len(dims) == len(value.dims) + len(entries) and not any(_is_none(e) for e in entries)
+        return Lifted(code, tuple(dims), value.more, tuple(sizes), "tensor", root=value.root, as_root=as_root, doubt=value.doubt)
 
     def _unknown_size(self, value: Lifted, place: int) -> SizeKey | None:
         if value.is_root:
@@ -570,10 +573,6 @@ def _is_elementwise_call(node: ast.Call) -> bool:
 
 def _is_whole_number(value: Lifted) -> bool:
     return isinstance(value.code, ast.Constant) and isinstance(value.code.value, int)
-
-
-def _is_same(a: ast.expr, b: ast.expr) -> bool:
-    return a is b
 
 
 def _is_none(node: ast.expr) -> bool:

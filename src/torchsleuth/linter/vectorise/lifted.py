@@ -48,6 +48,8 @@ class Lifted:
     running: bool = False  # a cumulative quantity
     factors: tuple[Lifted, Lifted] | None = None  # of a product
     whole: ast.expr | None = None  # for a sum over all of a value: the sum over all turns as well
+    as_root: bool = False  # every dimension of the root is still there: its own and the unknown ones
+    doubt: str = ""  # why this may line up wrongly, unless a reduction takes all its dimensions
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -255,12 +257,12 @@ def aligned(values: list[Lifted], order: list[str], equal: Equal) -> tuple[list[
         try:
             codes.append(converted(value, layout, more))
         except _NeedsRank as need:
-            # Only a tensor under its own name tells by `.ndim` how many ones are needed.
-            other = next((v for v in values if v.more and v.is_root), None)
+            # Only a tensor outside the loop tells by its `.ndim` how many ones are needed.
+            other = next((v for v in values if v.more and (v.is_root or v.as_root)), None)
             if other is None or set(other.axes) - set(need.value.axes):
                 raise
             own = len(other.dims)
-            count: ast.expr = ast.Attribute(copy.deepcopy(other.code), "ndim", ast.Load())
+            count: ast.expr = ast.Attribute(expression(other.root), "ndim", ast.Load())
             if own:
                 count = ast.BinOp(count, ast.Sub(), ast.Constant(own))
             ones = ast.Starred(ast.BinOp(ast.Tuple([ast.Constant(1)], ast.Load()), ast.Mult(), count), ast.Load())

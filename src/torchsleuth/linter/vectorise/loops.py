@@ -14,7 +14,7 @@ from torchsleuth.linter.vectorise import operators as ops
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted
 from torchsleuth.linter.vectorise.lift import Axis, Gathered, Lifter
 from torchsleuth.linter.vectorise.lifted import (
-    INNER, GiveUp, Lifted, Recurrence, aligned, converted, expression, method, name, number, subscript,
+    INNER, GiveUp, Lifted, RankUnknown, Recurrence, aligned, converted, expression, method, name, number, subscript,
 )  # fmt: skip
 
 SMALL = 4  # a fixed number of turns up to this is an unrolled formula, not a slow loop
@@ -611,6 +611,10 @@ class Reader:
             self.lifter.wanted_rank = None
             return
         value = self.lifter.lift(node)
+        if value.doubt and self.lifter.wanted_rank == 0:
+            raise RankUnknown(value.doubt)  # one number is stored: the indices tell how many dimensions there are
+        if value.doubt:
+            raise GiveUp(value.doubt)
         self.lifter.wanted_rank = None
         test = self._test() if self.tests else None
         self.stores.append(Store(text, entries, value, op, axes, test, tuple(self.tests)))
@@ -652,7 +656,7 @@ def reduced(value: Lifted, axis: str, how: str) -> Lifted:
         code = method(value.code, {"amax": "max", "amin": "min"}.get(how, how))
     else:
         code = method(value.code, how, dim=number(place))
-    return Lifted(code, dims, value.more, sizes, "tensor", root=value.root)
+    return Lifted(code, dims, value.more, sizes, "tensor", root=value.root, doubt=value.doubt)
 
 
 def _matrix_product(value: Lifted, axis: str) -> Lifted | None:

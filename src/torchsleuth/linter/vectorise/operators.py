@@ -37,7 +37,7 @@ def call(lifter: Lifter, node: ast.Call) -> Lifted:
     if prefix is not None:
         return prefix
     last = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    sums = last in ("sum", "norm", "dot", "cosine_similarity", "dist", "pairwise_distance", "matmul", "vector_norm", "mse_loss")
+    sums = last in ("sum", "norm", "dot", "cosine_similarity", "dist", "pairwise_distance", "matmul", "vector_norm", "mse_loss", "l1_loss")
     lifter.reducing += sums
     try:
         return _call(lifter, node)
@@ -128,6 +128,11 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         only_vectors(lifter, values)
         difference = lifter.elementwise(values, lambda a, b: ast.BinOp(a, ast.Sub(), b))
         return reduction(lifter, difference, "norm", [], {})
+    if last in ("mse_loss", "l1_loss") and len(node.args) == 2 and not keywords:
+        values = [lifter.lift(a) for a in node.args]
+        difference = lifter.elementwise(values, lambda a, b: ast.BinOp(a, ast.Sub(), b))
+        apart = replace(difference, code=method(difference.code, "square" if last == "mse_loss" else "abs"), kept=None)
+        return reduction(lifter, apart, "mean", [], {})
     if last == "cosine_similarity" and len(node.args) >= 2:
         dim = integer(keywords.get("dim", node.args[2] if len(node.args) > 2 else ast.Constant(1)))
         values = [lifter.lift(a) for a in node.args[:2]]

@@ -130,7 +130,9 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         kept = None
         if last in SEVERAL_DIMS and value.is_root:
             over = expression(f"tuple(range({start}, {ast.unparse(value.code)}.ndim))")
-            kept = (method(value.code, last, dim=over, **extra, keepdim=True), value.axes)
+            # torch.norm without `p` refuses more than two dimensions
+            extra_kept = {"p": 2, **extra} if last == "norm" else extra
+            kept = (method(value.code, last, dim=over, **extra_kept, keepdim=True), value.axes)
         whole = method(value.code, "sum") if last == "sum" and not extra else None
         return Lifted(code, value.axes, False, value.sizes[:start], kind, kept=kept, kept_more=kept is not None and lead == start, root=value.root, whole=whole)
     places = [p for p, d in enumerate(value.dims) if d in (INNER, ONE)]
@@ -149,6 +151,8 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         return Lifted(method(flat, last, dim=number(places[0]), **extra), dims, False, sizes, kind)
     if last == "median":
         return Lifted(ast.Attribute(method(value.code, "median", dim=number(places[0])), "values", ast.Load()), dims, False, sizes)
+    if last == "norm" and not extra and len(places) > 2:
+        extra = {"p": 2}
     if last == "norm" and not extra:
         apart = _cdist(lifter, value, places)
         if apart is not None:
