@@ -21,7 +21,7 @@ import right_functions as right  # noqa: E402
 
 import torchsleuth  # noqa: E402
 
-ROUNDS = 15
+ROUNDS = 100
 
 
 def inputs() -> dict[str, tuple]:
@@ -35,31 +35,41 @@ def inputs() -> dict[str, tuple]:
     }  # fmt: skip
 
 
-def best(call, rounds: int = ROUNDS) -> float:
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def times(calls: dict, rounds: int) -> dict[str, float]:
+    """The shortest time of each call. They take turns, so that a busy machine slows all of them alike."""
+    found = dict.fromkeys(calls, float("inf"))
+    for turn in range(rounds + 2):
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            if turn > 1 or rounds == 1:
+                found[name] = min(found[name], time.process_time() - start)
+    return found
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     warnings.simplefilter("ignore")
-    print("time, best of several, one thread; inputs [1, 32, 100], float64")
+    print(f"processor time, best of {ROUNDS} in turns, one thread; inputs [1, 32, 100], float64")
     print(f"{'Function':10}{'gradcheck':>12}{'fast_mode':>12}{'+ gradgrad':>12}{'only_given':>12}{'check':>10}"
           f"{'default/check':>15}{'given/fast':>12}{'check/fast':>12}{'check/both':>12}")  # fmt: skip
+    ratios = []
     for name, values in inputs().items():
         function = getattr(right, name)
-        default = best(lambda: gradcheck(function.apply, values), 1)
-        fast = best(lambda: gradcheck(function.apply, values, fast_mode=True))
-        both = fast + best(lambda: gradgradcheck(function.apply, values, fast_mode=True))
-        given = best(lambda: torchsleuth.check(function, *values, only_given=True))
-        whole = best(lambda: torchsleuth.check(function, *values))
+        default = times({"": lambda: gradcheck(function.apply, values)}, 1)[""]
+        found = times({
+            "fast": lambda: gradcheck(function.apply, values, fast_mode=True),
+            "second": lambda: gradgradcheck(function.apply, values, fast_mode=True),
+            "given": lambda: torchsleuth.check(function, *values, only_given=True),
+            "whole": lambda: torchsleuth.check(function, *values),
+        }, ROUNDS)  # fmt: skip
+        fast, given, whole = found["fast"], found["given"], found["whole"]
+        both = fast + found["second"]
+        ratios.append(whole / fast)
         print(f"{name:10}{default * 1e3:10.1f}ms{fast * 1e3:10.2f}ms{both * 1e3:10.2f}ms{given * 1e3:10.2f}ms{whole * 1e3:8.2f}ms"
               f"{default / whole:14.0f}x{given / fast:11.2f}x{whole / fast:11.2f}x{whole / both:11.2f}x")  # fmt: skip
+    print(f"check / fast_mode: {min(ratios):.2f} to {max(ratios):.2f}, mean {sum(ratios) / len(ratios):.2f}")
     large()
 
 
