@@ -187,7 +187,9 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
             continue
         if not needs[k]:
             continue
-        if grad is None:
+        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and grad.is_cpu and value.is_cpu:
+            settled[k] = grad  # the usual case, seen at a glance
+        elif grad is None:
             settled[k] = None
             if k < len(raw):
                 problems.append(Problem("none", k))

@@ -21,7 +21,7 @@ _HARMLESS = ("torch", "math", "typing", "builtins", "functools", "operator", "it
 
 def random_state(reached: frozenset[str] = frozenset(("random", "numpy"))) -> State:
     numpy = sys.modules.get("numpy") if "numpy" in reached else None
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     return (
         torch.get_rng_state(),
         random.getstate() if "random" in reached else None,

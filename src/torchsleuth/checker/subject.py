@@ -66,6 +66,7 @@ class Subject:
         self.boxed = bool(getattr(function, "boxed_grads_call", False))
         self.backward_code = _plain(getattr(function, self.backward_name))
         self.forward_code = _plain(function.forward)
+        self.method = getattr(function, self.backward_name)
         self.evaluations = 0
 
     @functools.cached_property
@@ -123,8 +124,7 @@ class Subject:
 
     def backward(self, context: Context, grads: tuple) -> tuple:
         """What backward returns, as a tuple."""
-        method = getattr(self.function, self.backward_name)
-        returned = method(context, list(grads)) if self.boxed else method(context, *grads)
+        returned = self.method(context, list(grads)) if self.boxed else self.method(context, *grads)
         return returned if isinstance(returned, tuple) else (returned,)
 
 

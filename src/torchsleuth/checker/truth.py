@@ -20,7 +20,7 @@ from torchsleuth.checker.variants import randn
 TOLERANCE = 1e-6
 # Looser where forward itself computes in a shorter type than the inputs have.
 tolerance_now: contextvars.ContextVar[float] = contextvars.ContextVar("tolerance", default=TOLERANCE)
-ONE_SIDED = 1e-8
+ONE_SIDED = 3e-8
 LARGE = 10**6  # elements: above, a call of forward is dear, and fewer of them have to do
 FULL = 4096  # inputs up to this many elements get a whole gradient by differences
 
@@ -62,9 +62,10 @@ def at_a_glance(bench: Bench, evaluation: Evaluation, inputs: typing.Sequence[in
     for k in inputs:
         grad, size = evaluation.settled[k], sizes[k]
         direction = bench.generator.like(values[k])
+        part = size * product(grad, direction)
+        expected += part
+        smallest = min(smallest, abs(part) if len(inputs) == 1 else size * length(grad))
         values[k] = torch.add(values[k], direction, alpha=ONE_SIDED * size)
-        expected += size * product(grad, direction)
-        smallest = min(smallest, length(grad) * size)
     return not inputs or abs(bench.rise_to(evaluation, values) / ONE_SIDED - expected) <= tolerance_now.get() * smallest
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import typing
 
 import torch
@@ -53,12 +54,14 @@ def with_batch(arguments: Arguments, size: int, generator: Noise) -> Arguments |
 
 def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: Noise) -> Arguments | None:
     """Every dimension of a size in `mapping` changed to its value there."""
-    shapes = {k: [mapping.get(n, n) for n in arguments.values[k].shape] for k in tensors(arguments)}
+    shapes = {k: [mapping.get(n, n) for n in v.shape] for k, v in enumerate(arguments.values) if isinstance(v, torch.Tensor)}
     return resized(arguments, shapes, generator)
 
 
 def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """For inputs with two equal dimensions: the same with those dimensions told apart."""
+    if not any(isinstance(v, torch.Tensor) and len(set(v.shape)) < v.ndim for v in arguments.values):
+        return
     positions: dict[int, list[tuple[int, int]]] = {}
     square = set()
     for k in tensors(arguments):
@@ -78,7 +81,7 @@ def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Argume
 
 def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """Small copies of large inputs, the most reduced first."""
-    sizes = sorted({n for k in tensors(arguments) for n in arguments.values[k].shape if n > 1})
+    sizes = sorted({n for v in arguments.values if isinstance(v, torch.Tensor) for n in v.shape if n > 1})
     short = {n: min(n, small) for n, small in zip(sizes, itertools.count(3), strict=False)}
     yield with_sizes(arguments, short, generator)
     for n in reversed(sizes):
@@ -96,9 +99,10 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise
     values = list(arguments.values)
     for k, shape in shapes.items():
         value = values[k]
-        if list(value.shape) == list(shape):
+        old_shape = value.shape
+        if old_shape == tuple(shape):
             continue
-        if all(new <= old for old, new in zip(value.shape, shape, strict=True)):
+        if all(map(operator.le, shape, old_shape)):
             values[k] = value.as_strided(shape, value.stride(), value.storage_offset()).contiguous()
             continue
         for dim, (old, new) in enumerate(zip(value.shape, shape, strict=True)):
@@ -116,8 +120,8 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise
 
 def risky(arguments: Arguments) -> bool:
     return any(
-        v.device.type != "cpu" and not v.is_floating_point() and v.dtype is not torch.bool
-        for v in arguments.values if isinstance(v, torch.Tensor)
+        isinstance(v, torch.Tensor) and not v.is_cpu and not v.is_floating_point() and v.dtype is not torch.bool
+        for v in arguments.values
     )  # fmt: skip
 
 
