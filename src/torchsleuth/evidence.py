@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchsleuth.evidence_device import DeviceDeath
 from torchsleuth.evidence_forward import FailedOperation
 from torchsleuth.evidence_parts import Place, TensorFact
 from torchsleuth.model import RaisedException
@@ -35,6 +36,7 @@ class WriteSite:
     grad_enabled: bool | None
     target: str = ""  # what the expression wrote through, where that differs from the saved tensor
     overlaps: bool | None = None  # whether the written region touches the saved one
+    fits_exactly: bool = False  # `x[i] = value`, seen each time with a value of the region's own shape, dtype and device
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ class Evidence:
     custom: CustomBackward | None = None
     inference: tuple[GradientCut, ...] = ()
     operation: FailedOperation | None = None  # the forward call that raised
+    device: DeviceDeath | None = None  # the GPU stopped
     recording: str = ""  # "observed" (log), "lines" (ring only), "none"
     notes: tuple[str, ...] = ()
     version: int = EVIDENCE_VERSION

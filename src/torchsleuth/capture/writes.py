@@ -116,9 +116,21 @@ def _grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Wr
                 group[-1][1].after,
                 operation.grad_enabled,
                 overlaps=None if None in overlaps else any(overlaps),
+                fits_exactly=all(_fits_exactly(each, write, mark) for each, write, mark in group[:64]),
             )
         )
     return tuple(sites)
+
+
+def _fits_exactly(operation: Operation, write: Write, mark: Mark) -> bool:
+    """An assignment `x[i] = value` that neither broadcasts nor casts nor copies between devices."""
+    if operation.name != "__setitem__":
+        return False
+    region = _assigned_region(operation, mark)
+    others = [other for position, other in enumerate(operation.operands) if position != write.operand]
+    if region is None or len(others) != 1:
+        return False
+    return (others[0].shape, others[0].dtype, others[0].device) == (region[0], mark.dtype, mark.device)
 
 
 def _overlap(tensor: torch.Tensor, operation: Operation, mark: Mark) -> bool | None:

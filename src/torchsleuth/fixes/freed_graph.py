@@ -7,7 +7,7 @@ import ast
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph, Place
 from torchsleuth.fixes.copies import occurrences
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.ordering import recomputed
+from torchsleuth.fixes.ordering import recomputed, split_over_functions
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
 from torchsleuth.fixes.states import Holds, carried_names, detached, held
 from torchsleuth.model import Diagnosis, Fix
@@ -29,10 +29,11 @@ class FreedGraphFixer(Fixer):
         if backward is None:
             return []
         if freed.carried:
-            return _carried(scripts, script, backward, freed, freed.carried)
+            again = _recomputed_outside(scripts, evidence, freed)
+            return [again] if again is not None else _carried(scripts, script, backward, freed, freed.carried)
         if freed.same_root:
             return [_computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
-        return _shared(scripts, script, backward, freed)
+        return [*_shared(scripts, script, backward, freed), _recomputed_outside(scripts, evidence, freed)]
 
 
 def _users(place: Place) -> Place:
@@ -215,12 +216,30 @@ def _shared(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGr
     return [*_kept(scripts, freed, ""), _summed(scripts, script, first, backward)]
 
 
+def _recomputed_outside(scripts: Scripts, evidence: Evidence, freed: FreedGraph) -> Fix | None:
+    """The two backward calls in two functions: the forward pass again in the one that calls both."""
+    place = _users(freed.first) if freed.first is not None else None
+    inner = scripts.get(place)
+    early = inner.statement_at(place.span) if inner is not None else None
+    found = split_over_functions(scripts, evidence.frames, inner, early) if inner is not None and early is not None else None
+    again = recomputed(found[0], [], found[1], found[2]) if found is not None else None
+    if found is None or again is None:
+        return None
+    words = ", ".join(f"`{short(line, 40)}`" for line in again[1][:2])
+    return scripts.fix(
+        f"Run {words} again after `{short(found[0].segment(found[1]), 40)}`, which goes through the graph.",
+        again[0],
+        "It is then computed twice, the second time with the weights of that moment.",
+        safe=False,
+    )
+
+
 def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]:
     """`retain_graph=True` on the backward that came first."""
     place = _users(freed.first) if freed.first is not None else _users(freed.second)
     script = scripts.get(place)
     node = script.node_at(place.span) if script is not None else None
-    if script is None or not isinstance(node, ast.Call) or called(node) not in ("backward", "grad"):
+    if script is None or _is_step_between(scripts, freed) or not isinstance(node, ast.Call) or called(node) not in ("backward", "grad"):
         return []
     loops = script.loops_around(node)
     # One call in a loop: the rounds in question are those of the innermost one, where nothing is carried over.
@@ -237,6 +256,20 @@ def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]
             return []
         edits = [script.insert((line, column - 1), f"{lead}retain_graph=True")]
     return [scripts.fix("Keep the graph for the second backward: `retain_graph=True` in the first.", edits, meaning, safe=not meaning)]
+
+
+def _is_step_between(scripts: Scripts, freed: FreedGraph) -> bool:
+    """The weights change between the two backward calls: a kept graph would be refused for that."""
+    first, second = _users(freed.first) if freed.first is not None else None, _users(freed.second)
+    script = scripts.get(first)
+    one = script.statement_at(first.span) if script is not None else None
+    if script is None or one is None or first.span == second.span:
+        return False
+    scope = script.scope_of(one)
+    other = script.statement_at(second.span) if scripts.get(second) is script else None
+    until = other.lineno if other is not None and script.scope_of(other) is scope else 1 << 30
+    return any(isinstance(node, ast.Call) and called(node) == "step" and one.lineno <= node.lineno < until and node.lineno >= one.lineno
+               and script.statement_of(node) is not one for node in script.own_nodes(scope))  # fmt: skip
 
 
 def _trailing_comma(script: Script, call: ast.Call) -> bool:

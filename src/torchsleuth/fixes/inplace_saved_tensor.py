@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence, StaleSave, WriteSite
+from torchsleuth.fixes.buffers import stacked
 from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.modules import inplace_flags, switched_off
-from torchsleuth.fixes.ordering import moved_after, recomputed
+from torchsleuth.fixes.ordering import moved_after, recomputed, split_over_functions
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.fixes.states import carried_names, detached
@@ -38,10 +39,11 @@ class InplaceSavedTensorFixer(Fixer):
         rewrite = _out_of_place(scripts, sites, every) if not hidden else None
         clone = _clones(scripts, every)
         argument = _argument_copied(scripts, failing, sites)
+        rows = stacked(scripts, sites) if not hidden else None
         # A copy per write costs more than a copy per save, which often stands outside the loop.
         first = [fix for fix in (module, rewrite) if fix is not None and not fix.meaning and "copy" not in fix.title]
         rest = [fix for fix in (module, rewrite) if fix is not None and fix not in first]
-        return [*first, clone, *rest, argument]
+        return [*first, rows, clone, *rest, argument]
 
 
 def _saved_in(script: Script, statement: ast.stmt, site: WriteSite, save: StaleSave) -> bool:
@@ -226,8 +228,10 @@ def backward_statement(scripts: Scripts, evidence: Evidence) -> tuple[Script, as
 def _around_step(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], sites: list[WriteSite]) -> list[Fix | None]:
     failed = backward_statement(scripts, evidence)
     step = next((_statement(scripts, site.place.via or site.place) for site in sites if _is_step(scripts, site)), None)
-    if failed is None or step is None or failed[0] is not step[0]:
+    if failed is None or step is None:
         return []
+    if failed[0] is not step[0] or failed[0].scope_of(failed[1]) is not step[0].scope_of(step[1]):
+        return [_recomputed_outside(scripts, evidence, saves, *step)]
     script, backward, stepping = failed[0], failed[1], step[1]
     places = [_statement(scripts, save.place) for save in saves]
     statements = [found[1] for found in places if found is not None and found[0] is script]
@@ -254,8 +258,28 @@ def _around_step(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], s
         )
     )
     if again is None and moved is None:
+        fixes.append(_recomputed_outside(scripts, evidence, saves, *step))
         fixes.append(carried_over(scripts, script, backward))
     return fixes
+
+
+def _recomputed_outside(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], inner: Script, step: ast.stmt) -> Fix | None:
+    """The step in one function, the failing backward in another: the forward pass again in the function that calls both."""
+    found = split_over_functions(scripts, evidence.frames, inner, step)
+    if found is None:
+        return None
+    script, early, running = found
+    places = [_statement(scripts, save.place) for save in saves]
+    again = recomputed(script, [place[1] for place in places if place is not None and place[0] is script], early, running)
+    if again is None:
+        return None
+    words = ", ".join(f"`{short(line, 40)}`" for line in again[1][:2])
+    return scripts.fix(
+        f"Run {words} again after `{short(script.segment(early), 40)}`, which takes the step.",
+        again[0],
+        "The second loss is then computed with the updated weights, as alternating (GAN-style) training means it.",
+        safe=False,
+    )
 
 
 def carried_over(scripts: Scripts, script: Script, backward: ast.stmt) -> Fix | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
-from torchsleuth.fixes.script import Script, called, names_in
+from torchsleuth.evidence import Frame
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Edit
 
 _DATA = {
@@ -32,12 +34,57 @@ def recomputed(script: Script, saves: list[ast.stmt], step: ast.stmt, backward: 
         chosen = [statement for statement in candidates if not _is_data(statement)]
     if not chosen or any(not isinstance(statement, ast.Assign) for statement in chosen):
         return None
-    lines = [script.segment(statement) for statement in chosen]
+    used = names_in(backward, ast.Load) | {name for statement in chosen for name in names_in(statement, ast.Load)}
+    lines = [_narrowed(script, statement, used) for statement in chosen]
     if any("\n" in line for line in lines):
         indent = script.indent_of(step)
         if any(not part.startswith(indent) for line in lines for part in line.split("\n")[1:] if part.strip()):
             return None
     return script.after(step, *lines), [" ".join(line.split()) for line in lines]
+
+
+def _narrowed(script: Script, statement: ast.stmt, used: set[str]) -> str:
+    """Of `a, b = f(x), g(y)` only what is used further on."""
+    target, value = statement.targets[0], statement.value
+    if len(statement.targets) == 1 and isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        kept = [(goal, part) for goal, part in zip(target.elts, value.elts, strict=True) if names_in(goal) & used or not isinstance(goal, ast.Name)]
+        if 0 < len(kept) < len(target.elts) and not any(isinstance(goal, ast.Starred) for goal in target.elts):
+            return f"{', '.join(script.segment(goal) for goal, _ in kept)} = {', '.join(script.segment(part) for _, part in kept)}"
+    return script.segment(statement)
+
+
+def split_over_functions(scripts: Scripts, frames: Sequence[Frame], inner: Script, early: ast.stmt) -> tuple[Script, ast.stmt, ast.stmt] | None:
+    """The function that calls first the one with `early` in it and then, later in a block, the one that failed.
+
+    Its file, the statement that led to `early`, and the one that was running at the failure.
+    """
+    leading = _callers(inner, early)
+    if not leading:
+        return None
+    for frame in frames:
+        if frame.origin != "user" or frame.place.in_library:
+            continue
+        script = scripts.get(frame.place)
+        running = script.statement_at(frame.place.span) if script is not None else None
+        if script is None or running is None:
+            continue
+        block = script.block_of(running)
+        before = [item for item in block[: block.index(running)] if any(called(node) in leading for node in ast.walk(item))]
+        if before and not hasattr(before[-1], "body") and script.scope_of(running) is not inner.scope_of(early):
+            return script, before[-1], running
+    return None
+
+
+def _callers(script: Script, statement: ast.stmt) -> set[str]:
+    """The function around a statement, and those of the file that call it, by name."""
+    scope = script.scope_of(statement)
+    if not isinstance(scope, Function):
+        return set()
+    names = {scope.name}
+    functions = [node for node in ast.walk(script.tree) if isinstance(node, Function)]
+    for _ in range(3):
+        names |= {node.name for node in functions if any(called(inner) in names for inner in ast.walk(node))}
+    return names
 
 
 def feeding(block: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:

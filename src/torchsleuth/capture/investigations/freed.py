@@ -189,7 +189,11 @@ def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) 
     for position, mark in enumerate(operation.operands):
         producer = crash.timeline.producer(mark.ident, mark.storage, operation.index)
         if producer is not None and producer.sequence <= number < producer.sequence_after:
-            expressions = operand_expressions(node_at(operation.code, operation.lasti))
+            call = node_at(operation.code, operation.lasti)
+            expressions = operand_expressions(call)
+            if isinstance(call, ast.Call) and expressions and called_name(call).rstrip("_") != operation.name.rstrip("_"):
+                # `self.loss(scores, target)`: a module's call, whose receiver is no operand.
+                expressions = [item for item in expressions if not isinstance(call.func, ast.Attribute) or item is not call.func.value]
             expressions = [item for item in expressions if not isinstance(item, ast.Constant)]
             if position < len(expressions) and len(expressions) >= len(operation.operands):
                 return simple_text(expressions[position])
