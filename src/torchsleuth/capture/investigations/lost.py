@@ -154,7 +154,7 @@ class _Search:
 
     def _fact(self, operation: Operation, mark: Mark) -> TensorFact:
         named = self._crash.names.by_id(mark.ident)
-        if named is not None and storage_of(named.tensor) == mark.storage:
+        if named is not None and storage_of(named.tensor) == mark.storage and self._is_still(named.tensor, operation, mark):
             return self._crash.names.fact(named.tensor)
         position = operation.operands.index(mark)
         expressions = [e for e in operand_expressions(node_at(operation.code, operation.lasti)) if not isinstance(e, ast.Constant)]
@@ -162,6 +162,14 @@ class _Search:
         if len(expressions) >= len(operation.operands) and position < len(expressions):
             name = simple_text(expressions[position])
         return TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf)
+
+
+    def _is_still(self, tensor: torch.Tensor, operation: Operation, mark: Mark) -> bool:
+        """The tensor that took part then, and not a later one that got its place in memory."""
+        if (tuple(tensor.shape), tensor.requires_grad) != (mark.shape, mark.requires_grad):
+            return False
+        later = [op for op in self._latest.get((mark.ident, mark.storage), []) if op.index > operation.index]
+        return all(any(given.ident == mark.ident for given in op.operands) for op in later)
 
 
 # -- without the log ------------------------------------------------------------------------------
