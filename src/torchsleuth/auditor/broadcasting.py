@@ -21,11 +21,12 @@ _REDUCING = {"mean", "sum", "nanmean", "norm"}
 _LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 
 
-def broadcasts(trace: Trace, loss_key: int | None, batch: int | None) -> list[Broadcast]:
+def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[int], inside: slice) -> list[Broadcast]:
     """Operands that stretch one another, the result being larger than both; and weights of samples on a table of all pairs.
 
     A table of all pairs that is meant is told by what it meets: another table of the same sizes (distances, a mask,
-    targets for the pairs), or itself turned over.
+    targets for the pairs), or itself turned over. An operand that is the model's `own` (a parameter, a buffer, or made
+    from nothing `inside` the forward pass) holds features, even if there happen to be as many as samples.
     """
     on_the_way = trace.ancestors({loss_key}) if loss_key is not None else None
     candidates: list[tuple[Op, Broadcast]] = []
@@ -35,7 +36,7 @@ def broadcasts(trace: Trace, loss_key: int | None, batch: int | None) -> list[Br
         if on_the_way is not None and not any(seen.key in on_the_way for seen in op.outs):
             continue
         one = _stretched(trace, op, batch) or _weights_on_pairs(trace, op, batch)
-        if one is not None:
+        if one is not None and not any(_without_data(trace, side, own, inside) for side in op.ins[:2]):
             candidates.append((op, one))
     made = trace.descendants({seen.key for op, one in candidates if not one.same_origin for seen in op.outs})
     found: dict[tuple, Broadcast] = {}
@@ -64,6 +65,17 @@ def _stretched(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:
         op.name, _shape(left), _shape(right), result, site, sum(stretched for _, stretched in origins),
         op.name in _LOSSLIKE or _reduced(trace, op), bool(origins[0][0] & origins[1][0]), batch,
     )  # fmt: skip
+
+
+def _without_data(trace: Trace, seen: Seen, own: set[int], inside: slice) -> bool:
+    """Nothing of the batch went into it."""
+    for key in trace.ancestors({seen.key}):
+        if key in own:
+            continue
+        made = trace.producer.get(key)
+        if made is None or (not trace.ops[made].ins and not inside.start <= made < (len(trace.ops) if inside.stop is None else inside.stop)):
+            return False
+    return True
 
 
 def _weights_on_pairs(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.observation import Site
@@ -34,7 +35,7 @@ class Captured:
 
     @property
     def size(self) -> int:
-        return sum(p.numel() for p in self.model.parameters())
+        return sum(p.numel() for p in self.model.parameters() if not is_lazy(p))
 
 
 def copied(call: Call) -> Call | None:

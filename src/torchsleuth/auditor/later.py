@@ -23,10 +23,10 @@ from torchsleuth.auditor.calling import autocast_here
 from torchsleuth.auditor.captured import Captured, copied, keywords, mode_dependent
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.evaluation import comparison
-from torchsleuth.auditor.modestack import enter_below, take_out, unseen
+from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
 from torchsleuth.auditor.observation import KeptGradient, ModeFact, Site
 from torchsleuth.auditor.optimizers import parameters_of
-from torchsleuth.auditor.runner import BATCH_NORMS, Runner
+from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.trace import Trace
 
@@ -59,6 +59,7 @@ class Carry:
             self.parameter.register_post_accumulate_grad_hook(unseen(self._added)),
         ]
 
+    @harmless
     def _arrives(self, gradient: torch.Tensor) -> None:
         # `autograd.grad` comes here too; only what is added to `.grad` counts, and that shows in `_added`.
         old = self.parameter.grad
@@ -70,6 +71,7 @@ class Carry:
             self.norm = float((old._values() if old.is_sparse else old).norm())
             self.backward = site_of(place_here(2))
 
+    @harmless
     def _added(self, parameter: torch.Tensor) -> None:
         if not self.arriving:
             self.used = self.carried = False
@@ -88,6 +90,10 @@ class Carry:
             self.detach()
             return False
         return True
+
+    def failed(self, error: Exception) -> None:
+        self.times = 0
+        self.detach()
 
     def detach(self) -> None:
         for handle in self.handles:
@@ -108,7 +114,7 @@ class ModeNotes:
 
         def train(self: nn.Module, mode: bool = True) -> nn.Module:
             if sys._getframe(1).f_code is not original.__code__:  # not the walk down to the children
-                notes.last[id(self)] = (bool(mode), site_of(place_here(2)))
+                notes.last[id(self)] = notes.last[id(unwrapped(self)[0])] = (bool(mode), site_of(place_here(2)))
             return original(self, mode)
 
         train.__doc__, train.__wrapped__, train.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
@@ -161,6 +167,14 @@ class LaterWatch:
         self._live = []
         self._remove_hooks()
 
+    def failed(self, error: Exception) -> None:
+        self._evaluated.clear()
+        self._comparisons.clear()
+        self._remove_hooks()
+        if self._trace is not None:
+            take_out(self._trace)
+            self._trace = None
+
     def _remove_hooks(self) -> None:
         for handle in self._handles:
             handle.remove()
@@ -204,6 +218,7 @@ class LaterWatch:
 
     # -- evaluation -------------------------------------------------------------------------------
 
+    @harmless
     def _enter(self, module: nn.Module, inputs: typing.Any) -> None:
         self._calls += 1
         if self._calls > MODULE_CALLS:
@@ -237,6 +252,7 @@ class LaterWatch:
         if norm is not None:
             self._tracked[id(module)] = (norm.num_batches_tracked, int(norm.num_batches_tracked))
 
+    @harmless
     def _leave(self, module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
         if self._trace is None:
             return

@@ -26,7 +26,7 @@ from torchsleuth.auditor.captured import Captured, called_name, copied, keywords
 from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch, ModeNotes
-from torchsleuth.auditor.modestack import enter_below, take_out, unseen
+from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
 from torchsleuth.auditor.observation import ModeFact, Observation, Vanish
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.preflight import traced_facts
@@ -129,6 +129,12 @@ class StepWatch:
         self.captured.clear()
         self._loss = None
 
+    def failed(self, error: Exception) -> None:
+        """Something here went wrong: the program is not to suffer from it."""
+        self.notes.append(f"the watch was given up: {type(error).__name__}: {_first_line(error)}")
+        self._done = True
+        self.stop()
+
     def _take_off(self) -> None:
         if threading.get_ident() == self._home:
             take_out(self.view.trace)
@@ -138,10 +144,12 @@ class StepWatch:
 
     # -- what the program does --------------------------------------------------------------------
 
+    @harmless
     def _registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         if self._here():
             self._optimizers.registered(module, name, value)
 
+    @harmless
     def _enter(self, module: nn.Module, inputs: typing.Any) -> None:
         if not self._here():
             return
@@ -201,6 +209,7 @@ class StepWatch:
             if kept.get("cuts"):
                 self._silent_found.append(Observation(type(one.model).__name__, one.site, **kept))
 
+    @harmless
     def _leave(self, module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
         if not self._here():
             return
@@ -211,12 +220,14 @@ class StepWatch:
                     one.output = output
                     one.inside = slice(one.inside.start, len(self.view.trace.ops))
 
+    @harmless
     def _before_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
             self._loss = args[0]
             self._backward_at = op.index
             self._backward.attach(self._loss)
 
+    @harmless
     def _after_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if not self._here() or self._done or self._loss is None:
             return
@@ -227,6 +238,7 @@ class StepWatch:
                 for parameter in one.model.parameters():
                     self._states[id(parameter)] = grad_state(parameter.grad)
 
+    @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
         if threading.get_ident() != self._home:
             return
@@ -236,6 +248,7 @@ class StepWatch:
             self._optimizer = optimizer
             unseen(self._optimizers.before)(optimizer)
 
+    @harmless
     def _after_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
         if threading.get_ident() != self._home:
             return

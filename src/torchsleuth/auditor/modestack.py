@@ -1,8 +1,9 @@
-"""torch's stack of function modes: a mode put at its bottom or taken out from anywhere, and work that no mode sees."""
+"""torch's stack of function modes: a mode put at its bottom or taken out from anywhere; and hooks that disturb neither it nor the program."""
 
 from __future__ import annotations
 
 import functools
+import os
 import typing
 
 import torch
@@ -34,5 +35,20 @@ def unseen(hook: typing.Callable) -> typing.Callable:
     def work(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         with torch._C.DisableTorchFunction():
             return hook(*args, **kwargs)
+
+    return work
+
+
+def harmless(hook: typing.Callable) -> typing.Callable:
+    """A method that is called in the middle of the program: if it fails, its object gives up (`failed(error)`) and the program goes on."""
+
+    @functools.wraps(hook)
+    def work(self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> None:
+        try:
+            hook(self, *args, **kwargs)
+        except Exception as error:
+            if os.environ.get("TORCHSLEUTH_DEBUG"):
+                raise
+            self.failed(error)
 
     return work

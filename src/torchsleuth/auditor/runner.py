@@ -52,6 +52,7 @@ class Runner:
         self.calls += 1
         with contextlib.ExitStack() as stack:
             stack.enter_context(untouched(self.model))
+            stack.enter_context(alone())
             stack.enter_context(self._mode(mode))
             _seed_all(self.seed + seed)
             stack.enter_context(torch.enable_grad() if grad else torch.no_grad())
@@ -145,6 +146,24 @@ def untouched(model: nn.Module) -> Iterator[None]:
         for parameter, grad in grads:
             if parameter.grad is not grad:
                 parameter.grad = grad
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Without the other processes of a distributed program: they do not make the same experiments, and would be waited for in vain.
+
+    A model that asks for the process group is told that there is none, and runs on its own part.
+    """
+    world = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    group = getattr(world, "default_pg", None)
+    if group is None or world is None:
+        yield
+        return
+    world.default_pg = None
+    try:
+        yield
+    finally:
+        world.default_pg = group
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import typing
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import experiments, preflight
@@ -57,6 +58,9 @@ def audit(
         raise UsageError(f"audit needs an nn.Module, not {type(model).__name__}")
     where = site_of(place_here(2))
     inner, taken = unwrapped(model)
+    lazy = [name for name, p in inner.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise UsageError(f"the model has lazy layers that have no weights yet ({', '.join(lazy[:3])}); call it once on a batch, then audit it")
     explicit = target is not None
     args, kwargs, target = arguments(inner, batch, target)
     call = Call(inner, args, kwargs)

@@ -55,8 +55,10 @@ class StepView:
         loss_key = trace.known_key(loss) if loss is not None else None
         for items in collected(output):
             self.alias_watch.look(None, items)
+        held = [*model.buffers(), *(v for m in model.modules() for v in vars(m).values() if isinstance(v, torch.Tensor))]
+        own = set(trace.parameters) | {key for tensor in held if (key := trace.known_key(tensor)) is not None}
         found: dict[str, typing.Any] = {
-            "broadcasts": tuple(broadcasts(trace, loss_key, batch_size)),
+            "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
             "axes": tuple(self.softmaxes.facts.values()),
             "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),

@@ -137,17 +137,10 @@ class Trace(TorchFunctionMode):
             if args and args[0] is False and torch.is_grad_enabled():
                 self._no_grad = place_here(2)
             return call(func, args, kwargs)
-        inputs = list(tensors_in((args, kwargs)))
-        op = Op(
-            len(self.ops), name, place_here(2), self.module_path(), tuple(self._seen(t) for t in inputs),
-            (tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}),
-        )  # fmt: skip
-        for tensor, seen in zip(inputs, op.ins, strict=True):
-            if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
-                self.parameters[seen.key] = weakref.ref(tensor)
-        op.grad_enabled = torch.is_grad_enabled()
-        if not op.grad_enabled:
-            op.scope = self._no_grad
+        try:
+            op, inputs = self._begun(name, args, kwargs)
+        except Exception:  # a tensor without a shape (a lazy parameter): the program must not notice that we cannot read it
+            return call(func, args, kwargs)
         for watcher in self.early.get(name, ()):
             watcher(op, args, kwargs, None)
         number = _sequence_number()
@@ -159,11 +152,28 @@ class Trace(TorchFunctionMode):
         op.numbers = (number, _sequence_number())
         if self.change is not None:
             result = self.change(op, args, kwargs, result)
-        self._note_result(op, inputs, args, result)
+        try:
+            self._note_result(op, inputs, args, result)
+        except Exception:
+            return result
         self.ops.append(op)
         for watcher in self.watchers.get(name, ()):
             watcher(op, args, kwargs, result)
         return result
+
+    def _begun(self, name: str, args: tuple, kwargs: dict) -> tuple[Op, list[torch.Tensor]]:
+        inputs = list(tensors_in((args, kwargs)))
+        op = Op(
+            len(self.ops), name, place_here(3), self.module_path(), tuple(self._seen(t) for t in inputs),
+            (tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}),
+        )  # fmt: skip
+        for tensor, seen in zip(inputs, op.ins, strict=True):
+            if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
+                self.parameters[seen.key] = weakref.ref(tensor)
+        op.grad_enabled = torch.is_grad_enabled()
+        if not op.grad_enabled:
+            op.scope = self._no_grad
+        return op, inputs
 
     def _trampoline(self, frame: types.FrameType) -> types.FunctionType:
         if frame.f_code is _HANDLE and frame.f_back is not None and frame.f_back.f_back is not None:

@@ -10,7 +10,7 @@ from torch import nn
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.observation import ModeFact, Overfit
-from torchsleuth.auditor.runner import Runner, untouched
+from torchsleuth.auditor.runner import Runner, alone, untouched
 from torchsleuth.auditor.trace import Trace
 
 
@@ -38,7 +38,7 @@ def overfitted(model: nn.Module, call: Call, loss_of: typing.Callable, steps: in
     """Train copies of the parameters on this one batch; the best of three learning rates counts."""
     best: Overfit | None = None
     for rate in (1e-3, 1e-2, 1e-1):
-        with untouched(model):
+        with untouched(model), alone():
             copies: dict[int, nn.Parameter] = {}
             for module in model.modules():
                 for name, p in module._parameters.items():
