@@ -982,6 +982,29 @@ LEFT_ALONE = {
         def f(a, b, n, m):
             return sum([torch.matmul(a[n][k], b[k][m]) for k in range(len(a[0]))])
     """,
+    "feature_maps": """
+        def f(real, fake):
+            loss = 0.0
+            for r, g in zip(real, fake):
+                loss += torch.mean(torch.abs(r - g))
+            return loss
+    """,
+    "several_labels": """
+        def f(probs: torch.Tensor, k: int):
+            topk_labels = probs.topk(k, 1, True, True)[1]
+            out = probs.new_full(probs.size(), 0)
+            for i in range(probs.shape[0]):
+                out[i, topk_labels[i]] = 1
+            return out
+    """,
+    "object_of_activations": """
+        class Cache:
+            def f(self, name, n):
+                parts = []
+                for i in range(n):
+                    parts.append(self[(name, i, "mlp")])
+                return torch.stack(parts, dim=0)
+    """,
     "random_draws": """
         def f(x: torch.Tensor, model):
             out = torch.zeros(x.shape[0])

@@ -31,7 +31,8 @@ def _records(function: ast.AST, view: View, seen: tuple[int, ...]) -> bool:
         return True
     if id(function) in seen or len(seen) > DEEPEST or view.interpreter.no_grad_decorator(function) is not None:
         return False
-    if function.name in RECORDED or _trains(function):
+    # A model's forward also runs where nothing is recorded: that says something of its own lines, not of what it calls.
+    if (function.name in RECORDED and not (seen and function.name == "forward")) or _trains(function):
         return True
     calls = _callers(view).get(function.name, [])
     outside = [(caller, silent) for caller, silent in calls if caller is not function]

@@ -111,6 +111,8 @@ class Context:
 
     def require_tensor(self, text: str) -> bool:
         """True where the source shows `text` to be a tensor, False where it may be; raises where it is not."""
+        if text in ("self", "cls"):
+            raise GiveUp(f"`{text}` is an object that is indexed, and what it does is not shown here")
         if text in self.against:
             raise GiveUp(f"`{text}` {self.against[text]}")
         value = self.value(text)

@@ -189,10 +189,16 @@ def _is_integer_code(code: ast.expr) -> bool:
         if code.func.attr in ("argmax", "argmin", "long", "int", "bool", "any", "all", "count_nonzero", "arange"):
             return True
         if code.func.attr == "where" and len(code.args) == 3:
-            return all(isinstance(a, ast.Constant) for a in code.args[1:])
+            return not any(isinstance(n, (ast.Subscript, ast.Call)) or isinstance(n, ast.Constant) and isinstance(n.value, float)
+                           for a in code.args[1:] for n in ast.walk(a)) and all(_may_be_whole(a) for a in code.args[1:])  # fmt: skip
         if code.func.attr in ("sum",) and isinstance(code.func.value, ast.Compare):
             return True
     return isinstance(code, ast.Compare) or (isinstance(code, ast.Attribute) and code.attr == "indices")
+
+
+def _may_be_whole(code: ast.expr) -> bool:
+    """A number written out, or a name that may stand for one."""
+    return isinstance(code.operand if isinstance(code, ast.UnaryOp) else code, (ast.Constant, ast.Name, ast.Attribute))
 
 
 def _is_whole(code: ast.expr) -> bool:

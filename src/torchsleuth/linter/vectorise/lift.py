@@ -19,6 +19,7 @@ INDEX_NAME = re.compile(r"id|ind|label|target|perm|order|pos|token|class|top|sor
 
 
 # What holds one class or position for each example, by its name.
+SEVERAL_NAME = re.compile(r"top|sort|rank|multi|cand|neigh", re.IGNORECASE)
 LABEL_NAME = re.compile(r"label|target|class|^y$|^ys?_|_y$|gold|truth|answer|action|len", re.IGNORECASE)
 
 
@@ -532,7 +533,8 @@ class Lifter:
             return
         for place in places:
             entry = lifted[place]
-            if (entry.more or entry.root in self.context.guessed) and not LABEL_NAME.search(entry.root.rsplit(".", 1)[-1]):
+            name = entry.root.rsplit(".", 1)[-1]
+            if (entry.more or entry.root in self.context.guessed) and (not LABEL_NAME.search(name) or SEVERAL_NAME.search(name)):
                 raise GiveUp(f"`{entry.root}` may hold one position or several for every turn")
 
     def mark_index(self, entry: Lifted, size: SizeKey | None) -> None:

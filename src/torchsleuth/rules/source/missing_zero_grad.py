@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.linter.events import Frame
+from torchsleuth.linter.flow import is_self_attribute
 from torchsleuth.linter.lintrule import Found, LintRule, View, unsafe_fix
 from torchsleuth.linter.training import events_in, is_optimizer, mentions, own_nodes
 from torchsleuth.model import Confidence, Role
+
+
+CLEARS = re.compile(r"step|train|batch|optim|clear|reset|zero", re.IGNORECASE)
 
 
 class MissingZeroGrad(LintRule):
@@ -58,7 +63,7 @@ class MissingZeroGrad(LintRule):
             return None
         if any(isinstance(n, ast.Name) and n.id == steps[0].receiver and isinstance(n.ctx, ast.Store) for n in ast.walk(node)):
             return None  # a new optimizer in every turn, for what that turn makes
-        if _calls_helper(node, steps[0].receiver):
+        if _calls_helper(node, steps[0].receiver) or _clears_in_a_helper(node, frame, view):
             return None
         first, step = backward[0], steps[0]
         receiver = step.receiver
@@ -88,5 +93,22 @@ def _calls_helper(loop: ast.AST, optimizer: str) -> bool:
     """The optimizer or model is handed to some other function, which may clear the gradients."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Call) and any(isinstance(a, ast.Name) and a.id == optimizer for a in node.args):
+            return True
+    return False
+
+
+def _clears_in_a_helper(loop: ast.AST, frame: Frame, view: View) -> bool:
+    """A function or method of this file that the loop calls, and that clears gradients."""
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Call):
+            continue
+        helper = None
+        if isinstance(node.func, ast.Name):
+            helper = view.interpreter.functions.get(node.func.id)
+        elif is_self_attribute(node.func) and frame.cls is not None:
+            helper = frame.cls.methods.get(node.func.attr)
+            if helper is None and CLEARS.search(node.func.attr):
+                return True  # inherited, by its name
+        if helper is not None and mentions(helper, part="zero_grad"):
             return True
     return False

@@ -92,7 +92,7 @@ class ModuleInPlainList(LintRule):
             if isinstance(node, ast.Assign) and any(is_self_attribute(t) for t in node.targets) and isinstance(node.value, ast.Call):
                 if any(isinstance(n, ast.Call) and (getattr(n.func, "attr", "") in REGISTERING) for n in ast.walk(node.value)):
                     names |= {t.attr for t in node.targets if is_self_attribute(t)}
-        return names
+        return names | _read_on(info.methods["__init__"])
 
     def _held(self, value: ast.expr, view: View, info: ClassInfo) -> str:
         # A list of exactly one is the known way to keep a module out of parameters() on purpose.
@@ -145,3 +145,20 @@ def _assigned(init: ast.AST):
     for node in ast.walk(init):
         if isinstance(node, ast.Assign) and is_self_attribute(node.targets[0]):
             yield node.value
+
+
+def _read_on(init: ast.AST) -> set[str]:
+    """Attributes whose content `__init__` puts somewhere else: `for layer in self.layers: parts.append(layer)`, `*self.layers`."""
+    names: set[str] = set()
+    for node in ast.walk(init):
+        if isinstance(node, (ast.For, ast.comprehension)):
+            taken = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+            inside = node.body if isinstance(node, ast.For) else []
+            handed = isinstance(node, ast.comprehension) or any(
+                isinstance(n, ast.Call) and any(isinstance(a, ast.Name) and a.id in taken for a in n.args) for s in inside for n in ast.walk(s)
+            )
+            if handed:
+                names |= {a.attr for a in ast.walk(node.iter) if is_self_attribute(a)}
+        elif isinstance(node, ast.Starred):
+            names |= {a.attr for a in ast.walk(node.value) if is_self_attribute(a)}
+    return names

@@ -101,3 +101,16 @@ class Clamped(nn.Module):
     def forward(self, x):
         alpha = torch.clamp(self.alpha, 0, 1)
         return x * alpha
+
+
+class Interleaved(nn.Module):
+    def __init__(self, sizes, functions):
+        super().__init__()
+        self.layers = []
+        for a, b in zip(sizes, sizes[1:]):
+            self.layers.append(nn.Linear(a, b))
+        parts = []
+        for layer, function in zip(self.layers[:-1], functions):
+            parts.append(layer)
+            parts.append(function())
+        self.model = nn.Sequential(*parts)

@@ -103,3 +103,33 @@ def own_copy(x: torch.Tensor):
     x = x.clone()
     x += 1
     return x + y
+
+
+class Head(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.fc = nn.Linear(n, n)
+        self.dense = None
+
+    def _make_dense(self):
+        self.dense = nn.Conv1d(4, 4, 1)
+        self.dense.weight.copy_(self.fc.weight[..., None])
+
+    def forward(self, x, at_test=False):
+        if at_test and self.dense is None:
+            self._make_dense()
+        return self.fc(x)
+
+
+def padded_then_changed(x: torch.Tensor, layer):
+    h = nn.Linear(4, 4)(x)
+    wide = F.pad(h, (1, 1))
+    h += 1
+    return wide.sum() + h.sum()
+
+
+def alignment_loss(log_probs, targets, lengths, target_lengths):
+    probs = nn.Linear(4, 4)(log_probs).log_softmax(-1)
+    loss = F.ctc_loss(probs, targets, lengths, target_lengths, reduction="sum")
+    loss /= targets.size(0)
+    return loss

@@ -74,3 +74,16 @@ class Image(nn.Module):
         x = x.view(-1, 16, 8).mean(1)
         y = x.view(x.size(0), 2, 4)
         return self.fc(y.flatten(1).repeat(1, 16))
+
+
+def relative_shift(x: Tensor):
+    x = torch.cat((torch.zeros_like(x[..., :1]), x), dim=-1)
+    _, h, t1, t2 = x.shape
+    x = x.reshape(-1, h, t2, t1)
+    return x[:, :, 1:, :].reshape(-1, h, t1, t2 - 1)
+
+
+def skewed(scores: Tensor):
+    padded = F.pad(scores, (1, 0))
+    b, h, rows, columns = padded.shape
+    return padded.reshape(b, h, columns, rows)[:, :, 1:]

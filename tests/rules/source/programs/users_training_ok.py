@@ -77,3 +77,18 @@ def inner_loop(model, tasks, outer, lr):
         outer.zero_grad()
         F.mse_loss(torch.func.functional_call(model, fast, (x2,)), y2).backward()
         outer.step()
+
+
+class Fitter:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def loss_of_batch(self, x, y):
+        self.optimizer.zero_grad(set_to_none=True)
+        return F.mse_loss(self.model(x), y)
+
+    def fit(self, loader):
+        for x, y in loader:
+            loss = self.loss_of_batch(x, y)
+            loss.backward()
+            self.optimizer.step()
