@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from torchsleuth.checker import mechanics, second, source, transforms, variants
@@ -238,7 +240,7 @@ class Conditions(Judge):
     def types_and_autocast(self, exact: Evaluation) -> bool:
         """One float32 pass under autocast; where autocast changes no type, it is the plain float32 pass as well.
 
-        Where it does, there is a plain float32 pass beside it. False where the type has to be looked at alone.
+        Where it does, there is a plain float32 pass beside it. False where the inputs have other types.
         """
         if any(d not in (None, torch.float32) and d.is_floating_point for d in self.given_types()):
             return False
@@ -247,19 +249,27 @@ class Conditions(Judge):
         short = transforms.in_float32(exact.arguments)
         cast = other = transforms.under_autocast(self.bench, short, exact.grads)
         if isinstance(cast, Exception) or cast.problems or any(is_float(o) and o.dtype is not torch.float32 for o in cast.run.outputs):
-            try:
+            other = None
+            with contextlib.suppress(Exception):
                 run = self.bench.forward(short)
                 other = self.bench.evaluate(short, transforms.grads_for(run, exact.grads), run=run)
-            except Exception:
-                return False
+        if other is not None and self.close(exact, other):
+            self.cases.append(("float32", ""))
+        else:
+            self.types(self.base)
+        if not self.findings and not self.bad:
+            self.autocast(cast)
+        return True
+
+    @staticmethod
+    def close(exact: Evaluation, other: Evaluation) -> bool:
+        """Whether a pass in float32 is free of problems and gives the same to within its digits."""
         if other.problems or any(is_float(o) and o.dtype is not torch.float32 for o in other.run.outputs):
             return False
         for k in exact.arguments.checked:
             want, got = exact.settled.get(k), other.settled.get(k)
             if want is None or got is None or not length(got - want) <= 0.02 * length(want) + 1e-30:
                 return False
-        self.cases.append(("float32", ""))
-        self.autocast(cast)
         return True
 
     def given_types(self) -> list:

@@ -81,7 +81,7 @@ class Judge:
                 self.findings.append(found)
                 self.bad.add(k)
         if right:
-            self.cases.append((case, evaluation.arguments.shapes()))
+            self.cases.append((case, evaluation.arguments.shapes() if case else ""))
         return right
 
     def deterministic(self, arguments: Arguments) -> bool:
