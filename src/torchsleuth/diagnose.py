@@ -7,7 +7,8 @@ import typing
 from collections.abc import Callable, Iterable
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.evidence_forward import shortened
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule, rules_of
 
 _ORDER = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
@@ -34,7 +35,7 @@ def diagnose(
         return (), evidence
     # Rules of lower priority are there for what nothing better explains.
     convicted.sort(key=lambda item: item[:2])
-    return (_within_backward(convicted[0][2], evidence),), evidence
+    return (_on_the_device(_within_backward(convicted[0][2], evidence), evidence),), evidence
 
 
 def _within_backward(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:
@@ -47,6 +48,22 @@ def _within_backward(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:
         return diagnosis
     label = "made the tensor the hook is on" if custom.is_hook else "the forward call this backward belongs to"
     return dataclasses.replace(diagnosis, culprits=(*diagnosis.culprits, call.culprit(Role.CALL, label)))
+
+
+def _on_the_device(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:
+    """What a recorded call on the GPU explains: how its values were had, and what the traceback's own line has to do with it."""
+    device = evidence.device
+    if device is None or not device.recovered:
+        return diagnosis
+    facts = [Fact("These values were copied to the host on the same stream, just before the kernel that refused them: nothing was run again.", Known.OBSERVED)]
+    if device.noticed is not None and device.behind:
+        seen = device.noticed.via or device.noticed
+        where = f"{seen.span.file}:{seen.span.line}"
+        facts.append(Fact(f"The traceback ends at {where}, `{shortened(seen.source)}`: there the program first noticed that the GPU had stopped.", Known.OBSERVED))
+    if device.text is not None:
+        facts.append(Fact(f"The GPU printed: assertion `{device.text.assertion}` failed ({device.text.file}:{device.text.line}, {device.text.kernel}).", Known.OBSERVED))
+    facts.append(Fact("After such an error a process cannot use the GPU any more: restart it (or the notebook's kernel).", Known.OBSERVED))
+    return dataclasses.replace(diagnosis, facts=(*diagnosis.facts, *facts))
 
 
 def is_nominated(error: BaseException) -> bool:

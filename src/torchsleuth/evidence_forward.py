@@ -49,6 +49,7 @@ class ValueRange:
     ignored: int | None = None  # ignore_index
     distinct: tuple[float, ...] = ()  # the bad values, a few of them
     kinds: int = 0  # how many different values there are, ignored ones not counted; 0 where nobody counted
+    at_least: bool = False  # only the least and the greatest value are known: there may be more bad ones than counted
 
     @property
     def counts_from_one(self) -> bool:

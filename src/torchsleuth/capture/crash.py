@@ -9,8 +9,10 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture import assert_text
 from torchsleuth.capture.timeline import Timeline
 from torchsleuth.evidence import Frame, Place
+from torchsleuth.evidence_device import AssertText
 from torchsleuth.model import Known, RaisedException
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe import graph
@@ -91,6 +93,25 @@ class Crash:
                 if name in scope:
                     return scope[name]
         return None
+
+    # -- the GPU --------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def assert_text(self) -> AssertText | None:
+        return assert_text.of_this_process()
+
+    @functools.cached_property
+    def watched_calls(self) -> list[typing.Any]:
+        """What the black box has recorded, judged, newest first."""
+        from torchsleuth.capture.investigations import device
+
+        return device.watched_calls(self)
+
+    @functools.cached_property
+    def culprit_call(self) -> typing.Any:
+        from torchsleuth.capture.investigations import device
+
+        return device.culprit_of(self.watched_calls, self.assert_text)
 
     # -- graph ----------------------------------------------------------------------------------
 

@@ -15,6 +15,10 @@ def is_program_code(code: types.CodeType) -> bool:
     return origin_of_file(code.co_filename).is_program and code.co_name != TRAMPOLINE_NAME
 
 
+def is_library_code(code: types.CodeType) -> bool:
+    return origin_of_file(code.co_filename) is Origin.LIBRARY
+
+
 # Where those functions live. Others of the same names (`re.compile`, a class body called `trace`, the mark
 # `torch.jit.export`) run whenever a library such as transformers is imported, and compile nothing.
 _COMPILER_FILES = ("torch/__init__.py", "jit/_script.py", "jit/_trace.py", "export/__init__.py", "_dynamo/eval_frame.py",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from torchsleuth import env
+from torchsleuth.record.blackbox.box import BlackBox
 from torchsleuth.record.oplog import OperationLog
 from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
 
@@ -38,13 +39,14 @@ class Recording:
 
     ring: Ring
     log: OperationLog | None
+    box: BlackBox
     thread: int  # the thread the operation log belongs to
     notes: list[str] = field(default_factory=list)  # what limits the precision, in words for the user
     choice: str = ""  # which recorder, and why
 
 
 class Recorder:
-    """Starts and stops the two layers together."""
+    """Starts and stops its layers together: the lines, the exact log of the first operations, the GPU's black box."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Recorder:
         sequence_number = torch._C._autograd._get_sequence_nr
         ring = Ring(history)
         oplog = None if exact_seconds == 0 else OperationLog(sequence_number, exact_seconds)
-        self.recording = Recording(ring, oplog, threading.get_ident())
+        self.recording = Recording(ring, oplog, BlackBox(), threading.get_ident())
         self._lines = self._chosen(ring, sequence_number)
         self._on_handled = on_handled
         self._running = False
@@ -85,6 +87,7 @@ class Recorder:
             log.start()
         if self._lines:
             self._lines.attend(log, self._on_handled)
+        self.recording.box.arm_with_cuda()
         _live.add(self)
         return self.recording
 
@@ -112,6 +115,7 @@ class Recorder:
             log.take_off()
         if self._lines:
             self._lines.stop()
+        self.recording.box.disarm()
 
 
 _live: set[Recorder] = set()

@@ -3,9 +3,13 @@
 PY_START is asked for globally and decides once per code object: torch's and the standard library's
 answer DISABLE and cost nothing from then on; the program's get local LINE, PY_RETURN, PY_YIELD and
 PY_RESUME events. CALL events would name the call within a line, at more than the cost of all others
-together (97 of 168 events of a small transformer's step); `capture/alignment.py` does it from the syntax. The callbacks are closures over plain arrays because they are the hot path: one
-event is about 0.2 µs. An exception in a callback would surface in user code, so they do nothing that
-can raise.
+together (97 of 168 events of a small transformer's step); `capture/alignment.py` does it from the syntax.
+
+An event costs about 0.2 µs in a tight loop and several times that between torch's kernels, where the caches are
+cold, so events that cannot matter are switched off where they occur: lines that only move references about, and
+library functions that have made no node in many calls and write into nothing (a configuration's `__getattribute__`,
+say); what these may still do counts as their caller's. The callbacks are closures over plain arrays because they
+are the hot path. An exception in a callback would surface in user code, so they do nothing that can raise.
 """
 
 from __future__ import annotations
@@ -15,8 +19,11 @@ import threading
 import types
 import typing
 
+import torch
+
 from torchsleuth.record import tracebacks
-from torchsleuth.record.program import is_compiler_code, is_program_code
+from torchsleuth.record.bytecode import inert_lines, may_write
+from torchsleuth.record.program import is_compiler_code, is_library_code, is_program_code
 from torchsleuth.record.ring import Kind, Ring
 
 if typing.TYPE_CHECKING:
@@ -27,6 +34,10 @@ if typing.TYPE_CHECKING:
 # tokenising), and the location is switched off so that it runs at full speed. When nodes are made
 # again (training after a long evaluation, say) all locations are switched on again.
 IDLE_EVENTS = 50_000
+
+# A library's function that has made no node in so many calls is taken for one that makes none.
+QUIET_CALLS = 24
+_SWITCHED_OFF = -1
 
 _PREFERRED_IDS = (3, 4, 2, 1, 0, 5)
 
@@ -124,13 +135,19 @@ class SysmonRecorder:
         sequences, codes, wheres, threads = ring.sequences, ring.codes, ring.wheres, ring.threads
         table, ours, gaps = ring.code_table, self._codes, ring.gaps
         sequence_number, thread, disable = self._sequence_number, threading.get_ident, monitoring.DISABLE
+        grad_enabled = torch.is_grad_enabled
         local_events = 0
         for event in self._local_events():
             local_events |= event
         last_sequence, idle = -1, 0
+        inert: dict[int, set[int]] = {}
+        quiet: dict[int, int] = {}  # library functions that have made no node yet: in how many calls
+        started: dict[int, int] = {}
 
         def on_line(code, line):
             nonlocal last_sequence, idle
+            if line in inert[id(code)]:
+                return disable
             index = next_slot()
             slot = index & mask
             sequence = sequence_number()
@@ -156,9 +173,16 @@ class SysmonRecorder:
                     return disable
                 table[key] = code
                 ours.append(code)
+                inert[key] = inert_lines(code)
+                if is_library_code(code) and not may_write(code):
+                    quiet[key] = 0
                 monitoring.set_local_events(tool, code, local_events)
-            slot = next_slot() & mask
             sequence = sequence_number()
+            if key in quiet:
+                if quiet[key] == _SWITCHED_OFF:
+                    return disable
+                started[key] = sequence
+            slot = next_slot() & mask
             if idle > IDLE_EVENTS and sequence != last_sequence:
                 last_sequence, idle = sequence, 0
                 monitoring.restart_events()
@@ -168,9 +192,18 @@ class SysmonRecorder:
             threads[slot] = thread()
 
         def on_return(code, offset, value):
+            key = id(code)
             slot = next_slot() & mask
-            sequences[slot] = sequence_number()
-            codes[slot] = id(code)
+            sequences[slot] = sequence = sequence_number()
+            codes[slot] = key
+            if key in quiet:
+                if sequence != started.get(key):
+                    quiet.pop(key, None)
+                elif grad_enabled():
+                    quiet[key] += 1
+                    if quiet[key] >= QUIET_CALLS:
+                        quiet[key] = _SWITCHED_OFF
+                        monitoring.set_local_events(tool, code, 0)
             wheres[slot] = offset << 2 | Kind.RETURN.value
             threads[slot] = thread()
 

@@ -11,6 +11,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.embedded import Embedded, embedded, innermost, traced_operands
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
+from torchsleuth.capture.investigations import device
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
@@ -30,6 +31,12 @@ if typing.TYPE_CHECKING:
 
 
 def investigate(crash: Crash) -> FailedOperation | None:
+    if device.kind_of(crash.message):
+        # The frames of the traceback only noticed that the GPU has stopped. Without a recorded culprit they still tell
+        # which operation a library of the GPU's has refused.
+        found = device.recovered(crash)
+        if found is not None or device.kind_of(crash.message) not in ("cublas", "cudnn"):
+            return found
     wrapped = embedded(crash.error)
     if wrapped is not None:
         return _from_text(crash, wrapped)
@@ -201,14 +208,22 @@ _CONFIGURED = (
 
 
 def _config(failure: Failure) -> tuple[tuple[str, int], ...]:
-    """The sizes that the configuration of a library's model states (transformers keeps them in `model.config`)."""
+    """The sizes that the configuration of a library's model states."""
     for entry in failure.entries:
         if is_module_call(entry):
-            config = plain_attribute(locals_of(entry.frame).get("self"), "config")
-            if config is not UNKNOWN and hasattr(config, "__dict__"):
-                values = ((name, plain_attribute(config, name)) for name in _CONFIGURED)
-                return tuple((name, value) for name, value in values if type(value) is int)
+            found = configured(locals_of(entry.frame).get("self"))
+            if found:
+                return found
     return ()
+
+
+def configured(module: typing.Any) -> tuple[tuple[str, int], ...]:
+    """transformers keeps them in `model.config`."""
+    config = plain_attribute(module, "config")
+    if config is UNKNOWN or not hasattr(config, "__dict__"):
+        return ()
+    values = ((name, plain_attribute(config, name)) for name in _CONFIGURED)
+    return tuple((name, value) for name, value in values if type(value) is int)
 
 
 def _wrapper(failure: Failure) -> str:

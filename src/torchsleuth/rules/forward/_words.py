@@ -11,6 +11,15 @@ from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operan
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 
 
+# A death on the GPU, whatever the words: the black box may know which operation's values it was.
+ON_THE_GPU = (r"CUDA error|device-side assert|CUBLAS_STATUS_|CUDNN_STATUS_|cuDNN error",)
+
+
+def is_unexplained_death(evidence: Evidence) -> bool:
+    """The GPU stopped, and no recorded call breaks its range: the message alone says nothing about any operation."""
+    return evidence.device is not None and not evidence.device.recovered
+
+
 def failed(evidence: Evidence) -> FailedOperation | None:
     """The failed operation; with the custom backward or hook around it, where it failed in the code of one."""
     operation, custom = evidence.operation, evidence.custom
@@ -219,8 +228,9 @@ def bad_values(operand: Operand, values: ValueRange, name: str = "") -> str:
     more = [f"{shape(item.position)} = {_number(item.value)}" for item in values.first[1:]]
     if more:
         text += f", also at {', '.join(more)}"
-    verb = "is" if values.bad == 1 else "are"
-    text += f"; {values.bad} of {plural(values.total, 'value')} {verb} out of range; legal: {legal(values)}"
+    verb = "is" if values.bad == 1 and not values.at_least else "are"
+    count = f"at least {values.bad}" if values.at_least else f"{values.bad}"
+    text += f"; {count} of {plural(values.total, 'value')} {verb} out of range; legal: {legal(values)}"
     return text + f" (smallest {_number(values.minimum)}, largest {_number(values.maximum)})."
 
 

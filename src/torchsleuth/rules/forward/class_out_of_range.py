@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, config_facts, expr, failed, inferred, legal, made_words, of_axis, plural, report, seen, shape, value_words
+from torchsleuth.rules.forward._words import ON_THE_GPU, bad_values, config_facts, expr, failed, inferred, is_unexplained_death, legal, made_words, of_axis, plural, report, seen, shape, value_words
 
 
 class ClassOutOfRange(CrashRule):
@@ -60,15 +60,18 @@ class ClassOutOfRange(CrashRule):
         r"Target -?\d+ is out of bounds",
         r"Class values must be (smaller than num_classes|non-negative)",
         r"RuntimeError: target out of range",
+        *ON_THE_GPU,
     )
     needs = ("operation",)
     priority = 20
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:
         operation = failed(evidence)
-        if operation is None:
+        if operation is None or is_unexplained_death(evidence):
             return None
         target = next((o for o in operation.operands if o.values is not None and o.values.bad), None)
+        if evidence.device is not None and (target is None or target.values.limit not in ("classes", "num_classes")):
+            return None
         scores = operation.operand("input", "self") if operation.name != "one_hot" else None
         if target is None or target.values is None:
             said = re.search(r"Target (-?\d+)", operation.message)

@@ -9,6 +9,7 @@ from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import (
+    ON_THE_GPU,
     TRUNCATE,
     Culprits,
     advice,
@@ -19,6 +20,7 @@ from torchsleuth.rules.forward._words import (
     expr,
     failed,
     is_about_positions,
+    is_unexplained_death,
     legal,
     length_create,
     made_words,
@@ -30,6 +32,7 @@ from torchsleuth.rules.forward._words import (
     value_words,
 )
 
+_NO_INDEX = ("classes", "num_classes", "probability", "weight")
 _EMBEDDINGS = ("embedding", "embedding_bag")
 
 
@@ -99,17 +102,20 @@ class IndexOutOfRange(CrashRule):
         r"index \S+ is out of bounds for dimension",
         r"start \(-?\d+\) \+ length",
         r"IndexError: index \d+ is out of range",
+        *ON_THE_GPU,
     )
     needs = ("operation",)
     priority = 10
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:
         operation = failed(evidence)
-        if operation is None:
+        if operation is None or is_unexplained_death(evidence):
             return None
         bad = next((operand for operand in operation.operands if operand.values is not None and operand.values.bad), None)
         if bad is not None:
-            return self._values(operation, bad)
+            return self._values(operation, bad) if bad.values.limit not in _NO_INDEX else None
+        if evidence.device is not None:
+            return None
         item = next((item for item in operation.index if _is_outside(item)), None)
         if item is not None:
             return self._item(operation, item)

@@ -1,0 +1,44 @@
+"""What is known about a death on the GPU: frozen plain data, a section of `Evidence`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchsleuth.evidence_parts import Place
+
+
+@dataclass(frozen=True, slots=True)
+class AssertText:
+    """What the GPU itself printed: one line per thread that failed the check."""
+
+    file: str  # the kernel's source file, without folders
+    line: int
+    kernel: str
+    assertion: str
+    threads: int  # how many said so, as far as was read
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One of the last calls of an operation whose kernel checks its indices."""
+
+    operation: str
+    place: Place
+    verdict: str  # "bad": breaks the range; "fine"; "not reached": the GPU died first; "not copied"
+    detail: str = ""  # what was found, in words
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDeath:
+    """The GPU stopped; the exception was raised wherever the program next waited for it."""
+
+    kind: str  # "assert", "illegal access", "misaligned", "cublas", "cudnn", "other"
+    noticed: Place | None  # where the exception was raised
+    blocking: bool  # CUDA_LAUNCH_BLOCKING: then it was raised where it happened
+    text: AssertText | None
+    calls: tuple[Watched, ...]  # the last watched calls, newest first
+    watching: str = ""  # why there was no watching, where there was none
+    in_graphs: bool = False  # calls inside a CUDA graph capture were not watched
+    compiled: bool = False  # the check that failed is one of torch.compile's own
+    recovered: bool = False  # one recorded call breaks its range: `Evidence.operation` is that call
+    behind: bool = False  # that call is not the line in the traceback

@@ -1,0 +1,409 @@
+"""Hooks the watched operators in torch's dispatcher and notes, at each call, where it came from and what it was given.
+
+A Python kernel under the dispatch key BackendSelect is called for these operators and no others, whoever calls them:
+a script, `nn.Embedding` deep in a library, TorchScript, C++. That key lies below autograd, autocast, vmap and every
+mode, so none of them can tell. The kernel queues a copy of the index tensor into pinned memory on the current stream
+and hands the call on. It keeps numbers and code objects, never a tensor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import os
+import sys
+import threading
+import types
+import typing
+import warnings
+import weakref
+
+import torch
+
+from torchsleuth import env
+from torchsleuth.origin import Origin, origin_of_file
+from torchsleuth.record.blackbox.memory import RING_BYTES, Copier, CudaCopier, Ring
+from torchsleuth.record.blackbox.operations import EMBEDDING, WATCHED, Allows, Watched
+from torchsleuth.record import tracebacks
+from torchsleuth.record.tracebacks import KERNEL_NAME, TRAMPOLINE_NAME
+
+MOST_ENTRIES = 4096  # a power of two
+MOST_BYTES = 1 << 18  # larger index tensors are reduced on the device to their extremes …
+MOST_BASE_BYTES = 1 << 20  # … unless they are views of something of this size at most
+
+
+class Part(typing.NamedTuple):
+    """One watched tensor of a call."""
+
+    argument: int  # position in the operator's arguments
+    axis: int | None  # of the indexed tensor, for `x[i, j]`
+    position: int  # in the ring
+    size: int  # bytes there; 0 where nothing could be copied
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None  # where the bytes are those of a larger tensor that this one is a view of
+    offset: int  # and where in it this one begins
+    extremes: bool  # not the values themselves, but least value, greatest value and where these stand
+    ident: int = 0  # id() of the tensor, at that time
+    storage: int = 0
+
+
+class Entry(typing.NamedTuple):
+    """One call of a watched operator."""
+
+    watched: Watched
+    parts: tuple[Part, ...]
+    table: int  # id() of the tensor that sets the range, at that time
+    table_address: int
+    table_shape: tuple[int, ...]
+    table_dtype: torch.dtype
+    dim: int | None
+    number: typing.Any
+    program: tuple[types.CodeType, int]  # the program's frame that made the call
+    user: tuple[types.CodeType, int]  # the nearest frame of the user's own
+    within: str  # torch's own function between the program and the operator: "embedding", "cross_entropy"
+    device: int
+    stream: int
+    thread: int
+
+
+class BlackBox:
+    """Armed when the GPU is first used; read after a crash."""
+
+    def __init__(self, device_type: str = "cuda") -> None:
+        self._device_type = device_type
+        self._is_there = operator.attrgetter(f"is_{device_type}")
+        self._library: torch.library.Library | None = None
+        self._tool: int | None = None
+        self._wanted = False
+        self._last_base: tuple = (lambda: self, 0, 0, 0, 0, 0)  # what was copied last of a tensor of which parts are used
+        self._entries: list[tuple | None] = [None] * MOST_ENTRIES
+        self._count = itertools.count()
+        self.ring: Ring | None = None
+        self.capturing = False  # some calls ran inside a CUDA graph capture, and were not noted
+        self.broken = ""  # why it does not record, where it does not
+
+    # -- on and off -------------------------------------------------------------------------------
+
+    def arm_with_cuda(self) -> None:
+        """Arm once the program has initialised CUDA; before that there is nothing to watch, and asking would initialise it."""
+        if getattr(torch.version, "cuda", None) and not torch.cuda._is_in_bad_fork():
+            self._wanted = True
+            torch.cuda._lazy_call(self._arm_on_cuda)
+
+    def _arm_on_cuda(self) -> None:
+        if not self._wanted:  # the recording has ended meanwhile
+            return
+        try:
+            pinned = torch.empty(RING_BYTES, dtype=torch.uint8, pin_memory=True)
+            self.arm(Ring(pinned.data_ptr(), RING_BYTES, pinned), CudaCopier(), _cuda_summary(MOST_ENTRIES))
+        except Exception as error:  # the program's first use of CUDA must not fail because of us
+            self.broken = f"{type(error).__name__}: {error}"
+
+    def arm(self, ring: Ring, copier: Copier, summary: typing.Callable | None = None) -> None:
+        self.ring = ring
+        note = self._noter(ring, copier, summary)
+        library = torch.library.Library("aten", "IMPL")
+        entrance = self._watch_entrance(note)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for watched in WATCHED:
+                overload = overload_of(watched)
+                # `aten::embedding` calls `index_select` below this key, and must not be noted twice.
+                key = "ADInplaceOrView" if entrance and watched.operator == "index_select" else "BackendSelect"
+                if overload is not None:
+                    below = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, key))
+                    library.impl(watched.operator, self._kernel(overload, watched, below, note), key, with_keyset=True)
+        self._library = library
+        _armed.add(self)
+        tracebacks.kernels.add(self)
+
+    def disarm(self) -> None:
+        self._wanted = False
+        _armed.discard(self)
+        tracebacks.kernels.discard(self)
+        library, self._library = self._library, None
+        if library is not None:
+            library._destroy()
+        tool, self._tool = self._tool, None
+        if tool is not None:
+            monitoring = sys.monitoring
+            monitoring.set_events(tool, 0)
+            monitoring.set_local_events(tool, _EMBEDDING_CODE, 0)
+            for event in (monitoring.events.PY_START, monitoring.events.EXCEPTION_HANDLED):
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def written(self) -> int:
+        return self._count.__reduce__()[1][0]
+
+    def newest_first(self) -> typing.Iterator[Entry]:
+        written = self.written
+        for index in range(written - 1, max(-1, written - 1 - MOST_ENTRIES), -1):
+            entry = self._entries[index & (MOST_ENTRIES - 1)]
+            if entry is not None:
+                yield _entry(entry)
+
+    def bytes_of(self, part: Part) -> bytes | None:
+        return self.ring.read(part.position, part.size) if self.ring is not None else None
+
+    # -- the hot path -----------------------------------------------------------------------------
+
+    def _noter(self, ring: Ring, copier: Copier, summary: typing.Callable | None) -> typing.Callable[..., None]:
+        entries, mask, count = self._entries, MOST_ENTRIES - 1, self._count
+        take, address, capacity, copy, stream_of = ring.take, ring.address, ring.capacity, copier.copy, copier.stream
+        thread = threading.get_ident
+        on_cuda = self._device_type == "cuda"
+        capturing = torch._C._cuda_isCurrentStreamCapturing if on_cuda else lambda: False
+        several = on_cuda and torch.cuda.device_count() > 1
+        current_device = torch._C._cuda_getDevice if on_cuda else lambda: 0
+        is_there = self._is_there
+        storage_of = torch._C._storage_address
+        bases: dict[int, tuple] = {}  # what was copied of which tensor, as long as that lives and is not written into
+
+        def copied(argument: int, axis: int | None, tensor: torch.Tensor, stream: int) -> tuple:
+            base = tensor._base
+            if base is not None and base.dtype is tensor.dtype and base.nbytes <= MOST_BASE_BYTES and base.is_contiguous():
+                # Rows or columns of one batch, say: all of it is copied, once.
+                known = bases.get(id(base))
+                if known is None or known[0]() is not base or known[1] != base._version or ring.head - known[2] > capacity // 2:
+                    if len(bases) > 64:
+                        bases.clear()
+                    position = take(base.nbytes)
+                    copy(address + position % capacity, base.data_ptr(), base.nbytes, stream)
+                    known = bases[id(base)] = (weakref.ref(base), base._version, position, base.nbytes, base.storage_offset(), stream)
+                    self._last_base = known
+                return (
+                    argument, axis, known[2], known[3], tensor.dtype, tensor.shape, tensor.stride(),
+                    tensor.storage_offset() - known[4], False, id(tensor), storage_of(tensor),
+                )  # fmt: skip
+            size = tensor.nbytes
+            if size <= MOST_BYTES and tensor.is_contiguous():
+                if not size:
+                    return (argument, axis, 0, 0, tensor.dtype, tensor.shape, None, 0, False, id(tensor), storage_of(tensor))
+                position = take(size)
+                copy(address + position % capacity, tensor.data_ptr(), size, stream)
+                return (argument, axis, position, size, tensor.dtype, tensor.shape, None, 0, False, id(tensor), storage_of(tensor))
+            if summary is None:
+                return (argument, axis, 0, 0, tensor.dtype, tensor.shape, None, 0, True, id(tensor), storage_of(tensor))
+            return (argument, axis, *summary(ring, copier, tensor), tensor.dtype, tensor.shape, None, 0, True, id(tensor), storage_of(tensor))
+
+        def note(watched: Watched, index: torch.Tensor, args: tuple, frame: types.FrameType) -> None:
+            if capturing():
+                self.capturing = True
+                return
+            program, within = None, ""
+            while frame is not None:
+                code = frame.f_code
+                origin = _origins.get(code.co_filename) or _learn(code.co_filename)
+                if origin is _TORCH:
+                    if program is None and not within:
+                        within = code.co_name
+                elif origin is _USER:
+                    if code.co_name != TRAMPOLINE_NAME:
+                        break
+                elif origin is _LIBRARY and program is None and code.co_name != TRAMPOLINE_NAME:
+                    program = (code, frame.f_lasti)
+                frame = frame.f_back
+            if frame is not None:
+                user = (code, frame.f_lasti)
+                program = program or user
+                frame = None
+            elif program is not None:
+                user = program
+            else:  # torch or torchsleuth talking to itself
+                return
+            device = index.get_device()
+            stream = stream_of(device)
+            if several and device != current_device():
+                # On a device that is not the current one, the default stream's number would mean another stream.
+                parts = ()
+            elif watched.one:
+                parts = (copied(watched.values[0], None, index, stream),)
+            elif watched.allows is _INDEXED:
+                at = watched.values[0]
+                parts = [copied(at, axis, one, stream) for axis, one in _indexed(args[at]) if is_there(one)]
+            else:
+                parts = [copied(at, None, args[at], stream) for at in watched.values if is_there(args[at])]
+            table, dim, number = args[watched.table], watched.dim, watched.number
+            entries[next(count) & mask] = (
+                watched, parts, id(table), table.data_ptr(), table.shape, table.dtype, None if dim is None else args[dim],
+                args[number] if number is not None and number < len(args) else None, program, user, within, device, stream, thread(),
+            )  # fmt: skip
+
+        return note
+
+    def _redispatch(self, overload: typing.Any) -> typing.Callable:
+        """What hands the call on to the operator's own kernel."""
+        return overload._handle.redispatch_boxed
+
+    def _kernel(self, overload: typing.Any, watched: Watched, below: typing.Any, note: typing.Callable) -> typing.Callable:
+        redispatch = self._redispatch(overload)
+        first, in_list = watched.values[0], watched.allows is Allows.INDEXED
+        is_there, getframe = self._is_there, sys._getframe
+
+        def kernel(keyset, *args, **named):
+            try:
+                index = args[first]
+                if in_list:
+                    index = next(one for one in index if one is not None)
+                if is_there(index) and type(index) in _PLAIN:
+                    frame = getframe(1)  # without one the autograd engine calls, and forward has noted these indices
+                    if frame.f_code is _EMBEDDING_CODE:  # `index_select` gets a flat index; the user's is here
+                        given = frame.f_locals
+                        note(EMBEDDING, given["input"], (given["weight"], given["input"]), frame)
+                    else:
+                        note(watched, index, args, frame)
+                    del frame
+            except Exception:  # never into the user's program; the call itself follows
+                pass
+            return redispatch(keyset & below, *args, **named)
+
+        kernel.__code__ = kernel.__code__.replace(co_name=KERNEL_NAME)
+        return kernel
+
+    def _watch_entrance(self, note: typing.Callable) -> bool:
+        """Ask `sys.monitoring` for the start of `F.embedding`: its arguments can be read there without another trip
+        through the dispatcher, which would cost a model with many tables twice as much."""
+        if not env.HAS_MONITORING:
+            return False
+        monitoring = sys.monitoring
+        self._tool = next((tool for tool in (4, 3, 2, 1, 0, 5) if monitoring.get_tool(tool) is None), None)
+        if self._tool is None:
+            return False
+        is_there, getframe, thread = self._is_there, sys._getframe, threading.get_ident
+        entries, mask, count, ring = self._entries, MOST_ENTRIES - 1, self._count, self.ring
+        fresh = ring.capacity // 2
+
+        def on_start(code, offset):
+            # Everything in one body, and as little as will do: recommenders have dozens of tables.
+            try:
+                frame = getframe(1)
+                given = frame.f_locals
+                index = given["input"]
+                if not is_there(index) or type(index) not in _PLAIN:
+                    return
+                weight = given["weight"]
+                caller = frame.f_back
+                if caller.f_code is _FORWARD_CODE:
+                    caller = caller.f_back.f_back.f_back  # out of forward, _call_impl and _wrapped_call_impl
+                    base, known, code = index._base, self._last_base, caller.f_code
+                    if (
+                        known[0]() is base and known[1] == base._version and ring.head - known[2] < fresh
+                        and _origins.get(code.co_filename) is _USER
+                    ):  # fmt: skip
+                        # A table called by the user's own code with a part of a batch that has been copied.
+                        entries[next(count) & mask] = (
+                            known, index.shape, index.stride(), index.storage_offset(), index.dtype, id(index), id(weight),
+                            weight.shape, weight.dtype, code, caller.f_lasti, thread(),
+                        )  # fmt: skip
+                        return
+                note(EMBEDDING, index, (weight, index), frame)
+            except Exception:  # never into the user's program
+                pass
+
+        def on_exception_handled(code, offset, error):
+            with contextlib.suppress(Exception):
+                tracebacks.strip(error)
+
+        monitoring.use_tool_id(self._tool, "torchsleuth black box")
+        monitoring.register_callback(self._tool, monitoring.events.EXCEPTION_HANDLED, on_exception_handled)
+        monitoring.set_events(self._tool, monitoring.events.EXCEPTION_HANDLED)
+        monitoring.register_callback(self._tool, monitoring.events.PY_START, on_start)
+        monitoring.set_local_events(self._tool, _EMBEDDING_CODE, monitoring.events.PY_START)
+        return True
+
+
+def _entry(raw: tuple) -> Entry:
+    if isinstance(raw[0], Watched):
+        return Entry(raw[0], tuple(map(Part._make, raw[1])), *raw[2:])
+    known, shape, strides, offset, dtype, ident, table, table_shape, table_dtype, code, lasti, thread = raw
+    part = Part(1, None, known[2], known[3], dtype, shape, strides, offset - known[4], False, ident)
+    place = (code, lasti)
+    return Entry(EMBEDDING, (part,), table, 0, table_shape, table_dtype, None, None, place, place, "embedding", 0, known[5], thread)
+
+
+def overload_of(watched: Watched) -> typing.Any:
+    """The overload, where this torch has it."""
+    name, _, overload = watched.operator.partition(".")
+    packet = getattr(torch.ops.aten, name, None)
+    return getattr(packet, overload or "default", None) if packet is not None else None
+
+
+def _indexed(indices: typing.Sequence[typing.Any]) -> list[tuple[int, torch.Tensor]]:
+    """(axis, tensor) for every index tensor of `x[i, :, j]`; a mask takes as many axes as it has dimensions."""
+    found, axis = [], 0
+    for one in indices:
+        if one is None:
+            axis += 1
+        elif one.dtype is torch.bool or one.dtype is torch.uint8:
+            axis += one.dim()
+        else:
+            found.append((axis, one))
+            axis += 1
+    return found
+
+
+def _cuda_summary(slots: int) -> typing.Callable:
+    """For tensors too large or too scattered to copy: least and greatest value and where they stand.
+
+    The device reduces them into tensors made beforehand, slot by slot; two small copies bring them into the ring.
+    """
+    made: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
+    turn = 0
+
+    def summary(ring: Ring, copier: Copier, tensor: torch.Tensor) -> tuple[int, int]:
+        nonlocal turn
+        turn = (turn + 1) % slots
+        with _quietly(), torch.cuda.device(tensor.device):
+            flat = tensor.detach().reshape(-1)
+            flat = flat.view(torch.uint8) if flat.dtype is torch.bool else flat
+            key = (tensor.get_device(), flat.dtype)
+            if key not in made:
+                values = torch.empty(slots, 2, dtype=flat.dtype, device=tensor.device)
+                made[key] = values, torch.empty(slots, 2, dtype=torch.int64, device=tensor.device)
+            values, wheres = made[key][0][turn], made[key][1][turn]
+            torch.min(flat, 0, out=(values[0], wheres[0]))
+            torch.max(flat, 0, out=(values[1], wheres[1]))
+            position = ring.take(16 + values.nbytes)
+            place, stream = ring.address + position % ring.capacity, copier.stream(tensor.get_device())
+            copier.copy(place, wheres.data_ptr(), 16, stream)
+            copier.copy(place + 16, values.data_ptr(), values.nbytes, stream)
+        return position, 16 + values.nbytes
+
+    return summary
+
+
+@contextlib.contextmanager
+def _quietly() -> typing.Iterator[None]:
+    """Operations of our own: no autograd, no mode of the user's sees them."""
+    with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        yield
+
+
+def _learn(filename: str) -> Origin:
+    origin = _origins[filename] = origin_of_file(filename)
+    return origin
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)  # wrappers of all kinds have no memory to copy
+_EMBEDDING_CODE = torch.nn.functional.embedding.__code__
+_FORWARD_CODE = torch.nn.Embedding.forward.__code__
+_INDEXED = Allows.INDEXED
+_USER, _LIBRARY, _TORCH = Origin.USER, Origin.LIBRARY, Origin.TORCH
+_origins: dict[str, Origin] = {}
+_armed: set[BlackBox] = set()
+
+
+def _disarm_in_child() -> None:
+    """A forked child cannot use the GPU, and runs as it would without us."""
+    for box in list(_armed):
+        box.disarm()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disarm_in_child)

@@ -1,0 +1,1 @@
+"""Deaths on the GPU that no forward rule explains."""
