@@ -6,6 +6,8 @@ import ast
 
 from torchsleuth.evidence import Evidence, GradientCut, LostGradient, Place
 from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.hard_choices import softened
+from torchsleuth.fixes.numpy_detour import with_torch
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 
@@ -29,7 +31,7 @@ class LostGradientFixer(Fixer):
         for cut in lost.cuts:
             found = _without_cut(scripts, cut, lost)
             if found is None:
-                return [_straight_through(scripts, lost)]
+                return softened(scripts, lost)
             edits += found[0]
             words.append(found[1])
         several = len(lost.cuts) > 1
@@ -59,12 +61,12 @@ def _without_cut(scripts: Scripts, cut: GradientCut, lost: LostGradient) -> tupl
         return [script.insert(last, ", create_graph=True")], "`create_graph=True` keeps the history of the gradient itself"
     outer = _handed_on(script, node)
     if outer is not None:
-        return _stays_tensor(scripts, script, outer, lost)
+        return _stays_tensor(scripts, script, outer, lost) or with_torch(script, node)
     if cut.reason == "detach":
         edits = _removed_link(script, node)
         return (edits, f"Leave out `.{cut.operation}{'()' if isinstance(node, ast.Call) else ''}`") if edits else None
     if cut.reason == "python":
-        return _stays_tensor(scripts, script, node, lost)
+        return _stays_tensor(scripts, script, node, lost) or with_torch(script, node)
     return None
 
 
@@ -366,27 +368,3 @@ def _is_float(call: ast.Call) -> bool:
     if name in ("ones", "zeros", "rand", "randn", "linspace", "normal", "eye", "empty"):
         return not any(k.arg == "dtype" and "int" in ast.unparse(k.value) for k in call.keywords)
     return any(isinstance(node, ast.Constant) and isinstance(node.value, float) for node in ast.walk(call))
-
-
-# -- hard choices ---------------------------------------------------------------------------------
-
-
-def _straight_through(scripts: Scripts, lost: LostGradient) -> Fix | None:
-    """`(p > 0.5).float()` with the gradient of `p`: the value stays hard, the derivative is that of the soft one."""
-    if len(lost.cuts) != 1 or lost.cuts[0].reason != "integer":
-        return None
-    found = _node(scripts, lost.cuts[0].place)
-    if found is None or not isinstance(found[1], ast.Compare) or len(found[1].ops) != 1:
-        return None
-    script, compare = found
-    if not isinstance(compare.ops[0], (ast.Gt, ast.GtE)) or not isinstance(compare.left, (ast.Name, ast.Attribute)):
-        return None
-    link = script.parent(compare)
-    cast = script.parent(link) if isinstance(link, ast.Attribute) and link.attr == "float" else None
-    if not isinstance(cast, ast.Call):
-        return None
-    soft = script.segment(compare.left)
-    edits = [script.replace(cast, f"({script.segment(cast)} + {soft} - {soft}.detach())")]
-    return scripts.fix(
-        f"Straight-through: the hard choice with the gradient of `{soft}`.", edits, "The gradient is an approximation: that of the soft value.", safe=False
-    )

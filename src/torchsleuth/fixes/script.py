@@ -151,6 +151,11 @@ class Script:
         span = self.span(node)
         return span.end_line, span.end_column
 
+    def start_of_name(self, node: ast.Attribute) -> tuple[int, int]:
+        """Where the last part of `a.b.c` begins."""
+        line, column = self.end(node)
+        return line, column - len(node.attr)
+
     def indent_of(self, statement: ast.stmt) -> str:
         line = self.source.lines[self.first_line(statement) - 1]
         return line[: len(line) - len(line.lstrip())]
@@ -187,12 +192,12 @@ class Script:
 
     def wrapped(self, node: ast.AST, suffix: str) -> list[Edit]:
         """`node` followed by `.clone()` or the like; brackets are added where they are needed and not there."""
-        if self.closed(node) == self.segment(node) or self._has_brackets(node):
-            after = self._closing(node) if self._has_brackets(node) and self.closed(node) != self.segment(node) else self.end(node)
+        if self.closed(node) == self.segment(node) or self.has_brackets(node):
+            after = self._closing(node) if self.has_brackets(node) and self.closed(node) != self.segment(node) else self.end(node)
             return [self.insert(after, suffix)]
         return [self.insert(self.start(node), "("), self.insert(self.end(node), f"){suffix}")]
 
-    def _has_brackets(self, node: ast.AST) -> bool:
+    def has_brackets(self, node: ast.AST) -> bool:
         """Brackets of the expression's own around it: not those of a call it is the argument of."""
         line, column = self.start(node)
         before = self.source.lines[line - 1][: column - 1].rstrip()

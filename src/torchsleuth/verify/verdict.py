@@ -178,7 +178,7 @@ class Verifier:
                 if isinstance(compared, Verdict):
                     return compared
                 (texts if compared.startswith("gradients equal") else not_shown).append(compared)
-            self._differences(rule, result, texts, not_shown)
+            self._differences(fix, rule, result, texts, not_shown)
         text = "; ".join(texts)
         return Verdict(Status.PASSED, f"{text}. Not shown: {'; '.join(not_shown)}." if not_shown else f"{text}.")
 
@@ -201,15 +201,16 @@ class Verifier:
         if safe and any(names for names, _ in compared):
             not_shown.append("the tensors in sight there had other values than in the failing run")
 
-    def _differences(self, rule: str, result: Result, texts: list[str], not_shown: list[str]) -> None:
+    def _differences(self, fix: Fix, rule: str, result: Result, texts: list[str], not_shown: list[str]) -> None:
         """Finite differences of the step's loss: that they agree is evidence; that they do not may be meant."""
         found = result.differences
         wrong = next((item for item in found if not item.agrees), None)
         if wrong is not None:
             check = "; `torchsleuth check` says more" if rule.startswith("custom-backward") else ""
+            why = "an approximation, as said above" if "approximation" in fix.meaning else "a detach, a custom backward or a kink in the step can mean that"
             not_shown.append(
                 f"that the gradients are those of the loss: along one direction it changes by {wrong.measured:.3g}, they say "
-                f"{wrong.predicted:.3g} (a detach, a custom backward or a kink in the step can mean that){check}"
+                f"{wrong.predicted:.3g} ({why}){check}"
             )
         elif found:
             texts.append(f"finite differences of the loss agree with the gradients ({_steps(len(found))})")

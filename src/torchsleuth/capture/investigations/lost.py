@@ -72,17 +72,21 @@ class _Search:
 
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
         producer = self._producer(id(root), storage_of(root), None)
-        pending = [producer] if producer is not None else []
+        # With each operation the one of its results that leads to the root: of `max` and `topk` it may be the indices.
+        pending = [(producer, (id(root), storage_of(root)))] if producer is not None else []
         seen: set[int] = set()
         cuts: list[GradientCut] = []
         while pending and len(seen) < _MOST_STEPS:
-            operation = pending.pop()
+            operation, wanted = pending.pop()
             if operation.index in seen:
                 continue
             seen.add(operation.index)
             losing = next((mark for mark in operation.operands if mark.requires_grad), None)
-            if losing is not None and not any(mark.requires_grad for mark in operation.results):
-                cut = self._cut(operation, losing)
+            if operation.name == "requires_grad_":
+                continue  # frozen there, by intent: no value is lost
+            leading = [mark for mark in operation.results if (mark.ident, mark.storage) == wanted] or list(operation.results)
+            if losing is not None and not any(mark.requires_grad for mark in leading):
+                cut = self._cut(operation, losing, leading)
                 if cut is not None and all(cut.place.span != other.place.span for other in cuts):
                     cuts.append(cut)
                 continue
@@ -90,11 +94,11 @@ class _Search:
             for mark in operation.operands:
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
-                    pending.append(producer)
+                    pending.append((producer, (mark.ident, mark.storage)))
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
             if unknown:
-                pending.extend(self._through_python(operation))
+                pending.extend((conversion, (0, 0)) for conversion in self._through_python(operation))
         # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
         meant = [cut for cut in cuts if cut.reason != "integer"]
         return meant or cuts
@@ -121,15 +125,15 @@ class _Search:
                 found.append(conversion)
         return found
 
-    def _cut(self, operation: Operation, losing: Mark) -> GradientCut | None:
+    def _cut(self, operation: Operation, losing: Mark, results: list[Mark]) -> GradientCut | None:
         place = self._timeline.place_of_operation(operation)
         if place is None:
             return None
         wrapper = self._wrapper(operation) if not operation.grad_enabled else None
-        return GradientCut(operation.name, self._reason(operation), place, self._fact(operation, losing), wrapper)
+        return GradientCut(operation.name, self._reason(operation, results), place, self._fact(operation, losing), wrapper)
 
     @staticmethod
-    def _reason(operation: Operation) -> str:
+    def _reason(operation: Operation, results: list[Mark]) -> str:
         if operation.name in ("detach", "data", "detach_"):
             return "detach"
         if operation.name == "grad":
@@ -140,7 +144,7 @@ class _Search:
             return "copy"
         if not operation.grad_enabled:
             return "no_grad"
-        kinds = {dtype_name(mark.dtype) for mark in operation.results}
+        kinds = {dtype_name(mark.dtype) for mark in results}
         if kinds and not any(kind.startswith(("float", "bfloat", "complex")) for kind in kinds):
             return "integer"
         return "not differentiable"

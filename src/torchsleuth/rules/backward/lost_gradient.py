@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchsleuth.evidence import Evidence, GradientCut, LostGradient
+from torchsleuth.evidence_parts import TensorFact
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role, Span
 from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short
@@ -135,6 +136,11 @@ def _inside(span: Span, other: Span) -> bool:
     return span.file == other.file and span.line == other.line and other.column <= span.column and span.end_column <= other.end_column
 
 
+def _sized(tensor: TensorFact) -> str:
+    """`x` [2, 3]; a tensor without a name is called by its shape already."""
+    return f"{tensor.called} {tensor.size}" if tensor.name or tensor.view_of else f"A{tensor.called[1:]}"
+
+
 def _plain(operation: str) -> str:
     return {"__float__": "float()", "__int__": "int()", "__array__": "numpy", "data": ".data", "item": ".item()"}.get(operation, operation)
 
@@ -151,7 +157,7 @@ def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) ->
         if cut.tensor is not None and cut.reason != "no_grad":
             facts.append(
                 Fact(
-                    f"{cut.tensor.called} {cut.tensor.size} required grad when it went into `{short(cut.place.source)}`; "
+                    f"{_sized(cut.tensor)} required grad when it went into `{short(cut.place.source)}`; "
                     "what came out did not.",
                     Known.OBSERVED,
                 )
