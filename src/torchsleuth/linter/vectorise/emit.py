@@ -8,10 +8,11 @@ import typing
 from dataclasses import replace
 
 from torchsleuth.linter.vectorise import operators as ops
+from torchsleuth.linter.vectorise.axes import Gathered
+from torchsleuth.linter.vectorise.branches import Store
 from torchsleuth.linter.vectorise.context import integer, is_dotted
-from torchsleuth.linter.vectorise.lift import Gathered
 from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, converted, expression, method, name, number, permuted, subscript
-from torchsleuth.linter.vectorise.loops import Accumulator, Store, reduced
+from torchsleuth.linter.vectorise.totals import Accumulator, reduced
 
 if typing.TYPE_CHECKING:
     from torchsleuth.linter.vectorise.plan import Plan

@@ -7,48 +7,20 @@ stores, appends and accumulations are collected, and on leaving a loop its accum
 from __future__ import annotations
 
 import ast
-import copy
 from dataclasses import dataclass, field, replace
 
 from torchsleuth.linter.vectorise import operators as ops
+from torchsleuth.linter.vectorise.axes import Axis, Gathered
+from torchsleuth.linter.vectorise.branches import Branches, Store
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted
-from torchsleuth.linter.vectorise.lift import Axis, Gathered, Lifter
-from torchsleuth.linter.vectorise.lifted import (
-    INNER, GiveUp, Lifted, RankUnknown, Recurrence, aligned, converted, expression, method, name, number, subscript,
-)  # fmt: skip
-
-SMALL = 4  # a fixed number of turns up to this is an unrolled formula, not a slow loop
-COMMUTING = {ast.Add: "sum", ast.Mult: "prod"}
+from torchsleuth.linter.vectorise.headers import Headers
+from torchsleuth.linter.vectorise.lift import Lifter
+from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, RankUnknown, Recurrence
+from torchsleuth.linter.vectorise.totals import Accumulator, Totals, cumulative, reads_name, update_of
 
 
 @dataclass
-class Store:
-    """`out[index] = value`, or `+=` where `op` says so, for all turns at once."""
-
-    target: str
-    entries: list[ast.expr]
-    value: Lifted
-    op: ast.operator | None
-    axes: tuple[str, ...]
-    test: Lifted | None = None
-    tests: tuple[Lifted, ...] = ()
-    previous: bool = False  # out[i] = out[i - 1] + value: a running total
-
-
-@dataclass
-class Accumulator:
-    name: str
-    how: str  # "sum" | "prod" | "amax" | "amin"
-    value: Lifted
-    axes: list[str]
-    depth: int  # loops around the place where it was set
-    initial: Lifted | None = None  # where it was set inside the nest
-    is_count: bool = False  # made of Python numbers only
-    sign: int = 1
-
-
-@dataclass
-class Reader:
+class Reader(Headers, Branches, Totals):
     """Reads one loop nest."""
 
     context: Context
@@ -109,166 +81,6 @@ class Reader:
                 # A helper's last value is not available outside; whoever reads it will be told.
                 del self.lifter.env[variable]
                 self.lifter.carried[variable] = "set in an inner loop"
-
-    def _new_axis(self, label: str, start: int, stop, stop_code: ast.expr) -> Axis:
-        if stop[0] == ("const",) and stop[1] - start <= SMALL:
-            raise GiveUp("it has only a few turns")
-        axis = Axis(label, start, stop, stop_code)
-        self.lifter.axes.append(axis)
-        self.all_axes.append(axis)
-        self.lifter.seen.append(label)
-        self.lifter.carried.pop(label, None)
-        return axis
-
-    def _while_axis(self, loop: ast.While, body: list[ast.stmt], before: list[ast.stmt]) -> Axis:
-        test = loop.test
-        if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Lt, ast.NotEq)) and isinstance(test.left, ast.Name)):
-            raise GiveUp("its condition is not a count")
-        counter = test.left.id
-        last = body.pop() if body else None
-        steps = isinstance(last, ast.AugAssign) and isinstance(last.op, ast.Add) and integer(last.value) == 1
-        steps = steps and isinstance(last.target, ast.Name) and last.target.id == counter
-        if not steps and isinstance(last, ast.Assign) and ast.unparse(last) == f"{counter} = {counter} + 1":
-            steps = True
-        if not steps or any(isinstance(n, ast.Name) and n.id == counter and isinstance(n.ctx, ast.Store) for s in body for n in ast.walk(s)):
-            raise GiveUp(f"`{counter}` is not simply counted up")
-        if any(isinstance(n, ast.Continue) for s in body for n in ast.walk(s)):
-            raise GiveUp("`continue` in a counting while loop")
-        start = None
-        for statement in reversed(before):
-            if any(isinstance(n, ast.Name) and n.id == counter and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)):
-                if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
-                    start = integer(statement.value)
-                break
-        if start is None or start < 0:
-            raise GiveUp(f"where `{counter}` starts is not shown")
-        return self._new_axis(counter, start, self.context.size(test.comparators[0]), copy.deepcopy(test.comparators[0]))
-
-    def _for_axis(self, target: ast.expr, iterated: ast.expr) -> Axis:
-        if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name):
-            function = iterated.func.id
-            if function == "range":
-                return self._range(target, iterated)
-            if function == "enumerate" and len(iterated.args) == 1 and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-                if not isinstance(target.elts[0], ast.Name):
-                    raise GiveUp("its target is not understood")
-                return self._rows(target.elts[1], iterated.args[0], target.elts[0].id)
-            if function == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(iterated.args):
-                return self._rows(target, iterated, None)
-            raise GiveUp(f"it runs over `{ast.unparse(iterated)[:40]}`")
-        if isinstance(iterated, ast.Call) and self.context.dotted(iterated.func) == "torch.arange":
-            return self._range(target, iterated)
-        return self._rows(target, iterated, None)
-
-    def _range(self, target: ast.expr, call: ast.Call) -> Axis:
-        if not isinstance(target, ast.Name) or call.keywords or not 1 <= len(call.args) <= 2:
-            raise GiveUp("its range has a step" if len(call.args) == 3 else "its range is not understood")
-        start = integer(call.args[0]) if len(call.args) == 2 else 0
-        if start is None or start < 0:
-            raise GiveUp("where its range starts is not a number")
-        stop = call.args[-1]
-        size = self._inner_size(stop)
-        return self._new_axis(target.id, start, size, copy.deepcopy(stop))
-
-    def _inner_size(self, stop: ast.expr):
-        """The size a range runs to; `len(row)` of a helper is a size of the tensor it is a part of."""
-        text = ast.unparse(stop)
-        for variable in list(self.lifter.env):
-            if variable in text.replace("(", " ").replace(")", " ").replace("[", " ").replace(".", " ").split():
-                value = self.lifter.env[variable]
-                if isinstance(value, Lifted) and text in (f"len({variable})", f"{variable}.shape[0]", f"{variable}.size(0)"):
-                    place = value.inner_position(0)
-                    size = value.sizes[place] if place < len(value.sizes) else self.lifter._unknown_size(value, place)
-                    if size is not None:
-                        return size, 0
-                raise GiveUp(f"its range `{text}` depends on an outer loop")
-        for node in ast.walk(stop):
-            if isinstance(node, ast.Name) and (self.lifter.axis(node.id) or node.id in self.lifter.carried):
-                raise GiveUp(f"its range `{text}` depends on an outer loop")
-        return self.context.size(stop)
-
-    def _rows(self, target: ast.expr, iterated: ast.expr, counter: str | None) -> Axis:
-        """`for row in x`, `for i, row in enumerate(x)`, `for a, b in zip(x, y)`."""
-        if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id == "zip":
-            sources, targets = list(iterated.args), list(target.elts) if isinstance(target, ast.Tuple) else []
-            if len(sources) != len(targets) or iterated.keywords:
-                raise GiveUp("its zip is not understood")
-        else:
-            sources, targets = [iterated], [target]
-        if not all(isinstance(t, ast.Name) for t in targets):
-            raise GiveUp("its target is not understood")
-        values = [self._source(s) for s in sources]
-        self.fresh += 1
-        label = counter or f"__i{self.fresh}"
-        first = values[0]
-        place = first.inner_position(0)
-        size = first.sizes[place] if place < len(first.sizes) else self.lifter._unknown_size(first, place)
-        stop_code = ast.Subscript(ast.Attribute(first.code, "shape", ast.Load()), number(place), ast.Load())
-        axis = self._new_axis(label, 0, (size or ("rows", label), 0), stop_code)
-        if counter:
-            self.lifter.carried.pop(counter, None)
-        if len(values) > 1:
-            self.lifter.assume(f"{' and '.join(f'`{ast.unparse(s)}`' for s in sources)} are equally long")
-        for variable, value in zip(targets, values, strict=True):
-            self.lifter.env[variable.id] = self.lifter.index(value, [name(label)])
-            self.depths[variable.id] = len(self.lifter.axes)
-            self.lifter.carried.pop(variable.id, None)
-        return axis
-
-    def _source(self, node: ast.expr) -> Lifted:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unbind":
-            if not node.args and not node.keywords:
-                node = node.func.value
-        if isinstance(node, ast.Call):
-            value = self.context.dotted(node.func)
-            raise GiveUp(f"it runs over what `{value or ast.unparse(node.func)}` returns")
-        if is_dotted(node) and ast.unparse(node) not in self.lifter.env:
-            if ast.unparse(node).split(".")[0] in self.lifter.carried:
-                raise Recurrence(f"`{ast.unparse(node)}` changes in the loop")
-            return self.lifter.base(node)
-        value = self.lifter.lift(node)
-        if value.kind in ("number", "free"):
-            raise GiveUp(f"nothing shows that `{ast.unparse(node)}` is a tensor")
-        return value
-
-    def _leave(self, axis: Axis) -> None:
-        """A loop is over: what was accumulated over it is reduced over its dimension."""
-        self.lifter.axes.remove(axis)
-        for accumulator in list(self.accumulators.values()):
-            if axis.name not in accumulator.axes:
-                continue
-            accumulator.axes.remove(axis.name)
-            value = accumulator.value
-            if axis.name not in value.axes:
-                raise GiveUp(f"`{accumulator.name}` grows by the same amount in every turn")
-            accumulator.value = reduced(value, axis.name, accumulator.how)
-            if len(accumulator.axes) == accumulator.depth:
-                if accumulator.depth > 0 or accumulator.initial is not None:
-                    del self.accumulators[accumulator.name]
-                    self.lifter.env[accumulator.name] = self._with_initial(accumulator)
-                    self.lifter.carried.pop(accumulator.name, None)
-                else:
-                    self.lifter.env.pop(accumulator.name, None)
-        for gathered in self.lists.values():
-            if gathered.element is not None and gathered.axes and gathered.axes[-1] == axis.name and axis.name in gathered.element.axes:
-                pass
-
-    def _with_initial(self, accumulator: Accumulator) -> Lifted:
-        initial, value = accumulator.initial, accumulator.value
-        if initial is None:
-            raise GiveUp(f"where `{accumulator.name}` starts is not shown")
-        neutral = {"sum": 0, "prod": 1}.get(accumulator.how)
-        if isinstance(initial.code, ast.Constant) and initial.code.value == neutral:
-            if accumulator.sign < 0:
-                return replace(value, code=ast.UnaryOp(ast.USub(), value.code), kept=None)
-            return value
-        if accumulator.how in ("amax", "amin"):
-            if _is_extreme(initial.code) or _is_first_of(initial.code, value.code):
-                return value
-            function = "maximum" if accumulator.how == "amax" else "minimum"
-            return self.lifter.elementwise([initial, value], lambda a, b: method(name("torch"), function, a, b))
-        operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
-        return self.lifter.elementwise([initial, value], lambda a, b: ast.BinOp(a, operator, b))
 
     # Statements ---------------------------------------------------------------------------------
 
@@ -341,13 +153,13 @@ class Reader:
                 raise GiveUp("the same value is gathered in every turn")
             self.grown[variable] = Gathered((self.lifter.axes[0].name,), lifted)
             return
-        update = _update_of(variable, value)
+        update = update_of(variable, value)
         is_outer = variable not in self.lifter.env or self.depths.get(variable, 0) < len(self.lifter.axes)
         if update is not None and (variable in self.lifter.carried or variable in self.lifter.env) and is_outer:
             operator, other = update
             self._accumulate(variable, operator, other)
             return
-        if self.context.value(variable) is not None and variable in self.lifter.carried and _reads(value, variable):
+        if self.context.value(variable) is not None and variable in self.lifter.carried and reads_name(value, variable):
             pass  # lifting will say that it is a recurrence
         self._set(variable, self.lifter.lift(value))
 
@@ -360,7 +172,7 @@ class Reader:
         if any(k.arg != "dim" or integer(k.value) != 0 for k in value.keywords):
             return None
         first, piece = value.args[0].elts
-        return piece if isinstance(first, ast.Name) and first.id == variable and not _reads(piece, variable) else None
+        return piece if isinstance(first, ast.Name) and first.id == variable and not reads_name(piece, variable) else None
 
     def _set(self, variable: str, value: Lifted) -> None:
         if variable in self.accumulators:
@@ -405,151 +217,6 @@ class Reader:
             self._store(node.target, node.value, node.op)
         else:
             raise GiveUp(f"`{ast.unparse(node.target)}` is changed in the loop")
-
-    def _accumulate(self, variable: str, operator: ast.operator | str, other: ast.expr) -> None:
-        how = operator if isinstance(operator, str) else COMMUTING.get(type(operator)) or ("sum" if isinstance(operator, ast.Sub) else None)
-        if how is None:
-            raise Recurrence(f"`{variable}` carries a value from one turn to the next")
-        if _reads(other, variable):
-            raise Recurrence(f"`{variable}` is computed from its own value of the turn before")
-        value = self.lifter.lift(other)
-        is_count = value.kind == "number" and not value.axes
-        if self.tests:
-            test = self._test()
-            if how != "sum":
-                raise GiveUp(f"`{variable}` is changed under a condition")
-            if is_count and isinstance(value.code, ast.Constant) and value.code.value == 1:
-                value = replace(test, kind="tensor", kept=None)
-            else:
-                value = self.lifter.where(test, value, Lifted(ast.Constant(0), kind="number"))
-        if not value.axes:
-            raise GiveUp(f"`{variable}` grows by the same amount in every turn")
-        initial = self.lifter.env.get(variable)
-        if isinstance(initial, Gathered):
-            raise GiveUp(f"`{variable}` is a list")
-        sign = -1 if isinstance(operator, ast.Sub) else 1
-        if variable in self.accumulators:
-            raise GiveUp(f"`{variable}` is changed at several places")
-        depth = self.depths.get(variable, 0) if initial is not None else 0
-        axes = [axis.name for axis in self.lifter.axes]
-        missing = [a for a in axes[depth:] if a not in value.axes]
-        if missing:
-            raise GiveUp(f"`{variable}` grows by the same amount in every turn")
-        accumulator = Accumulator(variable, how, value, axes, depth, initial, is_count, sign)
-        self.accumulators[variable] = accumulator
-        self.lifter.env.pop(variable, None)
-        self.lifter.carried[variable] = "a running total"
-        if len(axes) - depth == 1 and how in ("sum", "prod") and sign > 0:
-            running = cumulative(value, axes[-1], "cumsum" if how == "sum" else "cumprod")
-            if initial is not None:
-                running = self.lifter.elementwise([initial, running], lambda a, b: ast.BinOp(a, ast.Add() if how == "sum" else ast.Mult(), b)) if not _is_neutral(initial, how) else running
-            elif not self._starts_neutral(variable, how):
-                start = Lifted(name(variable), kind="free")
-                running = self.lifter.elementwise([start, running], lambda a, b: ast.BinOp(a, ast.Add() if how == "sum" else ast.Mult(), b))
-            self.lifter.env[variable] = replace(running, running=True)
-
-    def _starts_neutral(self, variable: str, how: str) -> bool:
-        """A running total that starts from zero (a running product: from one) just before the loop."""
-        for statement in reversed(self.before):
-            if isinstance(statement, ast.Assign) and any(isinstance(t, ast.Name) and t.id == variable for t in statement.targets):
-                value = statement.value
-                if isinstance(value, ast.Constant):
-                    return value.value == (0 if how == "sum" else 1)
-                last = value.func.attr if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else ""
-                return last in (("zeros", "zeros_like", "new_zeros") if how == "sum" else ("ones", "ones_like", "new_ones"))
-            if _reads(statement, variable):
-                return False
-        return False
-
-    def _if(self, node: ast.If) -> None:
-        extreme = self._extreme(node)
-        if extreme is not None:
-            self._accumulate(*extreme)
-            return
-        test = self.lifter.condition(node.test)
-        known = dict(self.lifter.env)
-        stores = len(self.stores)
-        self.tests.append(test)
-        first_env = self._arm(node.body)
-        self.tests.pop()
-        middle = len(self.stores)
-        second_env: dict = {}
-        if node.orelse:
-            self.lifter.env = dict(known)
-            self.tests.append(replace(test, code=ast.UnaryOp(ast.Invert(), test.code), kept=None))
-            second_env = self._arm(node.orelse)
-            self.tests.pop()
-        self._merge_stores(stores, middle, test)
-        self._merge_arms(known, first_env, second_env, test, bool(node.orelse))
-
-    def _arm(self, statements: list[ast.stmt]) -> dict:
-        self._body(statements)
-        return dict(self.lifter.env)
-
-    def _merge_arms(self, known: dict, first: dict, second: dict, test: Lifted, has_else: bool) -> None:
-        env = dict(known)
-        for variable in set(first) | set(second):
-            a, b = first.get(variable), second.get(variable)
-            before = known.get(variable)
-            if a is before and (b is before or not has_else):
-                continue
-            if variable in self.accumulators:
-                env[variable] = a if a is not None else b
-                env.pop(variable)
-                self.lifter.carried[variable] = "a running total"
-                continue
-            if isinstance(a, Lifted) and isinstance(b, Lifted) and before is None:
-                env[variable] = self.lifter.where(test, a, b)
-                self.helpers.append((variable, env[variable]))
-            elif before is None:
-                env.pop(variable, None)
-                self.lifter.carried[variable] = "set only under a condition"
-            else:
-                env[variable] = a if not has_else or b is before else b if a is before else a
-                if has_else and a is not before and b is not before:
-                    raise GiveUp(f"`{variable}` is changed in both arms of a condition")
-        self.lifter.env = env
-
-    def _merge_stores(self, start: int, middle: int, test: Lifted) -> None:
-        """The same place written in both arms: one value, chosen by the test."""
-        depth = len(self.tests)
-        first, second = self.stores[start:middle], self.stores[middle:]
-        for one in first:
-            for other in second:
-                if one.target == other.target and one.op is None and other.op is None and _same(one.entries, other.entries):
-                    one.value = self.lifter.where(test, self._chosen(one, depth + 1), self._chosen(other, depth + 1))
-                    self.stores.remove(other)
-                    one.tests = tuple(self.tests)
-                    one.test = self._test() if self.tests else None
-                    break
-        self.stored.clear()
-
-    def _chosen(self, store: Store, depth: int) -> Lifted:
-        """What a store leaves in its place: its value where its inner conditions hold, what was there otherwise."""
-        value = store.value
-        for test in reversed(store.tests[depth:]):
-            place = ast.Subscript(expression(store.target), store.entries[0] if len(store.entries) == 1 else ast.Tuple(store.entries, ast.Load()), ast.Load())
-            value = self.lifter.where(test, value, self.lifter.index(self.lifter.base(place.value), list(store.entries)))
-        return value
-
-    def _extreme(self, node: ast.If):
-        """`if v > best: best = v` -> an accumulated maximum."""
-        if len(node.body) != 1 or node.orelse or not isinstance(node.body[0], ast.Assign) or not isinstance(node.test, ast.Compare):
-            return None
-        target, value = node.body[0].targets[0], node.body[0].value
-        if not isinstance(target, ast.Name) or len(node.test.ops) != 1:
-            return None
-        left, right, op = ast.unparse(node.test.left), ast.unparse(node.test.comparators[0]), node.test.ops[0]
-        text = ast.unparse(value)
-        if target.id not in (left, right) or text not in (left, right) or target.id == text:
-            return None
-        greater = isinstance(op, (ast.Gt, ast.GtE))
-        if not greater and not isinstance(op, (ast.Lt, ast.LtE)):
-            return None
-        if left == target.id:
-            greater = not greater
-        self.lifter.mark_scalars(node.test)
-        return target.id, "amax" if greater else "amin", value
 
     def _expression(self, node: ast.expr) -> None:
         if isinstance(node, ast.Constant):
@@ -643,90 +310,9 @@ class Reader:
         return None
 
 
-def reduced(value: Lifted, axis: str, how: str) -> Lifted:
-    product = _matrix_product(value, axis) if how == "sum" else None
-    if product is not None:
-        return product
-    place = value.dims.index(axis)
-    dims = tuple(d for p, d in enumerate(value.dims) if p != place)
-    sizes = tuple(s for p, s in enumerate(value.sizes) if p != place)
-    if how == "sum" and value.whole is not None and not dims and not value.more:
-        code = value.whole
-    elif not dims and not value.more:
-        code = method(value.code, {"amax": "max", "amin": "min"}.get(how, how))
-    else:
-        code = method(value.code, how, dim=number(place))
-    return Lifted(code, dims, value.more, sizes, "tensor", root=value.root, doubt=value.doubt)
-
-
-def _matrix_product(value: Lifted, axis: str) -> Lifted | None:
-    """The sum over `l` of `a[i, l] * b[l, j]` is `a @ b`."""
-    if value.factors is None or value.more or value.rank:
-        return None
-    a, b = value.factors
-    if a.rank or b.rank or a.more or b.more or axis not in a.axes or axis not in b.axes:
-        return None
-    if len(a.axes) == 1 and len(b.axes) == 2:
-        a, b = b, a
-    if len(a.axes) != 2 or len(b.axes) > 2 or len(b.axes) == 2 and set(a.axes) == set(b.axes):
-        return None
-    first = next(x for x in a.axes if x != axis)
-    second = next((x for x in b.axes if x != axis), None)
-    sizes = {label: size for v in (a, b) for label, size in zip(v.dims, v.sizes, strict=False)}
-    left = converted(replace(a, kept=None), (first, axis), False)
-    right = converted(replace(b, kept=None), (axis, second) if second else (axis,), False)
-    dims = (first, second) if second else (first,)
-    return Lifted(ast.BinOp(left, ast.MatMult(), right), dims, False, tuple(sizes.get(d) for d in dims))
-
-
-def cumulative(value: Lifted, axis: str, how: str) -> Lifted:
-    place = value.dims.index(axis)
-    return replace(value, code=method(value.code, how, dim=number(place)), kept=None, kind="tensor")
-
-
-def _update_of(variable: str, value: ast.expr):
-    """`v + e`, `e + v`, `max(v, e)`, `torch.maximum(v, e)` -> the operation and `e`."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Mult, ast.Sub)):
-        if isinstance(value.left, ast.Name) and value.left.id == variable:
-            return value.op, value.right
-        if isinstance(value.right, ast.Name) and value.right.id == variable and not isinstance(value.op, ast.Sub):
-            return value.op, value.left
-    if isinstance(value, ast.Call) and len(value.args) == 2 and not value.keywords:
-        last = value.func.attr if isinstance(value.func, ast.Attribute) else value.func.id if isinstance(value.func, ast.Name) else ""
-        how = {"max": "amax", "maximum": "amax", "min": "amin", "minimum": "amin"}.get(last)
-        for place in (0, 1):
-            if how and isinstance(value.args[place], ast.Name) and value.args[place].id == variable:
-                return how, value.args[1 - place]
-    return None
-
-
 def _scalar_part(node: ast.expr) -> ast.expr:
     return node
 
 
-def _reads(node: ast.AST, variable: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == variable for n in ast.walk(node))
-
-
 def _mentions(node: ast.AST, text: str) -> bool:
     return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == text for n in ast.walk(node))
-
-
-def _same(a: list[ast.expr], b: list[ast.expr]) -> bool:
-    return [ast.unparse(x) for x in a] == [ast.unparse(x) for x in b]
-
-
-def _is_neutral(value: Lifted, how: str) -> bool:
-    return isinstance(value.code, ast.Constant) and value.code.value == (0 if how == "sum" else 1)
-
-
-def _is_extreme(node: ast.expr) -> bool:
-    return "inf" in ast.unparse(node)
-
-
-def _is_first_of(initial: ast.expr, value: ast.expr) -> bool:
-    """`x[:, 0]` where the running extreme is over `x`."""
-    return isinstance(initial, ast.Subscript) and ast.unparse(initial.value) in ast.unparse(value)
-
-
-__all__ = ["Accumulator", "Reader", "Store", "aligned", "converted", "expression", "INNER", "subscript", "reduced"]

@@ -7,6 +7,7 @@ import copy
 import typing
 from dataclasses import replace
 
+from torchsleuth.linter.vectorise.axes import Gathered
 from torchsleuth.linter.vectorise.context import integer, is_dotted
 from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, RankUnknown, aligned, method, name, number
 from torchsleuth.linter.vectorise.products import matmul, only_vectors
@@ -303,8 +304,6 @@ def _is_index(lifter: Lifter, value: Lifted) -> bool:
 
 
 def _stacked(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast.expr]) -> Lifted:
-    from torchsleuth.linter.vectorise.lift import Gathered
-
     if not node.args:
         raise GiveUp(f"`{last}` of nothing")
     dim = integer(keywords.get("dim", node.args[1] if len(node.args) > 1 else ast.Constant(0)))

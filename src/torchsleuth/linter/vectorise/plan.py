@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.values import TENSOR_METHODS
+from torchsleuth.linter.vectorise.axes import Gathered
 from torchsleuth.linter.vectorise.context import Context, context_of
 from torchsleuth.linter.vectorise.emit import (
     EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, stored,
 )  # fmt: skip
-from torchsleuth.linter.vectorise.lift import Gathered
 from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
 from torchsleuth.linter.vectorise.loops import Reader
 
