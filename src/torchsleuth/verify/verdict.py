@@ -154,7 +154,7 @@ class Verifier:
             visit = self.failure.visit
             where = f", where it had failed the {_ordinal(visit)} time" if 1 < visit <= result.passes else ""
             if visit > result.passes:
-                not_shown.append(f"it was not come to a {_ordinal(visit)} time, where it had failed")
+                not_shown.append(f"it was not reached a {_ordinal(visit)} time, where it had failed")
             texts.append(f"{place} was passed {_times(result.passes)} without an error{where}")
         if result.ended:
             texts.append("the program ran to its end")

@@ -7,7 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
-from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
 
@@ -103,6 +103,8 @@ class IndexOutOfRangeFixer(Fixer):
         operation = failed.operation
         if operation is None:
             return []
+        if not operation.operands:
+            return [_length_of_list(failed)]
         table, config = operation.operand("weight"), dict(operation.config)
         limits = (config.get("max_position_embeddings"), config.get("n_positions"))
         positions = truncated(failed) if table is not None and table.shape and table.shape[0] in limits else None
@@ -125,6 +127,20 @@ def _loop_bound(failed: Failed) -> Fix | None:
             bound = f"{name}.shape[{item.axis}]"
             meaning = f"The loop then makes {item.size} rounds, one for each position of dimension {item.axis}."
             return failed.scripts.fix(f"Take the bound from the tensor: `range({bound})`.", [script.replace(loop.iter.args[0], bound)], meaning, safe=False)
+    return None
+
+
+def _length_of_list(failed: Failed) -> Fix | None:
+    """`for i in range(3): x = layers[i](x)` with two layers: the bound taken from the list."""
+    script, call = failed.script, failed.call
+    if script is None or failed.in_library or not isinstance(call, ast.Subscript) or not isinstance(call.slice, ast.Name) or not path_of(call.value):
+        return None
+    for loop in script.loops_around(call):
+        target = getattr(loop, "target", None)
+        if isinstance(target, ast.Name) and target.id == call.slice.id and called(loop.iter) == "range" and len(loop.iter.args) == 1:
+            bound = f"len({path_of(call.value)})"
+            meaning = f"The loop then makes as many rounds as `{path_of(call.value)}` has elements."
+            return failed.scripts.fix(f"Take the bound from the list: `range({bound})`.", [script.replace(loop.iter.args[0], bound)], meaning, safe=False)
     return None
 
 

@@ -22,7 +22,7 @@ class CatShapeFixer(Fixer):
             return []
         shapes = [operand.shape for operand in operation.operands]
         if len(shapes) < 2 or len({len(shape) for shape in shapes}) != 1:
-            return []
+            return [_one_more_row(failed)]
         axes = [axis for axis in range(len(shapes[0])) if len({shape[axis] for shape in shapes}) > 1]
         if len(axes) != 1:
             return []
@@ -33,6 +33,22 @@ class CatShapeFixer(Fixer):
             edits = [script.insert(script.end(call.args[0]), f", dim={axes[0]}")] if len(call.args) == 1 else []
         meaning = f"They are then joined along dimension {axes[0]}, the only one in which they differ."
         return [scripts.fix(f"Join along dimension {axes[0]}: `dim={axes[0]}`.", edits, meaning, safe=False)]
+
+
+def _one_more_row(failed: Failed) -> Fix | None:
+    """`torch.cat((rows, row))`: the odd one gets the dimension along which they are joined."""
+    call, operands = failed.call, failed.operation.operands
+    rank = max(len(operand.shape) for operand in operands)
+    odd = [operand for operand in operands if len(operand.shape) == rank - 1]
+    given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[1] if len(call.args) > 1 else ast.Constant(0))
+    axis = given.value % rank if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
+    if len(odd) != 1 or len(odd) + sum(len(operand.shape) == rank for operand in operands) != len(operands) or axis is None:
+        return None
+    others = {operand.shape[:axis] + operand.shape[axis + 1 :] for operand in operands if len(operand.shape) == rank}
+    if others != {odd[0].shape}:
+        return None
+    meaning = f"{odd[0].called} is then one more entry along dimension {axis}."
+    return failed.suffixed(odd[0], f".unsqueeze({axis})", f"Add the dimension they are joined along: `.unsqueeze({axis})`.", meaning, safe=False)
 
 
 class ExpandSizeFixer(Fixer):
@@ -51,6 +67,8 @@ class RecurrentStateFixer(Fixer):
         if operation is None or failed.script is None:
             return []
         data = failed.operand("input", "self")
+        if data is not None and "input.size(-1)" in failed.message:
+            return [resized(failed, ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), 0, "input_size", data.shape[-1], "features")]
         fewer = loader_drops_last(scripts, failed.script, "The last, smaller batch is then not used at all.")
         if data is not None and any(o.argument.startswith("hx[") for o in operation.operands):
             return [_left_out(failed), fewer]
@@ -99,6 +117,10 @@ class AttentionMaskFixer(Fixer):
         operation, script, call = failed.operation, failed.script, failed.call
         if operation is None or script is None or not isinstance(call, ast.Call):
             return []
+        padding = failed.operand("key_padding_mask")
+        sizes = {name: next(iter(argument.numbers), None) for name in ("src_len", "bsz") if (argument := operation.argument(name)) is not None}
+        if padding is not None and len(padding.shape) == 2 and padding.shape == (sizes.get("src_len"), sizes.get("bsz")) != padding.shape[::-1]:
+            return [failed.suffixed(padding, ".t()", f"The mask has one row for each sequence: `.t()` on {padding.called}.")]
         mask = failed.operand("attn_mask")
         query = failed.operand("query")
         if mask is None or query is None or len(mask.shape) != 2:

@@ -1,0 +1,42 @@
+"""A number taken for a tensor of several, and the other way round."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.model import Diagnosis, Fix
+
+
+class DimensionOutOfRangeFixer(Fixer):
+    rule = "dimension-out-of-range"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        script, call = failed.script, failed.call
+        if script is None or failed.in_library or not isinstance(call, ast.Subscript) or "0-dim tensor" not in failed.message:
+            return []
+        if not isinstance(call.ctx, ast.Load) or ast.unparse(call.slice) not in ("0", "-1"):
+            return []
+        edits = [script.edit(script.end(call.value), script.end(call), ".item()")]
+        return [scripts.fix(f"It is a single number: `{script.segment(call.value)}.item()`.", edits, "The number has no gradient.", safe=False)]
+
+
+class NotAScalarFixer(Fixer):
+    rule = "not-a-scalar"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        failed = Failed(evidence, scripts)
+        script, operation = failed.script, failed.operation
+        if script is None or operation is None or failed.in_library or operation.name != "bool" or not isinstance(failed.call, ast.expr):
+            return []
+        if called(failed.call) in ("bool", "float", "int"):
+            return []
+        words = {"all": "True where it holds for every element", "any": "True where it holds for at least one element"}
+        return [
+            scripts.fix(f"Say what is asked: `.{name}()`.", script.wrapped(failed.call, f".{name}()"), f"{text}.", safe=False)
+            for name, text in words.items()
+        ]
