@@ -41,16 +41,27 @@ class Scope:
     donors: tuple[str, ...] = ()  # constant expressions found elsewhere in the Function
 
 
-def changes(method: Method, scope: Scope, first: ast.AST | None, relation: str = "") -> typing.Iterator[Change]:
-    """Every candidate: what the relation suggests first, near the expression `first` before elsewhere."""
+def changes(
+    method: Method, scope: Scope, first: ast.AST | None, relation: str = "", suspicious: typing.Iterable[ast.AST] = ()
+) -> typing.Iterator[Change]:
+    """Every candidate: what the relation suggests first.
+
+    The expression `first` before what is `suspicious`, that before the rest, and later lines before earlier ones.
+    """
     nodes = list(own_nodes(method.tree))
-    near = set(map(id, ast.walk(first))) if first is not None else set()
-    near |= {id(node) for node in nodes if isinstance(node, (ast.Return, ast.Assign)) and any(id(part) in near for part in ast.walk(node))}
-    nodes.sort(key=lambda node: id(node) not in near)
+    near = set(_places(first)) if first is not None else set()
+    near |= {id(node) for node in nodes if isinstance(node, (ast.Return, ast.Assign)) and not near.isdisjoint(_places(node))}
+    doubtful = {place for statement in suspicious for place in _places(statement)}
+    nodes.sort(key=lambda node: (id(node) not in near, id(node) not in doubtful, -getattr(node, "lineno", 0)))
     suggested = SUGGESTED.get(relation, ())
     for family in dict.fromkeys((*suggested, *FAMILIES)):
         for node in nodes:
             yield from family(method, scope, node)
+
+
+def _places(tree: ast.AST) -> typing.Iterator[int]:
+    """The nodes of a tree that have a place in the text: operators and contexts are shared by all trees."""
+    return (id(node) for node in ast.walk(tree) if isinstance(node, (ast.expr, ast.stmt)))
 
 
 def saved_changes(method: Method, names: typing.Sequence[str]) -> typing.Iterator[Change]:
@@ -157,6 +168,8 @@ def _calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
         yield Change(node, f"{owner}.{other}{rest}")
     if name in UNDOABLE and owner not in ("torch", "F"):
         yield Change(node, owner)
+    if name in ("var", "std") and not any(k.arg in ("unbiased", "correction") for k in node.keywords):
+        yield Change(node, f"{owner}.{name}({', '.join(filter(None, (rest[1:-1], 'unbiased=False')))})")
     if name in ("sum", "mean") and not node.args and not node.keywords:
         for dim in (0, 1, -1):
             yield Change(node, f"{owner}.{name}({dim})")
@@ -176,6 +189,9 @@ def _names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
         for name in scope.tensors:
             if name != node.id:
                 yield Change(node, name)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        for name in (*scope.numbers, *(name for name, rank in scope.tensors.items() if not rank)):
+            yield Change(node, name)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
         text = method.segment(node)
         for group in (scope.tensors, scope.numbers):
@@ -198,8 +214,15 @@ def _formulas(node: ast.AST) -> list[ast.expr]:
     return [e for e in _elements(node) if not isinstance(e, (ast.Constant, ast.Attribute, ast.Subscript))]
 
 
+def _listed(node: ast.AST) -> list[ast.expr]:
+    """The elements of a list or tuple that is put together: `torch.cat([a * b, c])`."""
+    if not isinstance(node, (ast.List, ast.Tuple)) or not isinstance(node.ctx, ast.Load):
+        return []
+    return [e for e in node.elts if isinstance(e, (ast.BinOp, ast.Name, ast.Call))]
+
+
 def _signs(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
-    for element in _formulas(node):
+    for element in (*_formulas(node), *_listed(node)):
         yield Change(element, f"-{_bracketed(method, element)}", True)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.MatMult, ast.Div)):
         yield Change(node, f"-{method.segment(node)}")
@@ -210,10 +233,15 @@ def _factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
     targets = [(e, True) for e in _formulas(node)]
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
         targets += [(node.left, False), (node.right, False)]
+    targets += [(e, False) for e in _listed(node)]
     for element, alone in targets:
         text = _bracketed(method, element)
         for name in scope.tensors:
             yield Change(element, f"{text} * {name}", alone)
+            if isinstance(element, (ast.BinOp, ast.Name)):
+                # The derivatives of sigmoid and tanh, by their results.
+                yield Change(element, f"{text} * (1 - {name})", alone)
+                yield Change(element, f"{text} * (1 - {name} * {name})", alone)
         for name in scope.numbers:
             yield Change(element, f"{text} * {name}", alone)
             yield Change(element, f"{text} / {name}", alone)
@@ -230,6 +258,24 @@ def _factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
                 yield Change(element, f"{text} / {name}.numel()", alone)
                 yield Change(element, f"{text} * {name}.numel()", alone)
                 yield Change(element, f"{text} / {name}", alone)
+
+
+def _unused(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """The gradient of an output that backward never looks at, put in as a term."""
+    read = {part.id for part in own_nodes(method.tree) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+    for argument in method.tree.args.args[1:]:
+        if argument.arg not in read and argument.arg in scope.tensors:
+            for element in _formulas(node):
+                yield Change(element, f"{argument.arg} + {method.segment(element)}", True)
+
+
+def _terms(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """A term put in: the gradient of another output, a state passed on."""
+    for element in _formulas(node):
+        if isinstance(element, (ast.BinOp, ast.Call)):
+            for name in scope.tensors:
+                yield Change(element, f"{name} + {method.segment(element)}", True)
+                yield Change(element, f"{method.segment(element)} - {name}", True)
 
 
 def _shapes(scope: Scope) -> dict[str, int]:
@@ -293,11 +339,15 @@ def _bracketed(method: Method, node: ast.expr) -> str:
 def applied(method: Method, change: Change) -> str:
     """The whole file's text with the change made; brackets where the new text needs them."""
     start, end = method.offsets(change.node)
-    return method.text[:start] + replacement(change) + method.text[end:]
+    return method.text[:start] + replacement(change, method) + method.text[end:]
 
 
-def replacement(change: Change) -> str:
-    return change.after if change.element or _closed(change.after) else f"({change.after})"
+def replacement(change: Change, method: Method) -> str:
+    if change.element or _closed(change.after):
+        return change.after
+    start, end = method.offsets(change.node)
+    bracketed = method.text[start - 1 : start] == "(" and method.text[end : end + 1] == ")" and isinstance(change.node, (ast.BinOp, ast.UnaryOp, ast.Compare))
+    return change.after if bracketed else f"({change.after})"
 
 
 def _closed(text: str) -> bool:
@@ -324,6 +374,8 @@ def _insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[
         if isinstance(operand, ast.Name) and operand.id not in scope.tensors:
             continue
         text = _bracketed(method, operand)
+        yield Change(operand, f"2 * {text}")
+        yield Change(operand, f"{text} / 2")
         for name in (*scope.tensors, *scope.numbers):
             yield Change(operand, f"{text} * {name}")
         for name in (*scope.tensors, *scope.numbers):
@@ -345,7 +397,7 @@ def _insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[
                     yield Change(operand, f"{text}.{reduction}({dim}, keepdim=True)")
 
 
-FAMILIES = (_orders, _constants, _operators, _calls, _comparisons, _names, _signs, _factors, _counts, _wrapped, _insertions)
+FAMILIES = (_unused, _orders, _operators, _constants, _calls, _comparisons, _names, _signs, _factors, _terms, _counts, _wrapped, _insertions)
 SUGGESTED = {
     "factor": (_operators, _orders, _signs, _calls, _constants, _factors),
     "other-input": (_orders, _names),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import sys
 import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, second, source, variants
+from torchsleuth.checker import mechanics, second, slices, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
 from torchsleuth.checker.mend import mended
@@ -39,6 +40,7 @@ class Judge:
         self.remarks: list[str] = []
         self.bad: set[int] = set()
         self.mends: list[Mend] = []
+        self.in_vain = False  # a change that mends a gradient was looked for and not found
         self.convention = False  # the derivative is one by convention, not that of forward's values
         self.double = "not-tried"
         self.study_run: Run | None = None
@@ -80,9 +82,41 @@ class Judge:
                 right = False
                 self.findings.append(found)
                 self.bad.add(k)
+        if individually:
+            self.findings = self.located(evaluation)
         if right:
             self.cases.append((case, evaluation.arguments.shapes() if case else ""))
         return right
+
+    def located(self, evaluation: Evaluation) -> list[Finding]:
+        """The findings, with those of several gradients as one where one slip explains them all, and else nothing does.
+
+        That is a change that mends them all, or the place that all of them come from and no right one does.
+        """
+        out = list(self.findings)
+        open_ones = [f for f in out if f.kind == "values" and (f.relation is None or f.relation.kind == "unknown")]
+        for mend in self.mends:
+            out = self.as_one(out, [f for f in open_ones if f.mend == mend])
+        open_ones = [f for f in open_ones if f.mend is None]
+        method = mechanics.methods(self.bench)[1]
+        if method is None or len(open_ones) < 2:
+            return out
+        lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
+        count = len(evaluation.arguments.values)
+        right = [k for k in evaluation.arguments.checked if k not in self.bad and evaluation.settled.get(k) is not None]
+        wrong = [f.input for f in out if f.kind == "values" and f.mend is None]
+        place = slices.common(method, wrong, right, count, lines) or slices.common(method, [f.input for f in open_ones], right, count, lines)
+        if place is None:
+            return out
+        culprit = source.culprit_of(method, place.value, "all these gradients come through this")
+        return self.as_one(out, open_ones, culprit=culprit, detail=ast.unparse(_target(place)))
+
+    def as_one(self, findings: list[Finding], group: list[Finding], **changed: typing.Any) -> list[Finding]:
+        if len(group) < 2:
+            return findings
+        names = tuple(self.arguments.names[f.input] for f in group)
+        whole = dataclasses.replace(group[0], names=names, **changed)
+        return [whole if f is group[0] else f for f in findings if not any(f is other for other in group[1:])]
 
     def deterministic(self, arguments: Arguments) -> bool:
         """Whether forward gives the same twice. What rises as its gradient says, to twelve digits of its values, does."""
@@ -224,7 +258,8 @@ class Judge:
         lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
         if self.mending and finding.kind not in ("not-derivative", "none"):
             kind = finding.relation.kind if finding.relation is not None else finding.kind
-            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends)
+            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends, self.in_vain)
+            self.in_vain |= mend is None
             if mend is not None and mend not in self.mends:
                 self.mends.append(mend)
         if k < 0:
@@ -254,6 +289,10 @@ def sample_of(returned: torch.Tensor, true: torch.Tensor, wrong: torch.Tensor) -
         index.append(rest % n)
         rest //= n
     return Sample(tuple(reversed(index)), float(returned.reshape(-1)[position]), float(true.reshape(-1)[position]))
+
+
+def _target(statement: slices.Statement) -> ast.expr:
+    return statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
 
 
 def _deepest(error: BaseException) -> str:

@@ -16,7 +16,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import edits, variants
+from torchsleuth.checker import edits, slices, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, finite, settle
 from torchsleuth.checker.edits import Change, Scope
@@ -28,6 +28,7 @@ from torchsleuth.checker.truth import differing, true_gradient
 from torchsleuth.model import Edit, Known, Role, unified_diff
 
 LIMIT = 3200  # changes tried where nothing is known about the slip; a quarter of that where the relation is
+FURTHER = 300
 LIMITS = {"": LIMIT, "unknown": LIMIT, "not-linear": LIMIT // 2, "missing-term": LIMIT // 2, "condition": LIMIT // 2, "count": 60}
 
 
@@ -41,22 +42,25 @@ class Case(typing.NamedTuple):
 
 
 def mended(
-    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str = "", known: typing.Sequence[Mend] = ()
+    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str = "", known: typing.Sequence[Mend] = (),
+    again: bool = False,
 ) -> Mend | None:
     """The first change that puts gradient `k` (or, for -1, all of them) right in every experiment.
 
-    `known` are changes that put another gradient of the same Function right: one slip may spoil several.
+    `known` are changes that put another gradient of the same Function right: one slip may spoil several. `again`:
+    a change was looked for in vain already, and now it is not looked for as long.
     A method with a `while` loop is left alone: with a changed step it might never end. What backward
     prints, it has printed already.
     """
     if any(isinstance(node, ast.While) for node in ast.walk(method.tree)):
         return None
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return _mended(bench, method, evaluation, k, study, relation, known)
+        limit = LIMITS.get(relation, LIMIT // 4)
+        return _mended(bench, method, evaluation, k, study, relation, known, limit // 8 if again else limit)
 
 
 def _mended(
-    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str, known: typing.Sequence[Mend]
+    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str, known: typing.Sequence[Mend], limit: int
 ) -> Mend | None:
     if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
         evaluation = bench.evaluate(study)
@@ -78,21 +82,30 @@ def _mended(
                 return mend
         elif _saved_otherwise(bench, cases, wanted, right, only=mend.after):
             return mend
-    first = returned_expression(method, max(k, 0), len(evaluation.arguments.values))
-    limit = LIMITS.get(relation, LIMIT // 4)
+    count = len(evaluation.arguments.values)
+    first = returned_expression(method, max(k, 0), count)
+    wrong = sorted(set(cases[0].true) - right)
+    doubtful = slices.suspicious(method, wrong, sorted(right), count).values()
     seen: set[str] = set()
+    partial: Mend | None = None
     compiler = Compiler(bench.subject.backward_code, method)
-    for count, change in enumerate(edits.changes(method, scope, first, relation)):
-        if count > limit:
+    for tried, change in enumerate(edits.changes(method, scope, first, relation, doubtful)):
+        if tried > limit:
             break
         text = edits.applied(method, change)
         if text in seen:
             continue
         seen.add(text)
         backward = compiler.compiled(change)
-        if backward is not None and _passes(bench, cases, wanted, right, backward):
-            return _result(method, change, text, len(cases))
-    return _saved_otherwise(bench, cases, wanted, right)
+        if backward is None or not _passes(bench, cases, wanted, right, backward):
+            continue
+        found = _result(method, change, text, len(cases))
+        if wanted.issuperset(wrong) or _passes(bench, cases, set(wrong), right, backward):
+            return found
+        if partial is None:
+            # One slip may spoil several gradients: a change that mends them all is better, and looked for a little longer.
+            partial, limit = found, min(limit, tried + FURTHER)
+    return partial or _saved_otherwise(bench, cases, wanted, right)
 
 
 def _patched(method: Method, mend: Mend) -> str:
@@ -311,10 +324,19 @@ def _donors(*methods: Method | None) -> tuple[str, ...]:
 
 
 def _result(method: Method, change: Change, text: str, experiments: int) -> Mend:
-    after = edits.replacement(change)
     culprit = culprit_of(method, change.node, "", Role.RETURN_GRAD, Known.RECOMPUTED)
-    edit = Edit(span_of(method, change.node), after, digest(method.text))
-    return Mend(culprit, method.segment(change.node), after, edit, unified_diff(shown_file(method.file), method.text, text), experiments)
+    before, after, node = method.segment(change.node), edits.replacement(change, method), change.node
+    # `2` should be `3` says little: the expression around it is shown, as long as it is short and on one line.
+    while len(before) < 6:
+        around = next((n for n in ast.walk(method.tree) if isinstance(n, ast.expr) and any(c is node for c in ast.iter_child_nodes(n))), None)
+        if not isinstance(around, (ast.BinOp, ast.Call, ast.Subscript, ast.Compare, ast.UnaryOp, ast.Attribute)):
+            break
+        if around.lineno != around.end_lineno or len(method.segment(around)) > 40:
+            break
+        start, whole = method.offsets(node)[0] - method.offsets(around)[0], method.segment(around)
+        before, after, node = whole, whole[:start] + after + whole[start + len(before) :], around
+    edit = Edit(span_of(method, node), after, digest(method.text))
+    return Mend(culprit, before, after, edit, unified_diff(shown_file(method.file), method.text, text), experiments)
 
 
 # -- what forward saves --------------------------------------------------------------------------
@@ -331,7 +353,7 @@ def _saved_otherwise(bench: Bench, cases: list[Case], wanted: set[int], right: s
     for count, change in enumerate(edits.saved_changes(method, names)):
         if count > LIMIT // 8:
             break
-        if only and edits.replacement(change) != only:
+        if only and edits.replacement(change, method) != only:
             continue
         text = edits.applied(method, change)
         changed = _from_text(function, method, text)

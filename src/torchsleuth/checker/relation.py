@@ -86,7 +86,7 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
         _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _condition,
-        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision,
+        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _any_condition,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)
@@ -308,7 +308,13 @@ def _adjoint(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 
 
 def _condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
-    """Right where some condition on the elements holds, wrong elsewhere."""
+    """Right where some condition on the elements holds, wrong elsewhere; and right there in more than zeros."""
+    if all(not bool((~differing(p.returned, p.true) & (p.true != 0)).any()) for p in pairs[:2]):
+        return None
+    return _any_condition(bench, pairs, k)
+
+
+def _any_condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     wrong = [differing(p.returned, p.true) for p in pairs[:2]]
     share = float(wrong[0].double().mean())
     if not 0.02 < share < 0.98 and wrong[0].sum() < 3 or share in (0.0, 1.0):
@@ -321,7 +327,7 @@ def _condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     for name, tensors in terms.conditions(pairs[:2], names):
         # Where both gradients are zero nothing can be seen to be wrong.
         if all(
-            t.shape == w.shape and not bool((t & w).any()) and not bool((~t & ~w & (p.true != 0)).any())
+            t.shape == w.shape and int((t & (p.true != 0)).sum()) > 2 and not bool((t & w).any()) and not bool((~t & ~w & (p.true != 0)).any())
             for p, t, w in zip(pairs[:2], tensors, relevant, strict=True)
         ):
             return Relation("condition", tensor=name, share=share, factor=_inside(pairs[0], wrong[0]), detail="some")

@@ -149,7 +149,7 @@ def returned_expression(
     """The expression that made element `element` of what the function returned.
 
     `lines` are those that ran: with several returns, and several assignments to one name, the last one
-    that ran is meant. A plain name is followed back to its assignment.
+    that ran is meant. A plain name is followed back to its assignment, or to the last write into it.
     """
     returns = [n for n in own_nodes(method.tree) if isinstance(n, ast.Return) and n.value is not None and _ran(n, lines)]
     if not returns:
@@ -176,24 +176,37 @@ def _ran(node: ast.AST, lines: frozenset[int] | None) -> bool:
 def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int] | None) -> ast.expr:
     """What a plain name was last bound to before a line, as far as that is one expression."""
     for _ in range(4):
-        if not isinstance(value, ast.Name):
+        name = value.id if isinstance(value, ast.Name) else _reshaped(value)
+        if name is None:
             return value
         found = None
         for node in own_nodes(method.tree):
             if not isinstance(node, ast.stmt) or node.lineno >= before or not _ran(node, lines):
                 continue
             if isinstance(node, ast.Assign):
-                bound = next((b for t in node.targets if (b := _bound(t, node.value, value.id)) is not None), None)
-            elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and isinstance(node.target, ast.Name):
-                bound = node.value if node.target.id == value.id else None
+                bound = next((b for t in node.targets if (b := _bound(t, node.value, name)) is not None), None)
+                if bound is None and any(isinstance(t, ast.Subscript) and _base_name(t) == name for t in node.targets):
+                    bound = node.value
+            elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+                bound = node.value if _base_name(node.target) == name else None
             else:
                 bound = None
             if bound is not None:
                 found = (bound, node.lineno)
-        if found is None:
+        if found is None or not isinstance(value, ast.Name) and isinstance(found[0], (ast.Name, ast.Attribute)):
             return value
         value, before = found
     return value
+
+
+def _reshaped(value: ast.expr) -> str | None:
+    """`dx` of `dx.reshape(x.shape)`: the same values."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Name) and value.func.attr in _SAME_VALUES:
+        return value.func.value.id
+    return None
+
+
+_SAME_VALUES = frozenset("reshape view view_as reshape_as contiguous to type_as clone float double half".split())
 
 
 def _bound(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:

@@ -27,6 +27,12 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def listed(names: tuple[str, ...]) -> str:
+    """`a`, `b` and `c`."""
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
+
+
 def shape(sizes: tuple[int, ...]) -> str:
     return str(list(sizes))
 

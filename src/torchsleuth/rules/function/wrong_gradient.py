@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Trial
 from torchsleuth.model import Diagnosis, Fact, Known
-from torchsleuth.rules.function.wording import SPECIAL, diagnosis, measured, name_of, where
+from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measured, name_of, where
 
 NAMED = frozenset(
     "factor transposed rearranged adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
@@ -79,8 +79,13 @@ class WrongGradient(FunctionRule):
                 title = f"the gradient for `{name}` is right to {finding.relation.factor:.1g} only"
                 why = "The formula is close but not the derivative: an approximation, a rounded constant, or a detour through a shorter type."
             elif finding.mend is not None:
-                title = f"the gradient for `{name}` is wrong: `{finding.mend.before}` should be `{finding.mend.after}`"
+                whose = f"gradients for {listed(finding.names)} are" if finding.names else f"gradient for `{name}` is"
+                title = f"the {whose} wrong: `{finding.mend.before}` should be `{finding.mend.after}`"
                 why = "With that one change every experiment agrees with forward."
+            elif finding.names:
+                title = f"the gradients for {listed(finding.names)} are not the derivatives of forward: what they have in common is `{finding.detail}`"
+                why = (f"All of them come through `{finding.detail}`, and no gradient that is right does: one slip there, or in what it is made of, "
+                       "explains them all. No single factor, term or exchange explains the difference.")  # fmt: skip
             else:
                 title = f"the gradient for `{name}` is not the derivative of forward"
                 why = "It is no constant multiple, transposition or reduction of the true gradient, no other input's gradient, and no single factor or term explains the difference."

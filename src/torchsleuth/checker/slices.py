@@ -1,0 +1,82 @@
+"""Which statements of `backward` a returned gradient comes from, read from the source by names.
+
+Where several gradients are wrong and others are right, the slip is in what only the wrong ones come from.
+"""
+
+from __future__ import annotations
+
+import ast
+import typing
+
+from torchsleuth.checker.source import Method, own_nodes, returned_expression
+
+Statement = ast.Assign | ast.AugAssign | ast.AnnAssign
+
+
+def comes_from(method: Method, expression: ast.AST, lines: frozenset[int] | None = None) -> dict[int, Statement]:
+    """The assignments an expression depends on, by id: every binding of a name counts, as far as it ran."""
+    bindings: dict[str, list[Statement]] = {}
+    for node in own_nodes(method.tree):
+        if isinstance(node, Statement) and node.value is not None and (lines is None or node.lineno in lines or node.end_lineno in lines):
+            for name in _written(node):
+                bindings.setdefault(name, []).append(node)
+    found: dict[int, Statement] = {}
+    pending: list[ast.AST] = [expression]
+    while pending:
+        for part in ast.walk(pending.pop()):
+            if isinstance(part, ast.Name):
+                for statement in bindings.get(part.id, ()):
+                    if id(statement) not in found and statement.lineno <= _line(expression, statement):
+                        found[id(statement)] = statement
+                        pending.append(statement)
+    return found
+
+
+def _line(expression: ast.AST, statement: Statement) -> int:
+    return getattr(expression, "lineno", statement.lineno)
+
+
+def _written(node: Statement) -> typing.Iterator[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    for target in targets:
+        for part in ast.walk(target):
+            if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or isinstance(target, ast.Subscript)):
+                yield part.id
+
+
+def returned(method: Method, element: int, count: int, lines: frozenset[int] | None) -> ast.expr | None:
+    return returned_expression(method, element, count, lines, follow=False)
+
+
+def suspicious(method: Method, wrong: typing.Iterable[int], right: typing.Iterable[int], count: int, lines: frozenset[int] | None = None) -> dict[int, Statement]:
+    """The assignments that wrong gradients come from and right ones do not."""
+    out: dict[int, Statement] = {}
+    for k in wrong:
+        expression = returned(method, k, count, lines)
+        out |= comes_from(method, expression, lines) if expression is not None else {}
+    for k in right:
+        expression = returned(method, k, count, lines)
+        for key in comes_from(method, expression, lines) if expression is not None else ():
+            out.pop(key, None)
+    return out
+
+
+def common(method: Method, wrong: typing.Sequence[int], right: typing.Iterable[int], count: int, lines: frozenset[int] | None = None) -> Statement | None:
+    """The assignment that all wrong gradients come from and no right one does; None where there are several, side by side."""
+    left = suspicious(method, wrong, right, count, lines)
+    for k in wrong:
+        expression = returned(method, k, count, lines)
+        if expression is None or isinstance(expression, ast.Tuple):
+            return None
+        mine = comes_from(method, expression, lines)
+        left = {key: statement for key, statement in left.items() if key in mine}
+    found = [s for s in left.values() if not _unpacks(s)]
+    last = max(found, key=lambda s: s.lineno, default=None)
+    before = comes_from(method, last, lines) if last is not None else {}
+    return last if all(s is last or id(s) in before for s in found) else None
+
+
+def _unpacks(statement: Statement) -> bool:
+    """What ctx kept, given a name: no formula."""
+    value = statement.value
+    return isinstance(value, (ast.Attribute, ast.Constant)) or isinstance(value, ast.Tuple) and all(isinstance(e, ast.Attribute) for e in value.elts)
