@@ -59,6 +59,7 @@ class Call:
     args: tuple
     kwargs: dict
     leaves: list[Leaf] = field(default_factory=list)
+    _paddings: dict[frozenset[int], list[Padding]] = field(default_factory=dict)  # answers of `paddings`, which is asked often
 
     def __post_init__(self) -> None:
         names = _positional_names(self.model, len(self.args))
@@ -173,6 +174,13 @@ def sequences(call: Call) -> list[Leaf]:
 
 def paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     """Every sequence input for which the call says which positions are padding."""
+    asked = frozenset(pad_ids)
+    if asked not in call._paddings:
+        call._paddings[asked] = _paddings(call, pad_ids)
+    return call._paddings[asked]
+
+
+def _paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     found: list[Padding] = []
     for leaf in sequences(call):
         found_one = _masked(call, leaf, pad_ids) or _measured(call, leaf, pad_ids) or _trailing(leaf, pad_ids)

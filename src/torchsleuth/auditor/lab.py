@@ -14,7 +14,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import Runner
-from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Change, Changing, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 MOST_PLACES = 4  # places named for one leak
@@ -37,34 +37,27 @@ class Lab:
                     found.append(op)
         return found
 
-    def changed(self, leaf: Leaf, where: torch.Tensor, trace: Trace | None = None) -> tuple[Trace | None, dict]:
-        """A trace that disturbs the content at `where` as it is looked up, or else exchanged inputs."""
-        if leaf.tensor.is_floating_point():
-            return trace, {leaf.path: disturbed(leaf.tensor, where)}
-        if self.embedded(leaf):
-            trace = trace or Trace()
-            trace.change = _lookup_change(leaf.tensor, where)
-            return trace, {}
-        return trace, {leaf.path: _other_ids(leaf.tensor, where)}
-
     def run(
-        self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: typing.Callable | None = None
+        self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: Change | None = None
     ) -> tuple[typing.Any, Trace | None]:
-        trace = Trace(keep=True) if keep else None
-        changes: dict = {}
-        lookups = []
+        """The model on inputs that are disturbed at the given places: ids as they are looked up, other inputs themselves."""
+        inputs: dict = {}
+        lookups: list[Change] = []
         for leaf, where in leaf_where:
-            made, exchanged = self.changed(leaf, where, Trace())
-            changes.update(exchanged)
-            if made is not None and made.change is not None:
-                lookups.append(made.change)
-        if healing is not None:
-            lookups.append(healing)
-        if lookups:
-            trace = trace or Trace()
-            trace.change = _chained(lookups)
-        args, kwargs = self.call.replaced(changes)
-        return self.runner.run(args, kwargs, trace=trace, mode=self.mode), trace
+            if leaf.tensor.is_floating_point():
+                inputs[leaf.path] = disturbed(leaf.tensor, where)
+            elif self.embedded(leaf):
+                lookups.append(_lookup_change(leaf.tensor, where))
+            else:
+                inputs[leaf.path] = _other_ids(leaf.tensor, where)
+        args, kwargs = self.call.replaced(inputs)
+        trace: Trace | None = None
+        watched: Trace | Changing | None = None
+        if keep or healing is not None:
+            watched = trace = Trace(keep=keep, change=_chained([*lookups, *([healing] if healing else [])]))
+        elif lookups:
+            watched = Changing("embedding", _chained(lookups))
+        return self.runner.run(args, kwargs, trace=watched, mode=self.mode), trace
 
     def locate(
         self, leaf_where: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool
@@ -131,7 +124,7 @@ def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     return torch.where(where.reshape(where.shape), values[(rank + 1) % values.numel()], ids)
 
 
-def _lookup_change(ids: torch.Tensor, where: torch.Tensor):
+def _lookup_change(ids: torch.Tensor, where: torch.Tensor) -> Change:
     """Disturbs the rows that an embedding lookup of these ids returns at `where`."""
 
     def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
@@ -144,7 +137,7 @@ def _lookup_change(ids: torch.Tensor, where: torch.Tensor):
     return change
 
 
-def _chained(changes: list) -> typing.Callable:
+def _chained(changes: list[Change]) -> Change:
     def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
         for one in changes:
             result = one(op, args, kwargs, result)
@@ -153,7 +146,7 @@ def _chained(changes: list) -> typing.Callable:
     return change
 
 
-def _healing(first: Trace, places: set[tuple], may: May) -> typing.Callable:
+def _healing(first: Trace, places: set[tuple], may: May) -> Change:
     """Gives the results of the operations at these places the values of the first run wherever the change must not show."""
 
     def heal(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:

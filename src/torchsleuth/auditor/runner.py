@@ -7,10 +7,12 @@ the model prints is swallowed.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import random
 import sys
+import threading
 import typing
 import warnings
 from collections.abc import Iterator
@@ -18,8 +20,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.trace import Changing, Trace
 
+_CONTAINERS = (list, dict, set, collections.deque)
 BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
@@ -31,15 +34,17 @@ class Runner:
         self.calls = 0
         self._calm: tuple[typing.Any] | None = None
         self.precise = False  # without autocast, even if the program uses it
-        self.names = {id(m): name for name, m in model.named_modules()}
-        self.types = {name: type(m).__name__ for name, m in model.named_modules()}
+        named = list(model.named_modules())
+        self.modules = [module for _, module in named]
+        self.names = {id(m): name for name, m in named}
+        self.types = {name: type(m).__name__ for name, m in named}
 
     def run(
         self,
         args: tuple,
         kwargs: dict,
         *,
-        trace: Trace | None = None,
+        trace: Trace | Changing | None = None,
         grad: bool = False,
         then: typing.Callable[[typing.Any], typing.Any] | None = None,
         mode: str = "as-is",
@@ -51,15 +56,17 @@ class Runner:
         """
         self.calls += 1
         with contextlib.ExitStack() as stack:
-            stack.enter_context(untouched(self.model))
+            stack.enter_context(untouched(self.model, self.modules))
             stack.enter_context(alone())
-            stack.enter_context(self._mode(mode))
+            if mode != "as-is":
+                self._set_mode(mode)
             _seed_all(self.seed + seed)
             stack.enter_context(torch.enable_grad() if grad else torch.no_grad())
             if self.autocast is not None:
                 stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1], enabled=not self.precise))
-            if trace is not None:
+            if isinstance(trace, Trace):
                 stack.enter_context(self._module_paths(trace))
+            if trace is not None:
                 stack.enter_context(trace)
             result = self.model(*args, **kwargs)
             return result if then is None else then(result)
@@ -70,15 +77,10 @@ class Runner:
             self._calm = (self.run(args, kwargs, mode="eval"),)
         return self._calm[0]
 
-    @contextlib.contextmanager
-    def _mode(self, mode: str) -> Iterator[None]:
-        if mode == "as-is":
-            yield
-            return
-        for module in self.model.modules():  # `untouched` puts the flags back
+    def _set_mode(self, mode: str) -> None:
+        for module in self.modules:  # `untouched` puts the flags back
             if mode == "eval" or isinstance(module, BATCH_NORMS):
-                module.training = False
-        yield
+                module.__dict__["training"] = False
 
     @contextlib.contextmanager
     def _module_paths(self, trace: Trace) -> Iterator[None]:
@@ -104,29 +106,26 @@ class Runner:
 
 
 @contextlib.contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
+def untouched(model: nn.Module, modules: list[nn.Module] | None = None) -> Iterator[None]:
     """Whatever happens inside, the model, the random numbers and the standard streams are as before."""
-    modules = list(model.modules())
-    saved = [(m, dict(m.__dict__), dict(m._buffers), dict(m._parameters), dict(m._modules)) for m in modules]
-    containers = [
-        (value, value.copy())
-        for m in modules
-        for name, value in m.__dict__.items()
-        if type(value) in (list, dict, set) and not name.startswith("_")
-    ]
-    held = [
-        (value, value.detach().clone(), value._version)
-        for m in modules
-        for value in m.__dict__.values()
-        if isinstance(value, torch.Tensor)
-    ]
-    grads = [(p, p.grad) for p in model.parameters()]
+    modules = modules or list(model.modules())
+    saved, containers, held, grads = [], [], [], []
     for module in modules:
+        attributes = module.__dict__
+        saved.append((module, dict(attributes), dict(module._buffers), dict(module._parameters), dict(module._modules)))
+        for name, value in attributes.items():
+            if isinstance(value, torch.Tensor):
+                held.append((value, value.detach().clone(), value._version))
+            elif isinstance(value, _CONTAINERS) and name[0] != "_":
+                containers.append((value, value.copy()))
+                inside = value.values() if isinstance(value, dict) else value
+                held += [(t, t.detach().clone(), t._version) for t in inside if isinstance(t, torch.Tensor) and not isinstance(t, nn.Parameter)]
+        grads += [(p, p.grad) for p in module._parameters.values() if p is not None]
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = buffer.detach().clone()
     try:
-        with _random_kept(), _quiet():
+        with random_kept(), _quiet():
             yield
     finally:
         for module, attributes, buffers, parameters, children in saved:
@@ -138,7 +137,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
                 table.update(before)
         for container, copy in containers:
             container.clear()
-            container.extend(copy) if isinstance(container, list) else container.update(copy)
+            container.extend(copy) if isinstance(container, (list, collections.deque)) else container.update(copy)
         for tensor, copy, version in held:
             if tensor._version != version:
                 with torch.no_grad():
@@ -174,8 +173,16 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+_keeping = threading.local()
+
+
 @contextlib.contextmanager
-def _random_kept() -> Iterator[None]:
+def random_kept() -> Iterator[None]:
+    """Random numbers are as before; inside another such block there is nothing left to keep."""
+    if getattr(_keeping, "on", False):
+        yield
+        return
+    _keeping.on = True
     numpy = sys.modules.get("numpy")
     python_state, torch_state = random.getstate(), torch.get_rng_state()
     numpy_state = numpy.random.get_state() if numpy is not None else None
@@ -183,6 +190,7 @@ def _random_kept() -> Iterator[None]:
     try:
         yield
     finally:
+        _keeping.on = False
         random.setstate(python_state)
         torch.set_rng_state(torch_state)
         if numpy is not None and numpy_state is not None:

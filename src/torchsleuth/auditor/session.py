@@ -25,11 +25,11 @@ from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.patterns import shared_layers
-from torchsleuth.auditor.runner import Runner, untouched, unwrapped
+from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Trace
-from torchsleuth.auditor.trials import dropout_in_eval, overfitted
+from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
 
@@ -95,23 +95,16 @@ class Session:
     # -- the whole ----------------------------------------------------------------------------
 
     def audit(self, overfit: bool = False) -> None:
-        collecting = gc.isenabled()
-        gc.disable()  # many short runs make much garbage; looking for cycles in it would take longer than they do
-        try:
+        with self._quick():
             inputs = preflight.batch_facts(self.call, self.pad_ids)
             self.fields["inputs"] = tuple(inputs)
             self.fields["shared"] = tuple(shared_layers(self.model))
             step = self.step()
             if step is not None:
                 self.experiments(step)
-                self.dropout_in_eval()
+                self.dropout_in_eval(step)
                 if overfit:
                     self.overfit()
-        finally:
-            if collecting:
-                gc.enable()
-            if self._said:
-                print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
 
     def experiments_after(self, step: StepView, fields: dict[str, typing.Any]) -> None:
         """The experiments for a step that a running program took by itself; `fields` is what was seen of it."""
@@ -122,8 +115,22 @@ class Session:
         if any(not bool(p.detach().isfinite().all()) for p in self.model.parameters()):
             self.notes.append("experiments were not made: at the end of the program some parameters are not finite")
             return
-        self.experiments(step)
-        self.dropout_in_eval()
+        with self._quick():
+            self.experiments(step)
+            self.dropout_in_eval(step)
+
+    @contextlib.contextmanager
+    def _quick(self) -> typing.Iterator[None]:
+        collecting = gc.isenabled()
+        gc.disable()  # many short runs make much garbage; looking for cycles in it would take longer than they do
+        try:
+            with random_kept():
+                yield
+        finally:
+            if collecting:
+                gc.enable()
+            if self._said:
+                print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
 
     def observation(self) -> Observation:
         name = type(self.model).__name__
@@ -297,7 +304,9 @@ class Session:
                 return None
         return Lab(self.runner, self.call, base, trace, floor, mode)
 
-    def dropout_in_eval(self) -> None:
+    def dropout_in_eval(self, step: StepView) -> None:
+        if step.trace.ops and not step.trace.truncated and not any(may_drop(op) for op in step.trace.ops):
+            return
         fact = self.attempt("dropout in eval mode", lambda: dropout_in_eval(self.runner, self.call))
         if fact is not None:
             self.fields["modes"] = (*self.fields.get("modes", ()), fact)

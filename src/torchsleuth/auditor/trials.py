@@ -11,7 +11,15 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.observation import ModeFact, Overfit
 from torchsleuth.auditor.runner import Runner, alone, untouched
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.trace import Op, Trace
+
+
+_ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
+
+
+def may_drop(op: Op) -> bool:
+    """A call that drops, or would if it were told to."""
+    return "dropout" in op.name or (op.name in _ATTENTION and op.argument(4 if op.name == _ATTENTION[0] else 10, "dropout_p", 0.0) != 0.0)
 
 
 def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
@@ -28,7 +36,7 @@ def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
         if a.name != b.name:
             return None
         if any(x.shape == y.shape and moved_flags(x, y)[0].any() for x, y in zip(a.tensors, b.tensors, strict=False)):
-            if "dropout" in a.name or a.name in ("scaled_dot_product_attention", "multi_head_attention_forward"):
+            if may_drop(a):
                 return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name)
             return None
     return None
