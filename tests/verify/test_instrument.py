@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from torchsleuth.model import Edit, Span
-from torchsleuth.verify.instrument import BEGIN, MARK, mapped_line, marked
+from torchsleuth.verify.instrument import BEGIN, MARK, mapped, marked
 
 
 def _edit(line: int, column: int, end_line: int, end_column: int, text: str) -> Edit:
@@ -28,7 +28,31 @@ def _edit(line: int, column: int, end_line: int, end_column: int, text: str) -> 
     ],
 )
 def test_mapped_line(edits: list[Edit], line: int) -> None:
-    assert mapped_line(5, 5, edits) == line
+    assert mapped(5, 5, edits)[0] == line
+
+
+@pytest.mark.parametrize(
+    ("edits", "place"),
+    [
+        ([_edit(5, 1, 5, 1, "h = 1; ")], (5, 12)),  # put in before it on its line
+        ([_edit(5, 2, 5, 4, "")], (5, 3)),  # taken out
+        ([_edit(5, 1, 5, 1, "  "), _edit(5, 3, 5, 3, "(")], (5, 8)),
+        ([_edit(5, 1, 5, 1, "with no_grad():\n    ")], (6, 9)),
+        ([_edit(5, 5, 5, 9, "other")], (5, 5)),
+        ([_edit(4, 3, 5, 3, "")], (4, 5)),  # joined with the line before
+        ([_edit(5, 1, 5, 1, "ab\ncd"), _edit(5, 2, 5, 3, "xyz")], (6, 9)),
+    ],
+)
+def test_mapped_column(edits: list[Edit], place: tuple[int, int]) -> None:
+    assert mapped(5, 5, edits) == place
+
+
+def test_of_several_statements_on_a_line_the_one_at_the_column() -> None:
+    for column, expected in ((1, "a"), (8, "b"), (15, "c")):
+        tree = ast.parse("a = 1; b = 2; c = 3\n")
+        assert marked(tree, 1, column)
+        around = [ast.unparse(item) for item in tree.body]
+        assert around[around.index(f"{BEGIN}()") + 1].startswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from torchsleuth.evidence import StaleSave
+from torchsleuth.evidence import Place, StaleSave
 from torchsleuth.fixes.aliases import VIEWS
 from torchsleuth.fixes.script import Script, Scripts, called, path_of
 from torchsleuth.model import Edit
@@ -27,6 +27,8 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
             return None
         if save.is_result and isinstance(script.parent(node), ast.Expr):
             return None  # a write whose result is thrown away: a copy of it would help nobody
+        if any(_users(site.place).span == place.span for site in save.writes):
+            return None  # saved and overwritten inside one call, of a module for example: no copy can be put in between
         found = [node] if save.is_result else _definition(script, node, save) or read_operands(script, node, save)
         if not found or any(isinstance(item, ast.Starred) for item in found):
             return None
@@ -34,6 +36,10 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
             edits += script.wrapped(item, ".clone()")
             names.append(script.segment(item))
     return list(dict.fromkeys(edits)), list(dict.fromkeys(names))
+
+
+def _users(place: Place) -> Place:
+    return place.via if place.in_library and place.via is not None else place
 
 
 def read_operands(script: Script, node: ast.expr, save: StaleSave) -> list[ast.expr]:

@@ -32,7 +32,7 @@ class FreedGraphFixer(Fixer):
             again = _recomputed_outside(scripts, evidence, freed)
             return [again] if again is not None else _carried(scripts, script, backward, freed, freed.carried)
         if freed.same_root:
-            return [_computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
+            return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
         return [*_shared(scripts, script, backward, freed), _recomputed_outside(scripts, evidence, freed)]
 
 
@@ -50,7 +50,7 @@ def _carried(
     fixes: list[Fix | None] = []
     outside = [_made_outside(scripts, script, item, loops[0] if loops else None) for item in carried]
     if loops and any(statement is not None for statement in outside):
-        fixes.append(_computed_in_loop(scripts, script, backward, next(s for s in outside if s is not None)))
+        fixes.append(computed_in_loop(scripts, script, backward, next(s for s in outside if s is not None)))
         fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
         return fixes
     if loops:
@@ -66,8 +66,20 @@ def _carried(
                 meaning = f"Each backward then differentiates the newest part of `{listed[0]}` only; the earlier parts have had theirs."
             words = ", ".join(f"`{name}`" for name in listed)
             fixes.append(scripts.fix(f"Detach {words} after each step's backward.", edits, meaning, safe=False))
+    elif script.class_of(backward) is not None:
+        # A method that does one step: what the object keeps for the next one.
+        kept = [item.tensor.name for item in carried if item.tensor.name.startswith("self.") and path_is_simple(item.tensor.name)]
+        own = [name for name in dict.fromkeys(kept) if _is_set_in(script, backward, name)]
+        words = ", ".join(f"`{name}`" for name in own)
+        fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
     fixes += [_detached_where_used(scripts, item) for item in carried[:1]]
     return fixes
+
+
+def _is_set_in(script: Script, backward: ast.stmt, name: str) -> bool:
+    """An attribute that the class of this method sets."""
+    owner = script.class_of(backward)
+    return any(path_of(node) == name and isinstance(node.ctx, ast.Store) for node in ast.walk(owner) if isinstance(node, ast.Attribute))
 
 
 def _outside_name(scripts: Scripts, script: Script, item: CarriedTensor) -> str:
@@ -137,7 +149,7 @@ def _made_outside(scripts: Scripts, script: Script, item: CarriedTensor, loop: a
     return statement if statement in block and block.index(statement) < block.index(loop) else None
 
 
-def _computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None) -> Fix | None:
+def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None) -> Fix | None:
     """What was computed once before the loop, computed in every round."""
     loops = script.loops_around(backward)
     if not loops:
@@ -161,9 +173,9 @@ def _computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made
     for statement in chosen:
         edits += script.removed(statement)
     words = ", ".join(f"`{short(script.segment(statement), 40)}`" for statement in chosen[:2])
-    return scripts.fix(
-        f"Compute {words} in every round of the loop.", edits, "It is then computed anew, with the weights of that round.", safe=False
-    )
+    drawn = any(isinstance(node, ast.Call) and called(node) in _DRAWN for statement in chosen for node in ast.walk(statement))
+    meaning = f"It is then computed anew, with the weights {'and new random numbers ' * drawn}of that round."
+    return scripts.fix(f"Compute {words} in every round of the loop.", edits, meaning, safe=False)
 
 
 def _computation(before: list[ast.stmt], made: ast.stmt) -> list[ast.stmt]:
@@ -177,6 +189,7 @@ def _computation(before: list[ast.stmt], made: ast.stmt) -> list[ast.stmt]:
     return chosen[::-1]
 
 
+_DRAWN = {"randn", "rand", "randint", "randn_like", "rand_like", "randperm", "normal", "sample", "rsample", "multinomial", "bernoulli"}
 _MAKERS = {"randn", "rand", "zeros", "ones", "tensor", "arange", "full", "empty", "randint", "eye", "linspace", "randperm", "clone", "detach", "Parameter"}
 
 
@@ -212,7 +225,7 @@ def _shared(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGr
                     )
                 ]
     if first is backward:
-        return [_computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "")]
+        return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "")]
     return [*_kept(scripts, freed, ""), _summed(scripts, script, first, backward)]
 
 

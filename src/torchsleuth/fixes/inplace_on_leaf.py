@@ -131,7 +131,8 @@ def _neighbours(script: Script, statement: ast.stmt) -> list[ast.stmt]:
     def belongs(other: ast.stmt) -> bool:
         if isinstance(other, ast.Expr) and called(other.value) == "zero_grad":
             return other.lineno in (block[first].lineno, block[last].lineno)  # on one line with a write
-        return _is_write(other) and (_is_parameter_like(other) or _target(other) == own != "")
+        by_gradient = isinstance(other, ast.AugAssign) and any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(other.value))
+        return _is_write(other) and (_is_parameter_like(other) or by_gradient or _target(other) == own != "")
 
     while first > 0 and belongs(block[first - 1]):
         first -= 1

@@ -9,6 +9,7 @@ from torchsleuth.fixes.buffers import stacked
 from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.freed_graph import computed_in_loop
 from torchsleuth.fixes.modules import inplace_flags, switched_off
 from torchsleuth.fixes.ordering import moved_after, recomputed, split_over_functions
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
@@ -259,6 +260,9 @@ def _around_step(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], s
     )
     if again is None and moved is None:
         fixes.append(_recomputed_outside(scripts, evidence, saves, *step))
+        loops = script.loops_around(backward)
+        once = [s for s in statements if loops and s in script.block_of(loops[0]) and s.lineno < loops[0].lineno]
+        fixes.append(computed_in_loop(scripts, script, backward, once[0]) if once else None)
         fixes.append(carried_over(scripts, script, backward))
     return fixes
 

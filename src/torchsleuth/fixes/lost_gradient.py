@@ -113,7 +113,8 @@ def _kept_tensor(script: Script, call: ast.Call) -> list[Edit]:
     word = _stacked_word(script, call)
     suffix = "".join(f".to({script.segment(k.value)})" for k in call.keywords if k.arg in ("dtype", "device"))
     if word != "stack" or torch is None:
-        return [script.replace(call, f"{script.closed(argument)}{suffix}")] if word else []
+        bare = not suffix and isinstance(script.parent(call), (ast.Assign, ast.Return))
+        return [script.replace(call, f"{script.segment(argument) if bare else script.closed(argument)}{suffix}")] if word else []
     return [script.replace(call, f"{torch}.stack({script.segment(argument)}){suffix}")]
 
 
@@ -175,12 +176,13 @@ def _unwrapped_inside(script: Script, call: ast.Call, node: ast.AST, edits: list
     """`torch.tensor([v.item() for v in values])` → `torch.stack([v for v in values])`, in one edit."""
     argument, torch = call.args[0], script.module_name("torch")
     word = _stacked_word(script, call)
-    if len(edits) != 1 or not word or torch is None or call.keywords:
+    if len(edits) != 1 or not word or torch is None or any(keyword.arg not in ("dtype", "device", "requires_grad") for keyword in call.keywords):
         return None
     span = edits[0].span
     inside = script.between(script.start(argument), (span.line, span.column)) + edits[0].replacement
     inside += script.between((span.end_line, span.end_column), script.end(argument))
     text = f"{torch}.stack({inside})" if word == "stack" else f"({inside})"
+    text += "".join(f".to({script.segment(k.value)})" for k in call.keywords if k.arg in ("dtype", "device"))
     return [script.replace(call, text)], f"`{'torch.stack' if word == 'stack' else 'the tensor itself'}` keeps the history; `{ast.unparse(call.func)}` copies bare numbers"
 
 

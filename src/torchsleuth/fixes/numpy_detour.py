@@ -78,10 +78,12 @@ def _rewritten(script: Script, statement: ast.stmt, numpy: str, torch: str) -> l
         elif isinstance(node, ast.Attribute) and path_of(node).startswith(f"{numpy}.") and isinstance(script.parent(node), ast.Call) and path_of(node).count(".") > 1:
             return None  # `np.linalg.norm` and the like
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LINKS and not node.args:
-            inner = node.func.value
-            if ")" in script.between(script.end(inner), script.start_of_name(node.func)):
+            inner, (line, column) = node.func.value, script.end(node.func.value)
+            between = script.between((line, column), script.start_of_name(node.func))
+            if "\n" in between or "#" in between:
                 return None
-            edits.append(script.edit(script.end(inner), script.end(node), ""))
+            # The bracket around `(p - t).detach()` stays.
+            edits.append(script.edit((line, column + between.rindex(")") + 1 if ")" in between else column), script.end(node), ""))
         elif isinstance(node, ast.Call) and called(node) in _BACK and path_of(node.func).split(".")[0] == torch:
             if len(node.args) != 1 or any(keyword.arg != "requires_grad" for keyword in node.keywords):
                 return None

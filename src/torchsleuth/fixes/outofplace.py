@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from torchsleuth.fixes.aliases import is_list, is_seen_elsewhere
-from torchsleuth.fixes.script import Script, called, path_of
+from torchsleuth.fixes.script import Function, Script, called, path_of
 from torchsleuth.model import Edit, Span
 
 OPERATORS = {
@@ -40,6 +40,9 @@ def out_of_place(script: Script, span: Span, on_tensor_subscript: bool = True) -
     statement = script.statement_of(node) if node is not None else script.statement_at(span)
     if statement is None:
         return None
+    write = write_in(statement)
+    if write is not None and not may_be_bound(script, statement, write[1]):
+        return None
     if isinstance(statement, ast.AugAssign) and (node is statement or node is statement.target or node is None):
         return _augmented(script, statement, on_tensor_subscript)
     if isinstance(statement, ast.Assign) and isinstance(node, ast.Subscript) and any(node is target for target in statement.targets):
@@ -47,6 +50,18 @@ def out_of_place(script: Script, span: Span, on_tensor_subscript: bool = True) -
     if isinstance(node, ast.Call):
         return _called(script, statement, node, on_tensor_subscript)
     return None
+
+
+def may_be_bound(script: Script, statement: ast.stmt, name: str) -> bool:
+    """Binding the name here does not make a new local variable of one from outside the function."""
+    scope = script.scope_of(statement)
+    if "." in name or not isinstance(scope, Function):
+        return True
+    arguments = {a.arg for a in [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs, scope.args.vararg, scope.args.kwarg] if a is not None}
+    nodes = list(script.own_nodes(scope))
+    declared = {other for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for other in node.names}
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return name in arguments | declared | bound
 
 
 def write_in(statement: ast.stmt) -> tuple[ast.AST, str] | None:

@@ -49,7 +49,7 @@ class Overlay(importlib.abc.MetaPathFinder):
             data = Path(filename).read_bytes()
         tree = ast.parse(data, filename)
         if real == os.path.realpath(self._job.point_file):
-            marked(tree, self._job.point_line)
+            marked(tree, self._job.point_line, self._job.point_column)
         if real in self._texts:
             text = data.decode(errors="replace")
             linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

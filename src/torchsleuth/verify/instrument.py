@@ -16,22 +16,25 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def mapped_line(line: int, column: int, edits: Iterable[Edit]) -> int:
-    """Where the text at a position stands after the edits: its new line."""
-    shift = 0
-    for edit in edits:
-        span = edit.span
-        inserted = edit.replacement.count("\n")
+def mapped(line: int, column: int, edits: Iterable[Edit]) -> tuple[int, int]:
+    """Where the text at a position stands after the edits: its new line and column."""
+    lines, columns = line, column
+    for edit in sorted(edits, key=lambda item: (item.span.line, item.span.column)):
+        span, text = edit.span, edit.replacement
         if (span.end_line, span.end_column) <= (line, column):
-            shift += inserted - (span.end_line - span.line)
+            lines += text.count("\n") - (span.end_line - span.line)
+            if span.end_line == line:
+                # Behind it on its last line: what stands before that on the new line is new.
+                start = 1 if "\n" in text else (span.column + columns - column if span.line == line else span.column)
+                columns = start + len(text.rpartition("\n")[2]) + column - span.end_column
         elif (span.line, span.column) < (line, column):
-            # Inside the replaced text: the first line of what replaces it.
-            shift -= line - span.line
-    return line + shift
+            # Inside the replaced text: the beginning of what replaces it.
+            return lines - (line - span.line), span.column + (columns - column if span.line == line else 0)
+    return lines, columns
 
 
-def found_statement(tree: ast.Module, line: int) -> tuple[list[ast.stmt], int] | None:
-    """The innermost statement at a line: its block, and its position there."""
+def found_statement(tree: ast.Module, line: int, column: int = 0) -> tuple[list[ast.stmt], int] | None:
+    """The innermost statement at a line: its block, and its position there. Of several on one line that at the column."""
     found: tuple[list[ast.stmt], int] | None = None
     pending: list[ast.AST] = [tree]
     while pending:
@@ -42,11 +45,19 @@ def found_statement(tree: ast.Module, line: int) -> tuple[list[ast.stmt], int] |
                 continue
             for position, statement in enumerate(block):
                 first, last = _lines(statement)
-                if first <= line <= last:
+                if first <= line <= last and not _is_beside(statement, line, column):
                     if isinstance(statement, ast.stmt):
                         found = (block, position)
                     pending.append(statement)
     return found
+
+
+def _is_beside(node: ast.AST, line: int, column: int) -> bool:
+    """On the line, but before or behind the column: `a = 1; b = 2`."""
+    if not column or not isinstance(node, ast.stmt):
+        return False
+    before = node.end_lineno == line and node.end_col_offset is not None and node.end_col_offset < column
+    return before or (node.lineno == line and node.col_offset > column - 1)
 
 
 def _lines(node: ast.AST) -> tuple[int, int]:
@@ -63,9 +74,9 @@ def head_lines(statement: ast.stmt) -> tuple[int, int]:
     return (first, max(first, body[0].lineno - 1)) if isinstance(body, list) else (first, last)
 
 
-def marked(tree: ast.Module, line: int) -> bool:
-    """Put calls of `BEGIN` and `MARK` around the statement at `line`; False where there is none."""
-    found = found_statement(tree, line)
+def marked(tree: ast.Module, line: int, column: int = 0) -> bool:
+    """Put calls of `BEGIN` and `MARK` around the statement at a place; False where there is none."""
+    found = found_statement(tree, line, column) or found_statement(tree, line)
     if found is None:
         return False
     block, position = found

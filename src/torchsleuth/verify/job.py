@@ -30,6 +30,7 @@ class Job:
     copies_saved: bool  # the reference: nothing is patched, and every saved tensor is copied
     result: str  # the answer goes here
     visit: int = 1  # at which visit of the statement the program failed; 0 where that is not known
+    point_column: int = 0
     tries_differences: bool = False  # compare the gradients with finite differences of the step's loss
 
 

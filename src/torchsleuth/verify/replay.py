@@ -77,7 +77,7 @@ def _visits(crash: Crash, frame: types.FrameType, place: Span) -> int:
     if recording is None or recording.ring.oldest or recording.ring.gaps:
         return 0
     tree = source.tree_of(frame.f_code.co_filename)
-    found = found_statement(tree, place.line) if tree is not None else None
+    found = found_statement(tree, place.line, place.column) if tree is not None else None
     if found is None:
         return 0
     first, last = head_lines(found[0][found[1]])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from torchsleuth.linter.edits import edited_bytes
 from torchsleuth.model import Applicability, Diagnosis, Fact, Fix, Known, Span, Status, Verdict, from_plain, to_plain
-from torchsleuth.verify.instrument import mapped_line
+from torchsleuth.verify.instrument import mapped
 from torchsleuth.verify.job import Backward, Job, Launch, Result, message_shape
 from torchsleuth.wording import short
 
@@ -110,19 +110,19 @@ class Verifier:
     def _verdict(self, fix: Fix, rule: str) -> Verdict:
         if self._left < min(self.seconds, SHORTEST):
             return Verdict(Status.NOT_RUN, "not run: the time for verification was used up by the fixes before it")
-        overlay, point, line = self._patched(fix)
-        result, seconds = self._run(overlay, point, line, copies_saved=False)
+        overlay, point, at = self._patched(fix)
+        result, seconds = self._run(overlay, point, at, copies_saved=False)
         place = f"line {self.failure.place.line}"
         if result is None:
             return Verdict(Status.NOT_RUN, f"not finished within {seconds:.0f} s. By hand: {self._by_hand()}")
         if result.reads_input:
             return Verdict(Status.NOT_RUN, f"not run: the program reads standard input. By hand: {self._by_hand()}")
-        refuted = self._refuted(result, point, line, place)
+        refuted = self._refuted(result, point, place)
         if refuted is not None:
             return refuted
         return self._shown(fix, rule, result, place)
 
-    def _refuted(self, result: Result, point: str, line: int, place: str) -> Verdict | None:
+    def _refuted(self, result: Result, point: str, place: str) -> Verdict | None:
         if result.type and result.type != "SystemExit":
             same = result.type == self.failure.type and message_shape(result.message) == message_shape(self.failure.message)
             where = f"line {result.line}" if os.path.realpath(result.file or "?") == os.path.realpath(point) else f"{os.path.basename(result.file)}:{result.line}"
@@ -224,7 +224,7 @@ class Verifier:
             return "the gradients were not compared with a reference (no time left)"
         if self._reference is None:
             place = self.failure.place
-            self._reference, _ = self._run({}, os.path.abspath(place.file), place.line, copies_saved=True)
+            self._reference, _ = self._run({}, os.path.abspath(place.file), (place.line, place.column), copies_saved=True)
         reference = self._reference
         if reference is None:
             return "the gradients were not compared with a reference (it was not finished in the time there was)"
@@ -242,11 +242,11 @@ class Verifier:
 
     # -- running --------------------------------------------------------------------------------
 
-    def _patched(self, fix: Fix) -> tuple[dict[str, str], str, int]:
+    def _patched(self, fix: Fix) -> tuple[dict[str, str], str, tuple[int, int]]:
         """The patched texts in our folder, and where the failing statement is in them."""
         overlay: dict[str, str] = {}
         place = self.failure.place
-        line = place.line
+        at = (place.line, place.column)
         for label in dict.fromkeys(edit.span.file for edit in fix.edits):
             edits = [edit for edit in fix.edits if edit.span.file == label]
             path = os.path.abspath(label)
@@ -254,16 +254,16 @@ class Verifier:
             Path(copy).write_bytes(edited_bytes(Path(path).read_bytes(), label, edits))
             overlay[os.path.realpath(path)] = copy
             if label == place.file:
-                line = mapped_line(place.line, place.column, edits)
-        return overlay, os.path.abspath(place.file), line
+                at = mapped(place.line, place.column, edits)
+        return overlay, os.path.abspath(place.file), at
 
-    def _run(self, overlay: dict[str, str], point: str, line: int, copies_saved: bool) -> tuple[Result | None, float]:
+    def _run(self, overlay: dict[str, str], point: str, at: tuple[int, int], copies_saved: bool) -> tuple[Result | None, float]:
         count = len(os.listdir(self._folder))
         result, job_file, states = (os.path.join(self._folder, f"{count}.{name}") for name in ("result", "job", "states"))
         if self.states:
             Path(states).write_text(json.dumps(self.states))
         job = Job(
-            self.launch, overlay, point, line, self.seed, states if self.states else "", copies_saved, result, self.failure.visit, not copies_saved
+            self.launch, overlay, point, at[0], self.seed, states if self.states else "", copies_saved, result, self.failure.visit, at[1], not copies_saved
         )  # fmt: skip
         Path(job_file).write_text(json.dumps(to_plain(job)))
         began = time.monotonic()
