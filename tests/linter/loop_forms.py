@@ -665,6 +665,25 @@ WHOLE = {
         def f(pred, target):
             return sum(F.mse_loss(pred[i], target[i]) for i in range(pred.size(0))) / pred.size(0)
     """,
+    "factorials": """
+        def f(x, n):
+            table = torch.zeros(n + 1, dtype=torch.float64)
+            table[0] = 1.0
+            for i in range(1, n + 1):
+                table[i] = table[i - 1] * i
+            return table
+    """,
+    "less_the_mean": """
+        def f(x, mean):
+            out = torch.zeros_like(x)
+            for i in range(x.shape[0]):
+                out[i] = x[i] - mean
+            return out
+    """,
+    "joined_rows": """
+        def f(x: torch.Tensor):
+            return torch.cat([(row - 1).view(-1) for row in x], dim=0)
+    """,
 }
 
 LEFT_ALONE = {
@@ -1004,6 +1023,33 @@ LEFT_ALONE = {
                 for i in range(n):
                     parts.append(self[(name, i, "mlp")])
                 return torch.stack(parts, dim=0)
+    """,
+    "nested_recurrence": """
+        def f(x):
+            for j in range(1, x.shape[1]):
+                x[0][j] = x[0][j - 1] * 0.5
+            return x
+    """,
+    "shifted_onto_itself": """
+        def f(x, n):
+            for j in range(n - 1):
+                x[0][j] = x[0][j + 1]
+            return x
+    """,
+    "points_to_centres": """
+        def f(points: torch.Tensor, centres: torch.Tensor):
+            d = torch.empty(points.shape[0], centres.shape[0])
+            for c in range(centres.shape[0]):
+                d[:, c] = torch.norm(points - centres[c], dim=1, p=2)
+            return d
+    """,
+    "parts_of_several_loops": """
+        def f(r: torch.Tensor, a):
+            out = []
+            for b in r:
+                for c in r:
+                    out.append(torch.stack([a, b, c]))
+            return torch.stack(out)
     """,
     "random_draws": """
         def f(x: torch.Tensor, model):

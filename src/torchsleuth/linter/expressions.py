@@ -216,7 +216,14 @@ class Expressions(Calls):
 
     def _ifexp(self, node: ast.IfExp) -> Value:
         self.ev(node.test)
-        first, second = self.ev(node.body), self.ev(node.orelse)
+        kept = self.frame.env
+        arms = []
+        for branch, holds in ((node.body, True), (node.orelse, False)):
+            self.frame.env = dict(kept)
+            self._narrow(node.test, holds, self.frame.env)
+            arms.append(self.ev(branch))
+        self.frame.env = kept
+        first, second = arms
         if first.is_tensor and second.is_tensor:
             out = tensor(node, "either", (first, second))
             out.grad = first.grad if first.grad == second.grad else None

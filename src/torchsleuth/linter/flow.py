@@ -111,16 +111,15 @@ def tensor_evidence(node: FunctionNode, names: Expressions) -> dict[str, bool]:
     found: dict[str, bool] = {}
     arguments = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
     last_use = _first_rebinding(node, arguments)
+    called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}  # `.size` of an array is a number
     for child in ast.walk(node):
         if isinstance(child, (ast.Attribute, ast.Call)) and last_use:
             name = child.value if isinstance(child, ast.Attribute) else child.args[0] if child.args else None
             if isinstance(name, ast.Name) and (name.lineno, name.col_offset) > last_use.get(name.id, (name.lineno, name.col_offset)):
                 continue
         if isinstance(child, ast.Attribute) and isinstance(child.value, ast.Name) and child.value.id in arguments:
-            if child.attr in TENSOR_ONLY:
+            if child.attr in TENSOR_ONLY or (child.attr == "size" and id(child) in called):
                 found[child.value.id] = True
-            elif child.attr == "size":
-                found.setdefault(child.value.id, True)
         elif isinstance(child, ast.Call) and child.args and isinstance(child.args[0], ast.Name):
             name = child.args[0].id
             if name in arguments and isinstance(child.func, ast.Attribute):

@@ -299,10 +299,11 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
 
 
 def _read_uses(nodes: list[ast.AST], context: Context) -> None:
+    called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}  # `.size` of an array is a number
     for node in nodes:
         if isinstance(node, ast.Attribute) and is_dotted(node.value):
             text = ast.unparse(node.value)
-            if node.attr in TENSOR_ONLY or node.attr == "size":
+            if node.attr in TENSOR_ONLY or (node.attr == "size" and id(node) in called):
                 context.evidence.add(text)
             elif node.attr in ("shape", "ndim"):
                 context.weak.add(text)

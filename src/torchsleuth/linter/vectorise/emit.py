@@ -102,6 +102,9 @@ def concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lifte
         if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute) and code.func.attr == "unsqueeze":
             if ast.unparse(code.args[0]) in ("1", "-1") and (value.rank == 1 or ast.unparse(code.args[0]) == "1"):
                 return Lifted(code.func.value, (INNER, *value.dims[2:]), value.more)
+        if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute) and code.func.attr == "flatten" and value.rank == 1 and not value.more:
+            if [ast.unparse(a) for a in code.args] == ["1"]:  # rows that were flattened: all of it, flattened, whatever its dimensions
+                return Lifted(method(code.func.value, "flatten"), (INNER,))
         return Lifted(method(code, "flatten", number(0), number(1)), (INNER, *value.dims[2:]), value.more)
     order = [*range(1, dim + 1), 0, *range(dim + 1, len(value.dims))]
     moved = permuted(value.code, order)

@@ -29,7 +29,8 @@ class Lifter(Indexing):
     reducing: int = 0  # inside the argument of a sum, a mean or a norm
     wanted_rank: int | None = None  # inner rank that the place of storing asks for
     assumptions: list[str] = field(default_factory=list)
-    written: dict[str, str] = field(default_factory=dict)  # tensors the loop writes to -> index text it may read
+    written: dict[str, str] = field(default_factory=dict)  # tensors the loop writes to -> the place it writes, which it may read
+    inside: set[int] = field(default_factory=set)  # `x[0]` of `x[0][j]`, read as a part of the whole
 
     @property
     def order(self) -> list[str]:
@@ -202,7 +203,7 @@ class Lifter(Indexing):
 
     def elementwise(self, values: list[Lifted], build) -> Lifted:
         """The same operation on all turns at once, operands brought into one layout."""
-        doubt = self._doubt(values)
+        doubt, rows_of = self._doubt(values)
         codes, layout, more, sizes = aligned(values, self.order, self.equal)
         roots = [v.root for v in values if v.more and v.root]
         if len(set(roots)) > 1:
@@ -213,21 +214,25 @@ class Lifter(Indexing):
             return Lifted(build(*codes), kind="free" if free else "number", is_constant=all(v.is_constant for v in values))
         kept, kept_more = self._kept(values, build)
         as_root = any(v.as_root and v.root == root and len(v.dims) == len(layout) for v in values if v.more)
-        return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more, as_root=as_root, doubt=doubt)
+        return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more, as_root=as_root, doubt=doubt, rows_of=rows_of)
 
-    def _doubt(self, values: list[Lifted]) -> str:
+    def _doubt(self, values: list[Lifted]) -> tuple[str, str]:
         """`x[i] * w[i]` with nothing known of either: a row times a number, or two rows? Not guessed, but under a sum."""
-        doubt = next((v.doubt for v in values if v.doubt), "")
+        known = next(((v.doubt, v.rows_of) for v in values if v.doubt), ("", ""))
         if self.reducing:
-            return doubt
+            return known
         open_rows = [v for v in values if v.more and v.axes]
         roots = {v.root for v in open_rows}
         if len(roots) > 1:
-            return f"{_listed(sorted(roots))} may have different numbers of dimensions"
+            return f"{_listed(sorted(roots))} may have different numbers of dimensions", ""
+        free = [v for v in values if v.more and not v.axes and v.root and v.root not in roots]
+        if roots and free:
+            # `x[i] - mean` or `points - centre[i]`: which of them has more dimensions is not shown
+            return f"{_listed(sorted({*roots, free[0].root}))} may have different numbers of dimensions", next(iter(roots))
         plain = [v for v in open_rows if isinstance(v.code, (ast.Name, ast.Attribute, ast.Subscript))]
         if plain and any(v.axes and v.rank and not v.more for v in values):
             raise GiveUp(f"how many dimensions `{plain[0].root}` has is not shown")
-        return doubt
+        return known
 
     def _kept(self, values: list[Lifted], build):
         """Reductions keep their dimensions through arithmetic with numbers: `(x.amax(…) - 1)`."""
@@ -254,11 +259,14 @@ class Lifter(Indexing):
             if part is not None:
                 return part
         entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        owner = chain_root(node)
+        if id(node) not in self.inside and is_dotted(owner) and (text := ast.unparse(owner)) in self.written:
+            if self.written[text] != ast.unparse(node):
+                raise Recurrence(f"`{ast.unparse(node)}` is read in the loop that writes `{text}`")
+        if isinstance(node.value, ast.Subscript):
+            self.inside.add(id(node.value))
         if is_dotted(node.value):
             text = ast.unparse(node.value)
-            if text in self.written:
-                if self.written[text] != ast.unparse(node.slice):
-                    raise Recurrence(f"`{ast.unparse(node)}` is read in the loop that writes `{text}`")
             if _root_name(node) not in self.env:
                 if _root_name(node) in self.carried:
                     raise Recurrence(f"`{text}` carries a value from one turn to the next")
@@ -281,6 +289,13 @@ class Lifter(Indexing):
 
 def _is_whole_number(value: Lifted) -> bool:
     return isinstance(value.code, ast.Constant) and isinstance(value.code.value, int)
+
+
+def chain_root(node: ast.AST) -> ast.AST:
+    """`x` of `x[0][j]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
 
 
 def _root(node: ast.AST) -> ast.AST:

@@ -50,6 +50,7 @@ class Lifted:
     whole: ast.expr | None = None  # for a sum over all of a value: the sum over all turns as well
     as_root: bool = False  # every dimension of the root is still there: its own and the unknown ones
     doubt: str = ""  # why this may line up wrongly, unless a reduction takes all its dimensions
+    rows_of: str = ""  # with a doubt: the tensor whose rows these are, if it has the more dimensions
 
     @property
     def axes(self) -> tuple[str, ...]:

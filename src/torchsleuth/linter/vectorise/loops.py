@@ -14,8 +14,8 @@ from torchsleuth.linter.vectorise.axes import Axis, Gathered
 from torchsleuth.linter.vectorise.branches import Branches, Store
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted
 from torchsleuth.linter.vectorise.headers import Headers
-from torchsleuth.linter.vectorise.lift import Lifter
-from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, RankUnknown, Recurrence
+from torchsleuth.linter.vectorise.lift import Lifter, chain_root
+from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, RankUnknown, Recurrence, expression, method
 from torchsleuth.linter.vectorise.totals import Accumulator, Totals, cumulative, reads_name, update_of
 
 
@@ -58,11 +58,12 @@ class Reader(Headers, Branches, Totals):
                 self.lifter.carried.setdefault(node.id, f"set in line {node.lineno}")
                 self.bound.add(node.id)
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if is_dotted(node.value):
-                    text, index = ast.unparse(node.value), ast.unparse(node.slice)
-                    if self.lifter.written.get(text, index) != index:
+                owner = chain_root(node)
+                if is_dotted(owner):
+                    text, place = ast.unparse(owner), ast.unparse(node)
+                    if self.lifter.written.get(text, place) != place:
                         raise GiveUp(f"`{text}` is written at several indices")
-                    self.lifter.written[text] = index
+                    self.lifter.written[text] = place
 
     def _loop(self, loop: ast.For | ast.While, before: list[ast.stmt]) -> None:
         if loop.orelse:
@@ -280,8 +281,8 @@ class Reader(Headers, Branches, Totals):
         value = self.lifter.lift(node)
         if value.doubt and self.lifter.wanted_rank == 0:
             raise RankUnknown(value.doubt)  # one number is stored: the indices tell how many dimensions there are
-        if value.doubt:
-            raise GiveUp(value.doubt)
+        if value.doubt and not (value.rows_of and self.context.like.get(text, text) == value.rows_of):
+            raise GiveUp(value.doubt)  # unless a row of the same shape takes it, which nothing wider would fit into
         self.lifter.wanted_rank = None
         test = self._test() if self.tests else None
         self.stores.append(Store(text, entries, value, op, axes, test, tuple(self.tests)))
@@ -306,6 +307,8 @@ class Reader(Headers, Branches, Totals):
                 value = self.lifter.lift(other)
                 if now[0].name not in value.axes:
                     return None
+                if value.kind == "index":  # products of whole numbers soon exceed what they can hold
+                    value = replace(value, code=method(value.code, "to", expression(f"{text}.dtype")), kind="tensor")
                 return cumulative(value, now[0].name, "cumsum" if isinstance(node.op, ast.Add) else "cumprod"), node.op
         return None
 

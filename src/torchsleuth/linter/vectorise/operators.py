@@ -39,11 +39,20 @@ def call(lifter: Lifter, node: ast.Call) -> Lifted:
         return prefix
     last = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     sums = last in ("sum", "norm", "dot", "cosine_similarity", "dist", "pairwise_distance", "matmul", "vector_norm", "mse_loss", "l1_loss")
+    sums = sums and not _names_dim(lifter, node, last)
     lifter.reducing += sums
     try:
         return _call(lifter, node)
     finally:
         lifter.reducing -= sums
+
+
+def _names_dim(lifter: Lifter, node: ast.Call, last: str) -> bool:
+    """`sum(dim=1)`, `torch.sum(x, 1)`: not over everything."""
+    if any(k.arg in ("dim", "axis", "reduction") for k in node.keywords):
+        return True
+    given = len(node.args) - lifter.context.dotted(node.func).startswith("torch.")
+    return last in ("sum", "norm", "vector_norm") and given > (last != "sum")
 
 
 def _call(lifter: Lifter, node: ast.Call) -> Lifted:
@@ -318,6 +327,8 @@ def _stacked(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast.
         codes, layout, more, sizes = aligned([loops_first(lifter, v) if not v.more else v for v in values], lifter.order, lifter.equal)
         if more:
             raise RankUnknown("a stack of tensors whose number of dimensions is unknown")
+        if any(set(v.axes) != set(values[0].axes) or v.rank != values[0].rank for v in values):
+            raise GiveUp("a stack of parts that do not all change with the same loops")
         rank = sum(d == INNER for d in layout)
         place = len(layout) - rank + (dim if dim >= 0 else dim + rank + 1)
         code = ast.Call(copy.deepcopy(node.func), [ast.List(codes, ast.Load())], [ast.keyword("dim", number(place))])

@@ -158,7 +158,8 @@ def _require_tensors(plan: Plan) -> None:
                 iterated |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
     if not iterated:
         return
-    if plan.reader.accumulators or isinstance(plan.loop, ast.Call) and plan.context.dotted(plan.loop.func) not in COLLECTORS:
+    adds_up = plan.reader.accumulators and not (plan.collected or plan.reader.stores)
+    if adds_up or isinstance(plan.loop, ast.Call) and plan.context.dotted(plan.loop.func) not in COLLECTORS:
         raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of tensors")
     calls = [call for call, _ in plan.collected] + ([plan.loop] if isinstance(plan.loop, ast.Call) else [])
     if plan.reader.grown or any(COLLECTORS.get(plan.context.dotted(c.func)) in ("cat", "vstack") for c in calls):

@@ -92,6 +92,10 @@ class CtxHoldsTensor(LintRule):
         )
 
 
+def _is_one_tensor(node: ast.expr) -> bool:
+    return isinstance(node, (ast.BinOp, ast.UnaryOp)) and not any(isinstance(n, (ast.Tuple, ast.List)) for n in ast.walk(node))
+
+
 def _assigned(function: ast.FunctionDef):
     """Every assignment, `ctx.a, ctx.b = a, b` taken apart: the statement, one target, its value."""
     for node in ast.walk(function):
@@ -111,7 +115,7 @@ def _differentiable(inputs: list[str], backward: ast.FunctionDef) -> set[str]:
             entries = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             if any(isinstance(e, ast.Starred) for e in entries):
                 continue
-            if len(entries) == 1 and len(inputs) > 1 and not isinstance(entries[0], (ast.BinOp, ast.UnaryOp)):
+            if len(entries) == 1 and len(inputs) > 1 and not _is_one_tensor(entries[0]):
                 continue  # it may be a tuple
             for name, entry in zip(inputs, entries, strict=False):
                 if not (isinstance(entry, ast.Constant) and entry.value is None):

@@ -59,6 +59,8 @@ class EvalWithoutEvalMode(LintRule):
         model = next((a.arg for a in node.args.args if MODELS.match(a.arg)), None)
         if model is None or mentions(node, "eval", "no_grad", "inference_mode", "set_grad_enabled", "backward", "train", "training", "grad"):
             return None
+        if any(_is_given(model, item.context_expr) for n in ast.walk(node) if isinstance(n, ast.With) for item in n.items):
+            return None  # a context of its own may set what is needed
         for loop in ast.walk(node):
             if not isinstance(loop, ast.For) or not LOADERS.search(ast.unparse(loop.iter)):
                 continue
@@ -73,3 +75,7 @@ class EvalWithoutEvalMode(LintRule):
                     fixes=[advice(f"`{model}.eval()` first and `with torch.no_grad():` around the loop")],
                 )
         return None
+
+
+def _is_given(model: str, context: ast.expr) -> bool:
+    return isinstance(context, ast.Call) and any(isinstance(n, ast.Name) and n.id == model for n in ast.walk(context))

@@ -60,3 +60,16 @@ class Marked(Function):
     @staticmethod
     def backward(ctx, g):
         return g * 2
+
+
+class Hooked(Function):
+    @staticmethod
+    def forward(ctx, module, before, output):
+        ctx.module = module
+        ctx.before = before
+        return output.detach()
+
+    @staticmethod
+    def backward(ctx, *args):
+        ctx.before(ctx.module)
+        return (None, None) + args

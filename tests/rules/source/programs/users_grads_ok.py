@@ -114,3 +114,16 @@ class Interleaved(nn.Module):
             parts.append(layer)
             parts.append(function())
         self.model = nn.Sequential(*parts)
+
+
+def made_a_tensor_where_it_is_none(boxes, scores):
+    boxes = (boxes.detach() if isinstance(boxes, torch.Tensor) else torch.tensor(boxes)).cpu()
+    return boxes, scores.detach() if torch.is_tensor(scores) else torch.tensor(scores)
+
+
+class Clip(nn.Module):
+    def __init__(self, high):
+        super().__init__()
+        if not isinstance(high, float) and high.size != 1:
+            raise ValueError(high)
+        self.high = nn.Parameter(torch.tensor(high))

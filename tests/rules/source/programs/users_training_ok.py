@@ -92,3 +92,10 @@ class Fitter:
             loss = self.loss_of_batch(x, y)
             loss.backward()
             self.optimizer.step()
+
+
+def evaluate_frozen(model, data_loader, metrics, frozen):
+    with frozen(model):
+        for batch in data_loader:
+            metrics(model(batch))
+    return metrics
