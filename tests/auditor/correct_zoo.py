@@ -697,3 +697,63 @@ def loss_with_its_own_weights():
         return (parts * torch.exp(-log_variance) + log_variance).sum()
 
     return {"model": nn.Linear(5, 3), "batch": torch.randn(4, 5), "loss_fn": loss}
+
+
+@correct
+def as_many_components_as_samples():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.centre, self.log_scale, self.weight = (nn.Parameter(torch.randn(6)) for _ in range(3))
+            self.line = nn.Linear(4, 1)
+
+        def forward(self, x):
+            z = (self.line(x) - self.centre) / self.log_scale.exp()
+            return -torch.logsumexp(self.weight.log_softmax(0) - 0.5 * z**2 - self.log_scale, 1).mean()
+
+    return {"model": M(), "batch": torch.randn(6, 4)}
+
+
+@correct
+def as_many_frequencies_as_samples():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(18, 1)
+            self.register_buffer("frequencies", torch.randn(6))
+            self.shifts = torch.randn(6)
+
+        def forward(self, t):
+            angle = t * self.frequencies + t * self.shifts
+            steps = t * torch.linspace(0, 1, 6)
+            return self.out(torch.cat([angle.sin(), angle.cos(), steps], -1))
+
+    return {"model": M(), "batch": torch.rand(6, 1), "loss_fn": lambda out: out.pow(2).mean()}
+
+
+@correct
+def class_weights_as_many_as_samples():
+    weights = torch.rand(4)
+    y = torch.randint(0, 2, (4, 4)).float()
+
+    def loss(out):
+        return (F.binary_cross_entropy_with_logits(out, y, reduction="none") * weights).mean()
+
+    return {"model": nn.Linear(5, 4), "batch": torch.randn(4, 5), "loss_fn": loss}
+
+
+@correct
+def attention_over_prefix():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.prompt = nn.Embedding(30, 16), nn.Parameter(torch.randn(3, 16))
+            self.layer, self.out = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.Linear(16, 3)
+
+        def forward(self, x, mask):
+            h = torch.cat([self.prompt.expand(len(x), -1, -1), self.emb(x)], 1)
+            hidden = torch.cat([torch.zeros(len(x), 3, dtype=torch.bool), ~mask], 1)
+            return self.out(self.layer(h, src_key_padding_mask=hidden)[:, :3].mean(1))
+
+    x, _, valid = ids()
+    return {"model": M(), "batch": (x, valid), "loss_fn": ce(Y4)}

@@ -217,3 +217,8 @@ def test_command_on_a_script(tmp_path, monkeypatch, capsys):
     data = json.loads((tmp_path / "r.json").read_text())
     assert [(d["rule"], d["culprits"][0]["line"]) for d in data["diagnoses"]] == [("silent-broadcast", 6)]
     assert cli.main(["audit", "--strict", "--quiet", "train.py", "0"]) == 1
+
+
+def test_lazy_layers_are_said():
+    with pytest.raises(UsageError, match=r"lazy layers that have no weights yet \(0\.weight, 0\.bias\)"):
+        torchsleuth.audit(nn.Sequential(nn.LazyLinear(3)), X)

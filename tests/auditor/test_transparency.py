@@ -173,3 +173,60 @@ def test_twenty_forward_passes_at_most(monkeypatch):
         counts.append(0)
         torchsleuth.audit(**build())
     assert max(counts) <= 20, counts
+
+
+def test_later_steps_leave_no_hooks():
+    torch.set_num_threads(1)
+    train, construct = nn.Module.train, torch.optim.Optimizer.__init__
+    watch = StepWatch()
+    watch.start()
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(6):
+        loss = F.cross_entropy(model(torch.randn(6, 5)), torch.arange(6) % 3)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        copied = copy.deepcopy(model)  # with hooks on its parameters, in the first steps
+        assert all(not p._backward_hooks for p in copied.parameters())
+    assert all(not p._backward_hooks and not p._post_accumulate_grad_hooks for p in model.parameters())
+    model.eval()
+    watch.finish()
+    assert nn.Module.train is train and torch.optim.Optimizer.__init__ is construct
+    assert not nn.modules.module._global_forward_hooks and not nn.modules.module._global_forward_pre_hooks
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_failing_watch_does_not_disturb_the_program(monkeypatch):
+    from torchsleuth.auditor import live
+
+    monkeypatch.delenv("TORCHSLEUTH_DEBUG", raising=False)
+    monkeypatch.setattr(live, "copied", lambda call: 1 / 0)
+    watch = StepWatch()
+    watch.start()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = model(torch.randn(5, 4)).sum()
+    loss.backward()
+    optimizer.step()
+    parts = watch.finish()
+    assert not parts.diagnoses and any("given up: ZeroDivisionError" in note for note in parts.notes)
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_state_in_containers_is_put_back():
+    import collections
+
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line, self.recent, self.cache = nn.Linear(4, 3), collections.deque([1, 2], maxlen=2), {"sum": torch.zeros(4)}
+
+        def forward(self, x):
+            self.recent.append(3)
+            self.cache["sum"].add_(x.detach().sum(0))
+            return self.line(x)
+
+    model = Keeping()
+    torchsleuth.audit(model, torch.randn(5, 4), loss_fn=lambda out: out.pow(2).mean())
+    assert list(model.recent) == [1, 2] and not model.cache["sum"].any()

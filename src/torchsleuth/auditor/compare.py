@@ -69,6 +69,8 @@ class May:
         if b is not None and (self.length is None or t is not None):
             allowed = _along(self.table, len(shape), b) if t is None else _spread(self.table, len(shape), b, t)
             return torch.where(allowed, second, first)
+        if b is not None:
+            return first  # pooled: no axis for positions, so the change must not show at all (also where there are as many samples as positions)
         flags, _ = moved_flags(first, second)
         best: torch.Tensor | None = None
         for view, allowed in self._readings(flags):
