@@ -22,11 +22,11 @@ import right_functions as right
 CRASHES = {"raises", "not-tensor"}
 EXPECTED = {
     "sign": {"factor"},
-    "sign of a term": {"factor", "missing-term", "condition", "tensor-factor"},
+    "sign of a term": {"factor", "missing-term", "condition", "tensor-factor", "scaled-part"},
     "drop a factor": {"tensor-factor", "factor", "no-grad-output", "not-linear", "other-tensor", "condition", "missing-term", "missing-sum",
-                      "shape", "other-input"},
+                      "shape", "other-input", "scaled-part", "passed-on"},
     "drop a term": {"missing-term", "missing-sum", "tensor-factor", "factor", "zero", "condition", "not-linear"},
-    "mean/sum": {"factor", "missing-sum"},
+    "mean/sum": {"factor", "missing-sum", "scaled-part"},
     "wrong axis": {"shape", "wrong-axis", "rearranged", "reduction", "adjoint", "transposed"},
     "drop the reduction": {"shape", "reduction", "missing-sum"},
     "swap returns": {"other-input", "shape", "none", "unexpected"},
@@ -34,7 +34,7 @@ EXPECTED = {
     "forget grad_output": {"no-grad-output", "not-linear"},
     "save the wrong tensor": {"other-tensor", "shape", "tensor-factor", "condition", "other-input", "factor"},
     "modify in place": {"grad-output-write"},
-    "constant": {"factor", "tensor-factor", "other-tensor"},
+    "constant": {"factor", "tensor-factor", "other-tensor", "scaled-part"},
     "return None": {"none"},
     "drop a return": {"count"},
     "mask": {"condition"},

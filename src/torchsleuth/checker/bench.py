@@ -137,7 +137,8 @@ class Bench:
 def gradients(outputs: typing.Sequence, inputs: typing.Sequence, grads: typing.Sequence, *, create_graph: bool = False) -> tuple:
     """`torch.autograd.grad` without the checks of its arguments, which take as long as the engine does for small tensors."""
     run = torch.autograd.Variable._execution_engine.run_backward
-    return run(tuple(outputs), tuple(grads), create_graph, create_graph, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+    found = run(tuple(outputs), tuple(grads), create_graph, create_graph, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+    return tuple(g.to_dense() if g is not None and g.layout is not torch.strided else g for g in found)
 
 
 def product(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -187,7 +188,7 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
             continue
         if not needs[k]:
             continue
-        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and grad.is_cpu and value.is_cpu:
+        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and grad.layout is torch.strided and grad.is_cpu and value.is_cpu:
             settled[k] = grad  # the usual case, seen at a glance
         elif grad is None:
             settled[k] = None
@@ -203,6 +204,8 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
             settled[k] = None
             problems.append(Problem("dtype", k, dtype_name(grad.dtype), dtype_name(value.dtype)))
         else:
+            if grad.layout is not torch.strided:
+                grad = grad.to_dense()  # the engine takes sparse gradients
             if not grad.is_floating_point():
                 problems.append(Problem("dtype", k, dtype_name(grad.dtype), dtype_name(value.dtype)))
             if grad.shape != value.shape:

@@ -23,9 +23,9 @@ class Conditions(Judge):
         study, generator = self.study, self.generator
         self.unequal()
         for size, name in ((1, "a batch of 1"), (3, "a batch of 3"), (0, "size 0")):
-            if size == 3 and variants.first_size(study) != 1:
+            if size == 3 and not (self.batched and study.values[self.batched[0]].shape[0] == 1):
                 continue
-            self.attempt(name, variants.with_batch(study, size, generator))
+            self.attempt(name, variants.with_batch(study, size, generator, self.batched))
         self.attempt("other signs", variants.other_signs(study, generator), given=False)
         self.attempt("values five times as large", variants.wider(study), given=False)
         self.attempt("other masks", variants.other_masks(study, generator), given=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -39,6 +39,7 @@ class Scope:
     sizes: dict[str, int]  # expression of a shape -> number of dimensions
     numbers: tuple[str, ...]
     donors: tuple[str, ...] = ()  # constant expressions found elsewhere in the Function
+    shapes: dict[str, int] = field(default_factory=dict)  # of `tensors`, one of each shape
 
 
 def changes(
@@ -52,10 +53,12 @@ def changes(
     near = set(_places(first)) if first is not None else set()
     near |= {id(node) for node in nodes if isinstance(node, (ast.Return, ast.Assign)) and not near.isdisjoint(_places(node))}
     doubtful = {place for statement in suspicious for place in _places(statement)}
-    nodes.sort(key=lambda node: (id(node) not in near, id(node) not in doubtful, -getattr(node, "lineno", 0)))
-    suggested = SUGGESTED.get(relation, ())
-    for family in dict.fromkeys((*suggested, *FAMILIES)):
-        for node in nodes:
+    doubtful |= {id(node) for node in nodes if isinstance(node, ast.Return)}
+    nodes.sort(key=lambda node: (id(node) not in near, -getattr(node, "lineno", 0)))
+    likely = [node for node in nodes if id(node) in near or id(node) in doubtful]
+    families = dict.fromkeys((*SUGGESTED.get(relation, ()), *FAMILIES))
+    for part in (likely, [node for node in nodes if id(node) not in near and id(node) not in doubtful]):
+        for family, node in itertools.product(families, part):
             yield from family(method, scope, node)
 
 
@@ -245,6 +248,8 @@ def _factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
         for name in scope.numbers:
             yield Change(element, f"{text} * {name}", alone)
             yield Change(element, f"{text} / {name}", alone)
+        for number, name in itertools.product(scope.numbers[:3], scope.tensors):
+            yield Change(element, f"{number} * {name} * {text}", alone)
         if alone:
             yield Change(element, f"{text} * 2", alone)
             yield Change(element, f"{text} / 2", alone)
@@ -253,11 +258,26 @@ def _factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
                 yield Change(element, f"{text} / {name}[{dim}]", alone)
                 if alone:
                     yield Change(element, f"{text} * {name}[{dim}]", alone)
-        for name in scope.tensors:
-            if alone:
-                yield Change(element, f"{text} / {name}.numel()", alone)
-                yield Change(element, f"{text} * {name}.numel()", alone)
-                yield Change(element, f"{text} / {name}", alone)
+        for name in scope.shapes if alone else ():
+            yield Change(element, f"{text} / {name}.numel()", alone)
+            yield Change(element, f"{text} * {name}.numel()", alone)
+        for name in scope.tensors if alone else ():
+            yield Change(element, f"{text} / {name}", alone)
+
+
+def _projections(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """The sum that a normalisation (softmax, layer norm, division by a norm) subtracts from a gradient."""
+    targets = [(e, True) for e in _formulas(node) if isinstance(e, (ast.BinOp, ast.Name))]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        targets += [(side, False) for side in (node.left, node.right) if isinstance(side, ast.Name)]
+    for element, alone in targets:
+        text = _bracketed(method, element)
+        yield Change(element, f"{text} - {text}.mean(-1, keepdim=True)", alone)
+        for name, rank in scope.tensors.items():
+            if rank:
+                yield Change(element, f"{text} - ({name} * {text}).sum(-1, keepdim=True)", alone)
+                yield Change(element, f"{text} - {name} * ({name} * {text}).sum(-1, keepdim=True)", alone)
+                yield Change(element, f"{text} - {name} * ({name} * {text}).mean(-1, keepdim=True)", alone)
 
 
 def _unused(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -279,7 +299,7 @@ def _terms(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
 
 
 def _shapes(scope: Scope) -> dict[str, int]:
-    return {**scope.sizes, **{f"{name}.shape": rank for name, rank in scope.tensors.items()}}
+    return {**scope.sizes, **{f"{name}.shape": rank for name, rank in scope.shapes.items()}}
 
 
 def _wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -294,7 +314,7 @@ def _wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
         for name in scope.sizes:
             yield Change(element, f"{text}.reshape({name})", True)
             yield Change(element, f"{text}.expand({name})", True)
-        for name in scope.tensors:
+        for name in scope.shapes:
             yield Change(element, f"{text}.reshape({name}.shape)", True)
             yield Change(element, f"{text}.expand_as({name})", True)
             for dim in (1, 0, -1):
@@ -397,7 +417,7 @@ def _insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[
                     yield Change(operand, f"{text}.{reduction}({dim}, keepdim=True)")
 
 
-FAMILIES = (_unused, _orders, _operators, _constants, _calls, _comparisons, _names, _signs, _factors, _terms, _counts, _wrapped, _insertions)
+FAMILIES = (_unused, _orders, _operators, _constants, _calls, _comparisons, _names, _signs, _factors, _counts, _wrapped, _insertions, _projections, _terms)
 SUGGESTED = {
     "factor": (_operators, _orders, _signs, _calls, _constants, _factors),
     "other-input": (_orders, _names),

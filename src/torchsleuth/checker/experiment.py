@@ -60,6 +60,7 @@ class Experiment(Conditions):
             self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
             given = self.bench.evaluate(self.arguments)
         self.originals = {}
+        self.batched = variants.leading(self.arguments, run.outputs)
         self.judge(given, "", individually=True)
         if self.only_given:
             return
@@ -151,7 +152,9 @@ class Experiment(Conditions):
         written = watch.written()
         self.originals = {k: copy for k, _, _, copy in watch.tensors}
         if written:
-            self.findings += mechanics.unmarked_writes(bench, arguments, written, run)
+            found, remarks = mechanics.unmarked_writes(bench, arguments, written, run)
+            self.findings += found
+            self.remarks += remarks
             bench.writes = True
             self.arguments = arguments = arguments.with_values(
                 next((copy for j, _, _, copy in watch.tensors if j == k), v) for k, v in enumerate(arguments.values)

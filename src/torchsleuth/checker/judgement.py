@@ -13,6 +13,7 @@ from torchsleuth.checker import mechanics, second, slices, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
 from torchsleuth.checker.mend import mended
+from torchsleuth.checker.parts import scaled_part
 from torchsleuth.checker.randomness import random_state, unchanged
 from torchsleuth.checker.relation import relation_of_shape, relation_of_values
 from torchsleuth.checker.subject import Run, Subject
@@ -46,6 +47,7 @@ class Judge:
         self.study_run: Run | None = None
         self.originals: dict[int, torch.Tensor] = {}
         self.sizes: dict[int, float] = {}  # of the inputs as given
+        self.batched: tuple[int, ...] = ()  # the tensors whose first dimension is the batch
         self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
 
     def judge(self, evaluation: Evaluation, case: str, *, individually: bool = False, given: bool = True) -> bool:
@@ -108,7 +110,7 @@ class Judge:
         place = slices.common(method, wrong, right, count, lines) or slices.common(method, [f.input for f in open_ones], right, count, lines)
         if place is None:
             return out
-        culprit = source.culprit_of(method, place.value, "all these gradients come through this")
+        culprit = source.culprit_of(method, slices.made_of(place), "all these gradients come through this")
         return self.as_one(out, open_ones, culprit=culprit, detail=ast.unparse(_target(place)))
 
     def as_one(self, findings: list[Finding], group: list[Finding], **changed: typing.Any) -> list[Finding]:
@@ -262,6 +264,11 @@ class Judge:
             self.in_vain |= mend is None
             if mend is not None and mend not in self.mends:
                 self.mends.append(mend)
+        if mend is None and finding.kind == "values" and finding.relation is not None and finding.relation.kind == "unknown":
+            found = scaled_part(self.bench, method, evaluation, k, lines)
+            if found is not None:
+                culprit = source.culprit_of(method, found[1], f"a term of the gradient for {self.arguments.names[k]}")
+                return dataclasses.replace(finding, culprit=culprit, relation=found[0])
         if k < 0:
             node = source.return_statement(method, lines)
             label = f"returns {finding.returned_count} gradients for {finding.expected_count} inputs"

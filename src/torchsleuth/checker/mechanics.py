@@ -42,19 +42,24 @@ def methods(bench: Bench) -> tuple[source.Method | None, source.Method | None, s
     )
 
 
-def unmarked_writes(bench: Bench, arguments: Arguments, written: list[int], run: typing.Any) -> list[Finding]:
-    """Inputs that forward wrote to without `ctx.mark_dirty`."""
+def unmarked_writes(bench: Bench, arguments: Arguments, written: list[int], run: typing.Any) -> tuple[list[Finding], list[str]]:
+    """Inputs that forward wrote to without `ctx.mark_dirty`; remarks on those that autograd has no business with."""
     dirty = [id(t) for t in (run.context.dirty_tensors or ())]
     forward = methods(bench)[0]
-    out = []
+    out, remarks = [], []
     for k in written:
         if id(bench.passed[k]) in dirty:
             continue
-        node = source.in_place_write(forward, [arguments.names[k]]) if forward else None
-        culprit = source.culprit_of(forward, node, f"writes into {arguments.names[k]}", Role.MUTATE) if node else None
+        name = arguments.names[k]
         returned = any(o is bench.passed[k] for o in run.outputs)
+        if arguments.required and k not in arguments.checked and not returned:
+            # Running statistics, say: without a history there is none that could be wrong.
+            remarks.append(f"forward writes into {name}, which requires no grad; every experiment was run on copies")
+            continue
+        node = source.in_place_write(forward, [name]) if forward else None
+        culprit = source.culprit_of(forward, node, f"writes into {name}", Role.MUTATE) if node else None
         out.append(Finding("unmarked-write", k, culprit=culprit, detail="returned" if returned else ""))
-    return out
+    return out, remarks
 
 
 def backward_writes(bench: Bench, arguments: Arguments, run: typing.Any = None) -> tuple[list[Finding], Evaluation]:

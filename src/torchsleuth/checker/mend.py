@@ -27,7 +27,7 @@ from torchsleuth.checker.trial import Mend
 from torchsleuth.checker.truth import differing, true_gradient
 from torchsleuth.model import Edit, Known, Role, unified_diff
 
-LIMIT = 3200  # changes tried where nothing is known about the slip; a quarter of that where the relation is
+LIMIT = 4000  # changes tried where nothing is known about the slip; a quarter of that where the relation is
 FURTHER = 300
 LIMITS = {"": LIMIT, "unknown": LIMIT, "not-linear": LIMIT // 2, "missing-term": LIMIT // 2, "condition": LIMIT // 2, "count": 60}
 
@@ -64,11 +64,9 @@ def _mended(
 ) -> Mend | None:
     if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
         evaluation = bench.evaluate(study)
-    if any(v.device.type != "cpu" for v in evaluation.arguments.values if isinstance(v, torch.Tensor)):
-        return None  # a changed index on a GPU may end the CUDA context
     try:
-        cases = _cases(bench, evaluation)
-        if not cases or _writes(bench, cases[0]):
+        cases = experiments(bench, method, evaluation)
+        if not cases:
             return None
         right = _right_already(bench, cases)
         scope = _scope(bench, method, cases[0])
@@ -85,7 +83,7 @@ def _mended(
     count = len(evaluation.arguments.values)
     first = returned_expression(method, max(k, 0), count)
     wrong = sorted(set(cases[0].true) - right)
-    doubtful = slices.suspicious(method, wrong, sorted(right), count).values()
+    doubtful = [slices.made_of(s) if isinstance(s, ast.For) else s for s in slices.suspicious(method, wrong, sorted(right), count).values()]
     seen: set[str] = set()
     partial: Mend | None = None
     compiler = Compiler(bench.subject.backward_code, method)
@@ -106,6 +104,18 @@ def _mended(
             # One slip may spoil several gradients: a change that mends them all is better, and looked for a little longer.
             partial, limit = found, min(limit, tried + FURTHER)
     return partial or _saved_otherwise(bench, cases, wanted, right)
+
+
+def experiments(bench: Bench, method: Method, evaluation: Evaluation) -> list[Case]:
+    """What a changed method is tried on; nothing where that could do harm, or cannot be done twice."""
+    arguments = evaluation.arguments
+    if any(v.device.type != "cpu" for v in arguments.values if isinstance(v, torch.Tensor)):
+        return []  # a changed index on a GPU may end the CUDA context
+    try:
+        cases = _cases(bench, evaluation)
+        return cases if cases and not _writes(bench, cases[0]) else []
+    except Exception:
+        return []
 
 
 def _patched(method: Method, mend: Mend) -> str:
@@ -308,7 +318,9 @@ def _scope(bench: Bench, method: Method, case: Case) -> Scope:
     tensors = {n: v.ndim for n, v in values.items() if isinstance(v, torch.Tensor)}
     sizes = {n: len(v) for n, v in values.items() if isinstance(v, torch.Size)}
     numbers = tuple(n for n, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool))
-    return Scope(tensors, sizes, numbers, _donors(method, method_of(bench.subject.forward_code, "forward")))
+    one_of_each = {v.shape: n for n, v in reversed(values.items()) if isinstance(v, torch.Tensor)}
+    shapes = {n: len(shape) for shape, n in one_of_each.items()}
+    return Scope(tensors, sizes, numbers, _donors(method, method_of(bench.subject.forward_code, "forward")), shapes)
 
 
 def _donors(*methods: Method | None) -> tuple[str, ...]:

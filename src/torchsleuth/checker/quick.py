@@ -38,8 +38,8 @@ def all_at_once(trial: Experiment) -> Together | None:
     if trial.bench.random or trial.bench.writes:
         return None
     study, generator, sizes = trial.study_untried(), trial.generator, trial.sizes
-    single = variants.first_size(study) == 1
-    batch = None if single else variants.with_batch(study, 1, generator)
+    single = bool(trial.batched) and study.values[trial.batched[0]].shape[0] == 1
+    batch = None if single else variants.with_batch(study, 1, generator, trial.batched)
     usual = study if single else batch or study
     other, names = _other_values(trial, usual)
     if single:
@@ -62,7 +62,7 @@ def all_at_once(trial: Experiment) -> Together | None:
     cases = [("a batch of 3" if single else "a batch of 1", batch.shapes())] if batch is not None else []
     cases += _LAYOUTS
     cases += [(name, "") for name in names]
-    empty = variants.with_batch(study, 0, generator)
+    empty = variants.with_batch(study, 0, generator, trial.batched)
     if empty is not None:
         if not _right(trial, empty, sizes):
             return None
@@ -125,7 +125,10 @@ def _first(bench: Bench, arguments: Arguments, outputs: tuple, leaves: list, gra
         return None
     raw = bench.subject.backward(node, tuple(grads))
     first = [raw[k] for k in arguments.checked]
-    fits = all(isinstance(g, torch.Tensor) and g.shape == leaf.shape and g.dtype is leaf.dtype for g, leaf in zip(first, leaves, strict=True))
+    fits = all(
+        isinstance(g, torch.Tensor) and g.shape == leaf.shape and g.dtype is leaf.dtype and g.layout is torch.strided
+        for g, leaf in zip(first, leaves, strict=True)
+    )
     return first if fits else None
 
 

@@ -86,7 +86,7 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
         _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _condition,
-        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _any_condition,
+        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _any_condition, _passed_on,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)
@@ -264,6 +264,11 @@ def _grad_output_itself(bench: Bench, pairs: list[Pair], k: int) -> Relation | N
         if grad is not None and all(same(p.returned, p.evaluation.grads[position]) for p in pairs):
             return Relation("grad-output-itself", other=position)
     return None
+
+
+def _passed_on(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    found = _grad_output_itself(bench, pairs, k)
+    return None if found is None else Relation("passed-on", other=found.other)
 
 
 def _collapsed(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:

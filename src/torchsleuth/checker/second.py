@@ -219,7 +219,7 @@ def _intermediate(bench: Bench, evaluation: Evaluation):
     method = setup if bench.subject.separate else forward
     run = bench.forward(evaluation.arguments)
     known = [*bench.passed, *run.outputs]
-    strange = [p for p, t in enumerate(run.context.to_save or ()) if isinstance(t, torch.Tensor) and not any(t is other for other in known)]
+    strange = [p for p, t in enumerate(run.context.to_save or ()) if is_float(t) and not any(t is other for other in known)]
     node = None
     kind = ""
     if strange:

@@ -10,14 +10,19 @@ import typing
 
 from torchsleuth.checker.source import Method, own_nodes, returned_expression
 
-Statement = ast.Assign | ast.AugAssign | ast.AnnAssign
+Statement = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For
+
+
+def made_of(statement: Statement) -> ast.expr:
+    """What a statement binds its names to."""
+    return statement.iter if isinstance(statement, ast.For) else statement.value
 
 
 def comes_from(method: Method, expression: ast.AST, lines: frozenset[int] | None = None) -> dict[int, Statement]:
-    """The assignments an expression depends on, by id: every binding of a name counts, as far as it ran."""
+    """The assignments and loops an expression depends on, by id: every binding of a name counts, as far as it ran."""
     bindings: dict[str, list[Statement]] = {}
     for node in own_nodes(method.tree):
-        if isinstance(node, Statement) and node.value is not None and (lines is None or node.lineno in lines or node.end_lineno in lines):
+        if isinstance(node, Statement) and made_of(node) is not None and (lines is None or node.lineno in lines or node.end_lineno in lines):
             for name in _written(node):
                 bindings.setdefault(name, []).append(node)
     found: dict[int, Statement] = {}
@@ -28,7 +33,8 @@ def comes_from(method: Method, expression: ast.AST, lines: frozenset[int] | None
                 for statement in bindings.get(part.id, ()):
                     if id(statement) not in found and statement.lineno <= _line(expression, statement):
                         found[id(statement)] = statement
-                        pending.append(statement)
+                        pending.append(made_of(statement))
+                        pending += getattr(statement, "targets", ())  # the indices of a write
     return found
 
 
@@ -70,9 +76,9 @@ def common(method: Method, wrong: typing.Sequence[int], right: typing.Iterable[i
             return None
         mine = comes_from(method, expression, lines)
         left = {key: statement for key, statement in left.items() if key in mine}
-    found = [s for s in left.values() if not _unpacks(s)]
+    found = [s for s in left.values() if not isinstance(s, ast.For) and not _unpacks(s)]
     last = max(found, key=lambda s: s.lineno, default=None)
-    before = comes_from(method, last, lines) if last is not None else {}
+    before = comes_from(method, made_of(last), lines) if last is not None else {}
     return last if all(s is last or id(s) in before for s in found) else None
 
 

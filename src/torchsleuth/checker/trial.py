@@ -53,6 +53,8 @@ class Relation:
     other-tensor    returned is right with `tensor` replaced by `instead`
     missing-term    the part of the derivative through `tensor` (source text, at `line`) is left out
     extra-term      returned = true + `tensor`
+    scaled-part     the summand `tensor` of backward's formula, at `line`, has to be `factor` times as large (0: it does not belong there)
+    passed-on       returned is the gradient of output `other` as it came
     wrong-axis      a sum over dims[0] should be over dims[1]
     adjoint         returned is J applied to grad_output, not its transpose
     rearranged      `detail`: flipped, or shifted, along dims[0]

@@ -28,26 +28,36 @@ def elements(arguments: Arguments) -> int:
     return max((arguments.values[k].numel() for k in tensors(arguments)), default=0)
 
 
-def first_size(arguments: Arguments) -> int | None:
-    """The size of the first dimension of the first checked input that has dimensions."""
-    for k in arguments.checked:
-        if arguments.values[k].ndim:
-            return arguments.values[k].shape[0]
-    return None
+def leading(arguments: Arguments, outputs: typing.Sequence) -> tuple[int, ...]:
+    """The tensors whose first dimension is the batch.
+
+    That is the first dimension of the first checked input, if outputs or other inputs have it too (a table that is
+    looked up in has a size of its own), else the first dimension of an output that some input shares.
+    """
+    heads = {k: v.shape[0] for k, v in enumerate(arguments.values) if isinstance(v, torch.Tensor) and v.ndim}
+    results = [out.shape[0] for out in outputs if isinstance(out, torch.Tensor) and out.ndim]
+    first = next((heads[k] for k in arguments.checked if k in heads), None)
+    if first is None:
+        return ()
+    alike = tuple(k for k, n in heads.items() if n == first)
+    if len(alike) > 1 or len(heads) == 1 or not results or first in results:
+        return alike
+    return tuple(k for k, n in heads.items() if n == results[0])
 
 
-def with_batch(arguments: Arguments, size: int, generator: Noise) -> Arguments | None:
-    """Every leading dimension of the batch's size changed to `size`."""
-    batch = first_size(arguments)
-    if batch is None or batch == size:
+def with_batch(arguments: Arguments, size: int, generator: Noise, batched: tuple[int, ...]) -> Arguments | None:
+    """The first dimension of the tensors at `batched` changed to `size`."""
+    if not batched:
+        return None
+    batch = arguments.values[batched[0]].shape[0]
+    if batch == size:
         return None
     shapes = {}
-    for k in tensors(arguments):
+    for k in batched:
         shape = list(arguments.values[k].shape)
         if batch > 1 and shape.count(batch) > 1:
             return None  # a square matrix has no batch: its dimensions are told apart elsewhere
-        if shape and shape[0] == batch:
-            shape[0] = size
+        shape[0] = size
         shapes[k] = shape
     return resized(arguments, shapes, generator)
 

@@ -77,7 +77,7 @@ class DoubleBackward(FunctionRule):
                 why += "backward cuts its own graph (detach, .data or no_grad)."
             else:
                 why += "Something it uses is a constant to autograd although it depends on the inputs."
-            out.append(Diagnosis(self.name, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, _FIXES))
+            out.append(Diagnosis(self.name, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, _UNCUT if finding.detail.endswith("cut") else _FIXES))
         for finding in trial.of_kind("double-backward-raises"):
             facts = (Fact(finding.exception, Known.OBSERVED),)
             why = "The first derivative is right, but backward cannot be differentiated again, and nothing says so. @once_differentiable says it."
@@ -90,3 +90,8 @@ _FIXES = (
     Fix("save inputs or outputs, and recompute the intermediate result in backward", Applicability.DISPLAY_ONLY),
     Fix("decorate backward with torch.autograd.function.once_differentiable, so that double backward raises", Applicability.DISPLAY_ONLY),
 )
+_UNCUT = (
+    Fix("use the saved tensors themselves, not detached ones; for an inner torch.autograd.grad pass create_graph=torch.is_grad_enabled()",
+        Applicability.DISPLAY_ONLY),
+    _FIXES[1],
+)  # fmt: skip

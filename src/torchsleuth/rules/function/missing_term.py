@@ -14,7 +14,8 @@ class MissingTerm(FunctionRule):
     -------------
     The returned gradient differs from the true one by exactly one factor (a tensor that forward or
     backward knows by name) or by exactly one term (the part of the gradient that comes through one
-    operation of forward).
+    operation of forward), or one term of backward's own formula is too large, too small or of the
+    wrong sign.
 
     Why
     ---
@@ -58,7 +59,7 @@ class MissingTerm(FunctionRule):
 
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         out = []
-        for finding in values_with(trial, "tensor-factor", "missing-term", "missing-sum", "wrong-axis", "other-tensor"):
+        for finding in values_with(trial, "tensor-factor", "missing-term", "missing-sum", "wrong-axis", "other-tensor", "scaled-part", "passed-on"):
             relation, name = finding.relation, name_of(trial, finding)
             title, why, advice = _worded(name, relation, trial)
             facts = measured(trial, finding)
@@ -96,6 +97,15 @@ def _worded(name: str, relation: Relation, trial: Trial) -> tuple[str, str, str]
             "every output along it, which adds this sum.",
             f"add `{relation.tensor}`",
         )
+    if relation.kind == "passed-on":
+        grad = "grad_output" if len(trial.outputs) == 1 else f"the gradient of output {relation.other}"
+        return (
+            f"the gradient for `{name}` is {grad} as it came: the derivative of forward is left out",
+            f"That is right only where forward's derivative is 1. Backward has to multiply {grad} by the derivative of forward with respect to `{name}`.",
+            f"multiply {grad} by the derivative of forward",
+        )
+    if relation.kind == "scaled-part":
+        return _term_worded(name, relation)
     if relation.kind == "wrong-axis":
         return (
             f"the gradient for `{name}` sums over dimension {relation.dims[0]} instead of {relation.dims[1]}",
@@ -113,4 +123,28 @@ def _worded(name: str, relation: Relation, trial: Trial) -> tuple[str, str, str]
         f"the gradient for `{name}` lacks the term through {place}",
         f"The part of the gradient that comes through the {relation.instead} operation at {place} is left out, as if that operand were a constant.",
         f"add the term that comes through {place} (product rule)",
+    )
+
+
+def _term_worded(name: str, relation: Relation) -> tuple[str, str, str]:
+    """A summand that is there, and wrong by a number."""
+    times, term = relation.factor, f"`{relation.tensor}` (line {relation.line})"
+    if abs(times) < 1e-6:
+        return (
+            f"the gradient for `{name}` has the term {term} too many",
+            "Without that term, and with everything else as it is, what backward returns is the true gradient.",
+            f"take {term} out",
+        )
+    if abs(times + 1) < 1e-6:
+        return (
+            f"the term {term} of the gradient for `{name}` has the wrong sign",
+            "With the opposite sign for that term, and everything else as it is, what backward returns is the true gradient.",
+            f"negate {term}",
+        )
+    sign = "has the wrong sign and " if times < 0 else ""
+    size = f"{number(abs(times))} times too small" if abs(times) > 1 else f"{number(1 / abs(times))} times too large"
+    return (
+        f"the term {term} of the gradient for `{name}` {sign}is {size}",
+        f"With that term multiplied by {number(times)}, and everything else as it is, what backward returns is the true gradient, for every input and size tried.",
+        f"multiply {term} by {number(times)}",
     )
