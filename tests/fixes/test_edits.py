@@ -114,7 +114,7 @@ OTHERS = st.sampled_from([
     "x = 1", "y = {'a': [1, 2]}  # note", "print(f'{x:>3}')", "s = '''\n  text\n'''", "z = (1 +\n     2)", "pass", "def g(a, *b, c=1): return a",
     "class K:\n    q = 1", "t = [i for i in range(3)]; u = 2", "v = \\\n    3", "# a comment", "", "w: int = 4", "assert True, 'ü'", "lambda k: k",
 ])  # fmt: skip
-HEADS = st.sampled_from(["if x:", "for i in range(3):", "while False:", "with open(p) as f:", "def f(self, a, b=2):", "try:"])
+HEADS = st.sampled_from(["if x:", "for i in range(3):", "while False:", "with open(p) as f:", "def f(self, h, b=2):", "try:"])
 
 
 def _indented(text: str, indent: str) -> str:
@@ -158,3 +158,10 @@ def test_fuzzed_edits_parse_touch_nothing_else_and_settle(before, write, after, 
         for node in ast.walk(statement):
             if isinstance(node, (ast.Call, ast.AugAssign)):
                 assert out_of_place(script, script.span(node)) is None
+
+
+@pytest.mark.parametrize("write", ["h.mul_(2)", "h[0] = 1", "torch.relu_(h)"])
+def test_no_new_local_of_a_name_from_outside(write: str) -> None:
+    """`h = h.mul(2)` in a function that reads a global `h` would be an UnboundLocalError."""
+    assert _fixed(f"import torch\nh = torch.zeros(2)\ndef f():\n    {write}  # here\n") is None
+    assert _fixed(f"import torch\nh = torch.zeros(2)\ndef f():\n    global h\n    {write}  # here\n") is not None

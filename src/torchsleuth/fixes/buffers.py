@@ -168,9 +168,7 @@ class _Filling:
         found.append(script.edit(script.start(statement), after, f"{rows}.append("))
         found = script.followed(found, script.end(statement), ")")
         found += [script.replace(read, f"{rows}[{script.segment(index)}]") for read, index in self.reads]
-        line = script.end(loop)[0]
-        end_of_loop = (line, len(script.source.lines[line - 1]) + 1)
-        return script.followed(found, end_of_loop, f"\n{script.indent_of(loop)}{self.name} = {torch}.stack({rows}{dim})")
+        return script.followed(found, script.end_of_block(loop), f"\n{script.indent_of(loop)}{self.name} = {torch}.stack({rows}{dim})")
 
 
 def _placed(node: ast.Subscript) -> tuple[int, ast.expr] | None:

@@ -147,7 +147,7 @@ class _Rows:
         last = loop.body[-1]
         if rows is None or not (script.is_alone_on_line(last) or hasattr(last, "body")):
             return None
-        end = (script.end(loop)[0], len(script.source.lines[script.end(loop)[0] - 1]) + 1)
+        end = script.end_of_block(loop)
         edits += script.before(loop, f"{rows} = []")
         inner, outer = script.indent_of(loop.body[0]), script.indent_of(loop)
         edits = script.followed(edits, end, f"\n{inner}{rows}.append({self.name})\n{outer}{self.base} = {torch}.stack({rows})")

@@ -240,6 +240,18 @@ class Script:
             return [self.insert(at, "".join(f"\n{indent}{line}" for line in lines))]
         return [self.insert(self.end(statement), "".join(f"; {line}" for line in lines))]
 
+    def end_of_block(self, statement: ast.stmt) -> tuple[int, int]:
+        """The end of a compound statement, with comments that are indented like its body."""
+        line = self.end(statement)[0]
+        inner = self.indent_of(statement.body[0])
+        for number in range(line + 1, len(self.source.lines) + 1):
+            following = self.source.lines[number - 1]
+            if following.strip().startswith("#") and following.startswith(inner):
+                line = number
+            elif following.strip():
+                break
+        return line, len(self.source.lines[line - 1]) + 1
+
     def removed(self, statement: ast.stmt) -> list[Edit]:
         """The statement without trace where it has lines of its own; `pass` where its block would be empty."""
         if len(self.block_of(statement)) == 1 or not self.is_alone_on_line(statement):

@@ -1,0 +1,989 @@
+"""Programs as people write them, each with one of the known failures, and what the first fix makes of them.
+
+None of them was looked at when the fixes were first written: they were made to find out where those go wrong.
+"""
+
+from __future__ import annotations
+
+# name -> (the lines that the first fix puts in, safe or not, the program's files)
+PROGRAMS: dict[str, tuple[list[str], str, dict[str, str]]] = {
+    "rnn buffer": (
+        [
+            "        outputs_list = []",
+            "            prev = outputs_list[t - 1] if t > 0 else torch.zeros(batch, self.out.out_features)",
+            "            outputs_list.append(self.out(h))   # fill",
+            "        outputs = torch.stack(outputs_list)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+
+class Decoder(nn.Module):
+    def __init__(self, n_in, n_hid):
+        super().__init__()
+        self.cell = nn.GRUCell(n_in, n_hid)
+        self.out = nn.Linear(n_hid, n_in)
+
+    def forward(self, context, steps):
+        batch = context.size(0)
+        outputs = torch.zeros(steps, batch, self.out.out_features)
+        h = context
+        for t in range(steps):
+            prev = outputs[t - 1] if t > 0 else torch.zeros(batch, self.out.out_features)
+            h = self.cell(prev, h)
+            outputs[t] = self.out(h)   # fill
+        return outputs
+
+torch.manual_seed(0)
+model = Decoder(3, 5)
+opt = torch.optim.Adam(model.parameters())
+for epoch in range(2):
+    out = model(torch.randn(4, 5), 6)
+    loss = (out - 1).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        },
+    ),
+    "gan split": (
+        [
+            "        fake_score = self.D(fake)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+from trainer import Trainer
+
+torch.manual_seed(0)
+G = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+D = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+trainer = Trainer(G, D)
+for i in range(3):
+    trainer.train_step(torch.randn(16, 2))
+""",
+            "trainer.py": """\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, G, D):
+        self.G, self.D = G, D
+        self.opt_g = torch.optim.Adam(G.parameters(), lr=1e-3)
+        self.opt_d = torch.optim.Adam(D.parameters(), lr=1e-3)
+        self.bce = nn.BCEWithLogitsLoss()
+
+    def update_d(self, real_score, fake_score):
+        loss = self.bce(real_score, torch.ones_like(real_score)) + self.bce(fake_score, torch.zeros_like(fake_score))
+        self.opt_d.zero_grad()
+        loss.backward(retain_graph=True)
+        self.opt_d.step()
+        return loss.item()
+
+    def update_g(self, fake_score):
+        loss = self.bce(fake_score, torch.ones_like(fake_score))
+        self.opt_g.zero_grad()
+        loss.backward()
+        self.opt_g.step()
+        return loss.item()
+
+    def train_step(self, real):
+        z = torch.randn(real.size(0), 4)
+        fake = self.G(z)
+        real_score, fake_score = self.D(real), self.D(fake)
+        d_loss = self.update_d(real_score, fake_score)
+        g_loss = self.update_g(fake_score)
+        return d_loss, g_loss
+""",
+        },
+    ),
+    "gan freed": (
+        [
+            "        fake = self.G(z)",
+            "        fake_score = self.D(fake)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+from trainer import Trainer
+
+torch.manual_seed(0)
+G = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+D = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+trainer = Trainer(G, D)
+for i in range(3):
+    trainer.train_step(torch.randn(16, 2))
+""",
+            "trainer.py": """\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, G, D):
+        self.G, self.D = G, D
+        self.opt_g = torch.optim.Adam(G.parameters(), lr=1e-3)
+        self.opt_d = torch.optim.Adam(D.parameters(), lr=1e-3)
+        self.bce = nn.BCEWithLogitsLoss()
+
+    def update_d(self, real_score, fake_score):
+        loss = self.bce(real_score, torch.ones_like(real_score)) + self.bce(fake_score, torch.zeros_like(fake_score))
+        self.opt_d.zero_grad()
+        loss.backward()
+        self.opt_d.step()
+        return loss.item()
+
+    def update_g(self, fake_score):
+        loss = self.bce(fake_score, torch.ones_like(fake_score))
+        self.opt_g.zero_grad()
+        loss.backward()
+        self.opt_g.step()
+        return loss.item()
+
+    def train_step(self, real):
+        z = torch.randn(real.size(0), 4)
+        fake = self.G(z)
+        real_score, fake_score = self.D(real), self.D(fake)
+        d_loss = self.update_d(real_score, fake_score)
+        g_loss = self.update_g(fake_score)
+        return d_loss, g_loss
+""",
+        },
+    ),
+    "gan module": (
+        [
+            "        on_fake = disc(fake)",
+            "        g_loss = bce(on_fake, torch.ones(8, 1))",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn, optim
+torch.manual_seed(0)
+gen = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+disc = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+g_opt, d_opt = optim.Adam(gen.parameters()), optim.Adam(disc.parameters())
+bce = nn.BCEWithLogitsLoss()
+
+def apply(opt, loss, keep=False):
+    opt.zero_grad()
+    loss.backward(retain_graph=keep)
+    opt.step()
+
+def train(steps):
+    for i in range(steps):
+        real, z = torch.randn(8, 2), torch.randn(8, 4)
+        fake = gen(z)
+        on_fake = disc(fake)
+        d_loss = bce(disc(real), torch.ones(8, 1)) + bce(on_fake, torch.zeros(8, 1))
+        g_loss = bce(on_fake, torch.ones(8, 1))
+        apply(d_opt, d_loss, keep=True)
+        apply(g_opt, g_loss)
+
+train(3)
+""",
+        },
+    ),
+    "argmax accuracy loss": (
+        [
+            "    scores = net(x)",
+            "    pred = scores.argmax(dim=1)",
+            "    loss = torch.nn.functional.cross_entropy(scores, y.long())",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(5, 3)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+x, y = torch.randn(10, 5), torch.randint(0, 3, (10,))
+criterion = nn.MSELoss()
+for epoch in range(2):
+    pred = net(x).argmax(dim=1)
+    loss = criterion(pred.float(), y.float())
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        },
+    ),
+    "threshold": (
+        [
+            "        soft = torch.sigmoid(self.score(x))",
+            "        keep = (soft > 0.5).float() + soft - soft.detach()",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Linear(4, 1)
+    def forward(self, x):
+        keep = (torch.sigmoid(self.score(x)) > 0.5).float()
+        return x * keep
+g = Gate()
+x = torch.randn(6, 4)
+loss = g(x).sum()
+loss.backward()
+""",
+        },
+    ),
+    "numpy between": (
+        [
+            "    err = pred - target",
+            "    return torch.sqrt(torch.mean(err ** 2))",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import numpy as np
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(3, 3)
+
+def rmse(pred, target):
+    err = pred.detach().numpy() - target.numpy()
+    return torch.tensor(np.sqrt(np.mean(err ** 2)))
+
+x, y = torch.randn(4, 3), torch.randn(4, 3)
+loss = rmse(net(x), y)
+loss.backward()
+""",
+        },
+    ),
+    "argmax select": (
+        [
+            "scores = router(x)",
+            "choice = scores.argmax(-1)",
+            "soft = torch.softmax(scores, dim=-1)",
+            "out = torch.tensordot(torch.nn.functional.one_hot(choice, scores.size(-1)) + soft - soft.detach(), table, dims=1)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+router = nn.Linear(4, 3)
+table = torch.randn(3, 4)
+x = torch.randn(5, 4)
+choice = router(x).argmax(-1)
+out = table[choice]
+loss = (out - x).pow(2).mean()
+loss.backward()
+""",
+        },
+    ),
+    "walrus": (
+        [
+            "    h = h - h.max()   # stabilise",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+lin = torch.nn.Linear(3, 3)
+x = torch.randn(2, 3)
+if (h := torch.exp(lin(x))).mean() > 0:
+    h -= h.max()   # stabilise
+loss = h.sum()
+loss.backward()
+""",
+        },
+    ),
+    "multiline inplace": (
+        [
+            "probs = probs.clamp(",
+            ").log()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 4)
+x = torch.randn(2, 4)
+logits = net(x)
+probs = torch.softmax(logits, dim=-1)
+probs.clamp_(
+    min=1e-6,
+    max=1.0,   # never more
+).log_()
+loss = -(probs[:, 0]).mean()
+loss.backward()
+""",
+        },
+    ),
+    "leaf init onels": (
+        [
+            "        with torch.no_grad():",
+            "            for i in range(3): self.w[i, i] = 1.0",
+            "            self.b.fill_(0.1)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.empty(3, 3))
+        self.b = nn.Parameter(torch.empty(3))
+        for i in range(3): self.w[i, i] = 1.0
+        self.b.fill_(0.1)
+    def forward(self, x):
+        return x @ self.w + self.b
+net = Net()
+net(torch.randn(2, 3)).sum().backward()
+""",
+        },
+    ),
+    "view chunk": (
+        [
+            "gate = gate.sigmoid()",
+            "value = value * gate",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+lin = nn.Linear(4, 8)
+x = torch.randn(2, 4)
+gate, value = lin(x).chunk(2, dim=-1)
+gate.sigmoid_()
+value *= gate
+value.sum().backward()
+""",
+        },
+    ),
+    "view unbind loop": (
+        [
+            "rows = []",
+            "    row = row - row.mean()",
+            "    row = row / (row.std() + 1e-5)",
+            "    rows.append(row)",
+            "batch = torch.stack(rows)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+lin = nn.Linear(4, 4)
+batch = lin(torch.randn(3, 4))
+for i, row in enumerate(batch):
+    row -= row.mean()
+    row /= row.std() + 1e-5
+batch.pow(2).sum().backward()
+""",
+        },
+    ),
+    "tbptt lstm": (
+        [
+            "    hidden = tuple(part.detach() for part in hidden)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class LM(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 8, batch_first=True)
+        self.head = nn.Linear(8, 4)
+    def forward(self, x, state=None):
+        y, state = self.rnn(x, state)
+        return self.head(y), state
+lm = LM()
+opt = torch.optim.SGD(lm.parameters(), lr=0.1)
+hidden = None
+for chunk in torch.randn(3, 2, 5, 4):
+    y, hidden = lm(chunk, hidden)
+    loss = y.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        },
+    ),
+    "stateful module": (
+        [
+            "    m.h = m.h.detach()",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Stateful(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.RNNCell(3, 3)
+        self.h = None
+    def forward(self, x):
+        if self.h is None:
+            self.h = x.new_zeros(x.size(0), 3)
+        self.h = self.cell(x, self.h)
+        return self.h
+m = Stateful()
+opt = torch.optim.SGD(m.parameters(), lr=0.1)
+for step in range(3):
+    loss = m(torch.randn(2, 3)).pow(2).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        },
+    ),
+    "two losses module": (
+        [
+            "        part.backward(retain_graph=True)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+enc, dec, clf = nn.Linear(4, 3), nn.Linear(3, 4), nn.Linear(3, 2)
+opt = torch.optim.Adam([*enc.parameters(), *dec.parameters(), *clf.parameters()])
+def losses(x, y):
+    z = torch.tanh(enc(x))
+    return nn.functional.mse_loss(dec(z), x), nn.functional.cross_entropy(clf(z), y)
+for i in range(2):
+    rec, cls = losses(torch.randn(6, 4), torch.randint(0, 2, (6,)))
+    opt.zero_grad()
+    for part in (rec, cls):
+        part.backward()
+    opt.step()
+""",
+        },
+    ),
+    "no grad eval leak": (
+        [
+            "    with torch.random.fork_rng():",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+@torch.no_grad()
+def features(x):
+    return model[1](model[0](x))
+def train(x):
+    with torch.no_grad(), torch.random.fork_rng():
+        f = features(x)
+        out = model[2](f)
+    return out.mean()
+train(torch.randn(5, 3)).backward()
+""",
+        },
+    ),
+    "nonscalar": (
+        [
+            "(loss.mean()  # per sample",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(3, 2)
+crit = nn.CrossEntropyLoss(reduction="none")
+weights = torch.rand(4)
+loss = crit(model(torch.randn(4, 3)), torch.tensor([0, 1, 1, 0])) * weights
+(loss  # per sample
+ ).backward()
+""",
+        },
+    ),
+    "custom count": (
+        [
+            "        return grad_out * factor, (grad_out * x).sum(), grad_out",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor, bias=None):
+        ctx.save_for_backward(x, factor)
+        out = x * factor
+        if bias is not None:
+            out = out + bias
+        return out
+    @staticmethod
+    def backward(ctx, grad_out):
+        x, factor = ctx.saved_tensors
+        return grad_out * factor, (grad_out * x).sum()
+x = torch.randn(3, requires_grad=True)
+f = torch.tensor(2.0, requires_grad=True)
+b = torch.randn(3, requires_grad=True)
+Scale.apply(x, f, b).sum().backward()
+""",
+        },
+    ),
+    "custom mean": (
+        [
+            "        ctx.x_shape = x.shape",
+            "        return (g / ctx.n).unsqueeze(1).expand(ctx.x_shape)",
+        ],
+        "unsafe",
+        {
+            "main.py": '''\
+import torch
+class RowMean(torch.autograd.Function):
+    """Mean over columns."""
+    @staticmethod
+    def forward(ctx, x):
+        """forward"""
+        ctx.n = x.shape[1]
+        return x.mean(dim=1)
+    @staticmethod
+    def backward(ctx, g):
+        return g / ctx.n
+x = torch.randn(4, 3, requires_grad=True)
+(RowMean.apply(x) ** 2).sum().backward()
+''',
+        },
+    ),
+    "expand write": (
+        [
+            "h = h + x",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+q = nn.Parameter(torch.randn(1, 4))
+x = torch.randn(3, 4)
+h = q.expand(3, 4)
+h += x
+h.pow(2).sum().backward()
+""",
+        },
+    ),
+    "list state": (
+        [
+            "    states = [part.detach() for part in states]",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+cells = nn.ModuleList([nn.GRUCell(3, 3), nn.GRUCell(3, 3)])
+states = [torch.zeros(2, 3), torch.zeros(2, 3)]
+opt = torch.optim.SGD(cells.parameters(), lr=.1)
+for t in range(3):
+    inp = torch.randn(2, 3)
+    for i, c in enumerate(cells):
+        states[i] = c(inp, states[i])
+        inp = states[i]
+    loss = inp.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        },
+    ),
+    "fixed hidden": (
+        [
+            "        y, hidden = self.lstm(x)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+BATCH = 4
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 5, batch_first=True)
+        self.out = nn.Linear(5, 2)
+    def init_hidden(self):
+        return torch.zeros(1, BATCH, 5), torch.zeros(1, BATCH, 5)
+    def forward(self, x, hidden):
+        y, hidden = self.lstm(x, hidden)
+        return self.out(y[:, -1])
+model = Tagger()
+loader = DataLoader(TensorDataset(torch.randn(10, 6, 3), torch.randint(0, 2, (10,))), batch_size=BATCH)
+opt = torch.optim.SGD(model.parameters(), lr=.1)
+for x, y in loader:
+    h = model.init_hidden()
+    loss = nn.functional.cross_entropy(model(x, h), y)
+    opt.zero_grad(); loss.backward(); opt.step()
+""",
+        },
+    ),
+    "keepdim softmax": (
+        [
+            "    e = torch.exp(x - x.max(dim=1, keepdim=True).values)",
+            "    return e / e.sum(1, keepdim=True)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+w = torch.randn(4, 6, requires_grad=True)
+def softmax(x):
+    e = torch.exp(x - x.max(dim=1).values)
+    return e / e.sum(1)
+softmax(w)[:, 0].sum().backward()
+""",
+        },
+    ),
+    "scan": (
+        [
+            "    y_list = [y[0]]",
+            "        y_list.append(y_list[i - 1] * a[i].sigmoid())  # recurrence",
+            "    y = torch.stack(y_list)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+a = torch.rand(6, 3, requires_grad=True)
+N = 6
+def scan(a):
+    y = torch.empty(N, 3)
+    y[0] = 1.0
+    for i in range(1, N):
+        y[i] = y[i - 1] * a[i].sigmoid()  # recurrence
+    return y.sum(), y
+loss, y = scan(a)
+loss.backward()
+""",
+        },
+    ),
+    "twobuffers": (
+        [
+            "gs_list = [gs[0]]",
+            "hs_list = [hs[0]]",
+            "    hs_list.append(torch.tanh(hs_list[t] @ w))",
+            "    gs_list.append(gs_list[t] * hs_list[t + 1] + 1)",
+            "gs = torch.stack(gs_list)",
+            "hs = torch.stack(hs_list)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+w = torch.rand(3, 3, requires_grad=True)
+T = 4
+h, g = torch.zeros(T + 1, 3), torch.zeros(T + 1, 3)
+hs = torch.zeros(T + 1, 3)
+gs = torch.zeros(T + 1, 3)
+hs[0] = 1.
+for t in range(T):
+    hs[t + 1] = torch.tanh(hs[t] @ w)
+    gs[t + 1] = gs[t] * hs[t + 1] + 1
+(hs.sum() + gs.pow(2).sum()).backward()
+""",
+        },
+    ),
+    "broadcasts": (
+        [
+            "    out[i] = (prev.clone() @ w).mean(0)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+w = torch.rand(3, 3, requires_grad=True)
+T = 4
+out = torch.zeros(T, 2, 3)
+for i in range(T):
+    prev = out[i - 1] if i else torch.ones(2, 3)
+    out[i] = (prev @ w).mean(0)
+out.sum().backward()
+""",
+        },
+    ),
+    "negative": (
+        [
+            "    out[i] = torch.tanh(out[i - 1].clone() @ w)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+w = torch.rand(3, 3, requires_grad=True)
+T = 4
+out = torch.ones(T, 2, 3)
+for i in range(T):
+    out[i] = torch.tanh(out[i - 1] @ w)
+out.sum().backward()
+""",
+        },
+    ),
+    "partial": (
+        [
+            "    out[i] = torch.tanh(out[i - 1].clone() @ w)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+w = torch.rand(3, 3, requires_grad=True)
+out = torch.zeros(10, 3)
+out[0] = 1
+for i in range(1, 6):
+    out[i] = torch.tanh(out[i - 1] @ w)
+out.sum().backward()
+""",
+        },
+    ),
+    "unet inplace": (
+        [
+            "            nn.ReLU(inplace=False),",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+import torch.nn as nn
+
+class Block(nn.Module):
+    def __init__(self, cin, cout):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Linear(cin, cout),
+            nn.Sigmoid(),
+            nn.ReLU(inplace=True),
+        )
+    def forward(self, x): return self.net(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(4, 4) for _ in range(2)])
+    def forward(self, x):
+        for b in self.blocks: x = x + b(x)
+        return x
+
+net = Net()
+net(torch.randn(2, 4)).sum().backward()
+""",
+        },
+    ),
+    "train fn carry": (
+        [
+            "        self.state = tuple(part.detach() for part in self.state)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Trainer:
+    def __init__(self):
+        self.rnn = nn.LSTM(2, 3)
+        self.opt = torch.optim.SGD(self.rnn.parameters(), lr=0.1)
+        self.state = None
+    def step(self, x):
+        out, self.state = self.rnn(x, self.state)
+        loss = out.pow(2).mean()
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        return loss.item()
+t = Trainer()
+for i in range(3):
+    print(t.step(torch.randn(4, 1, 2)))
+""",
+        },
+    ),
+    "sgd semicolon": (
+        [
+            "    with torch.no_grad():",
+            "        w -= 0.1 * w.grad; b -= 0.1 * b.grad",
+            "        w.grad.zero_(); b.grad.zero_()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+w, b = torch.randn(3, requires_grad=True), torch.zeros(1, requires_grad=True)
+x, y = torch.randn(8, 3), torch.randn(8)
+for _ in range(3):
+    loss = ((x @ w + b - y) ** 2).mean(); loss.backward()
+    w -= 0.1 * w.grad; b -= 0.1 * b.grad
+    w.grad.zero_(); b.grad.zero_()
+""",
+        },
+    ),
+    "numpy metric and loss": (
+        [
+            "    e = (p - t)",
+            "    small = torch.abs(e) < d",
+            "    l = torch.where(small, 0.5 * e ** 2, d * (torch.abs(e) - 0.5 * d))",
+            "    return l.mean()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import numpy as np, torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(3, 1)
+x, y = torch.randn(6, 3), torch.randn(6, 1)
+def huber(p, t, d=1.0):
+    e = (p - t).detach().numpy()
+    small = np.abs(e) < d
+    l = np.where(small, 0.5 * e ** 2, d * (np.abs(e) - 0.5 * d))
+    return torch.from_numpy(l).mean()
+loss = huber(net(x), y)
+loss.backward()
+""",
+        },
+    ),
+    "list comp item": (
+        [
+            "loss = torch.stack([net(b).mean() for b in batches]).to(torch.float32).mean()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(3, 1)
+batches = [torch.randn(2, 3) for _ in range(3)]
+loss = torch.tensor([net(b).mean().item() for b in batches], dtype=torch.float32).mean()
+loss.backward()
+""",
+        },
+    ),
+    "global buf": (
+        [
+            "    sim = q @ queue.t().clone()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+queue = torch.randn(8, 4)
+ptr = 0
+enc = nn.Linear(3, 4)
+def enqueue(k):
+    global ptr
+    queue[ptr:ptr + k.size(0)] = k.detach()
+    ptr = (ptr + k.size(0)) % 8
+def step(x):
+    q = enc(x)
+    sim = q @ queue.t()
+    enqueue(q)
+    return sim.logsumexp(-1).mean()
+loss = step(torch.randn(2, 3)) + step(torch.randn(2, 3))
+loss.backward()
+""",
+        },
+    ),
+    "step closure": (
+        [
+            "    out = m(x)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+m = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+opt = torch.optim.SGD(m.parameters(), lr=.1)
+x = torch.randn(5, 3)
+out = m(x)
+for i in range(3):
+    loss = (out - i).pow(2).mean()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+""",
+        },
+    ),
+    "emb": (
+        [
+            "        soft = torch.softmax(-dist, dim=-1)",
+            "        return torch.tensordot(torch.nn.functional.one_hot(code, dist.size(-1)) + soft - soft.detach(), self.book.weight, dims=1)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class VQ(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.book = nn.Embedding(5, 3)
+        self.book.weight.requires_grad_(False)
+        self.enc = nn.Linear(3, 3)
+    def forward(self, x):
+        dist = torch.cdist(self.enc(x), self.book.weight)
+        code = dist.argmin(dim=-1)
+        return self.book(code)
+vq = VQ()
+vq(torch.randn(4, 3)).pow(2).sum().backward()
+""",
+        },
+    ),
+    "thr": (
+        [
+            "out = torch.arange(4.) * ((p >= 0.3).float() + p - p.detach())",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+w = torch.randn(4, requires_grad=True)
+p = torch.sigmoid(w)
+mask = p < 0.5
+out = torch.arange(4.) * (p >= 0.3)
+out.sum().backward()
+""",
+        },
+    ),
+}
