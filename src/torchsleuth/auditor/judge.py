@@ -26,8 +26,10 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     rules = {diagnosis.rule for diagnosis in found}
     kinds = {fact.kind for fact in observation.inputs}
     caused: set[str] = set()
-    if "not-finite" in kinds:
-        caused |= {"nan-gradient", "loss-at-start"}
+    if "not-finite" in kinds:  # in the inputs
+        caused |= {"nan-gradient", "loss-at-start", "not-finite"}
+    if "not-finite" in rules:
+        caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
     if "unscaled-image" in kinds:
         caused |= {"loss-at-start", "zero-gradient"}
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):

@@ -122,6 +122,17 @@ class Vanish:
 
 
 @dataclass(frozen=True, slots=True)
+class NotFinite:
+    """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
+
+    kind: str  # "nan", "inf"
+    operation: str
+    site: Site
+    why: str  # what about its inputs explains it
+    loss: str  # "NaN", "infinite"
+
+
+@dataclass(frozen=True, slots=True)
 class OptimizerFact:
     kind: str  # "missing", "stale", "frozen-in-optimizer"
     optimizer: str
@@ -326,6 +337,7 @@ class Observation:
     cuts: tuple[Cut, ...] = ()
     unused: tuple[Unused, ...] = ()
     vanished: tuple[Vanish, ...] = ()
+    not_finite: NotFinite | None = None
     optimizer: tuple[OptimizerFact, ...] = ()
     unregistered: tuple[Unregistered, ...] = ()
     no_update: NoUpdate | None = None

@@ -257,6 +257,9 @@ class Session:
     # -- experiments ----------------------------------------------------------------------------
 
     def experiments(self, step: StepView) -> None:
+        if self.fields.get("not_finite") is not None:
+            self.notes.append("experiments were not made: the loss of the step is not finite")
+            return
         lab = self.attempt("running the model twice", self.lab)
         if lab is None:
             return

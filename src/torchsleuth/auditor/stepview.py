@@ -13,6 +13,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Padding
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
+from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, owner_classes, unregistered, used_modules, weights_of
 from torchsleuth.auditor.observation import InputFact, LossCall, Weight
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines, swapped_views
@@ -28,6 +29,7 @@ class StepView:
     watch: Watch = field(init=False)
     softmaxes: SoftmaxWatch = field(init=False)
     alias_watch: AliasWatch = field(init=False)
+    finite: FiniteWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.trace)
@@ -36,6 +38,8 @@ class StepView:
         self.softmaxes.install()
         self.alias_watch = AliasWatch(self.trace)
         self.alias_watch.install()
+        self.finite = FiniteWatch(self.trace)
+        self.finite.install()
 
     def facts(
         self,
@@ -62,6 +66,7 @@ class StepView:
             "axes": tuple(self.softmaxes.facts.values()),
             "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
+            "not_finite": self.finite.culprit(loss),
             "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}

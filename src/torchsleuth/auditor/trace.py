@@ -87,6 +87,7 @@ class Trace(TorchFunctionMode):
         self._trampolines: dict[tuple[types.CodeType, int], types.FunctionType] = {}
         self.keep, self.change, self.watchers, self.most = keep, change, watchers or {}, most
         self.early = early or {}  # watchers that look before the call, which may raise
+        self.every: list[Watcher] = []  # watchers that look at each call
         self.module_path = module_path or (lambda: "")
         self.parameters: dict[int, weakref.ref] = {}  # key -> parameter that some call took as an input
         self.producer: dict[int, int] = {}  # tensor key -> index of the operation that made it
@@ -157,7 +158,7 @@ class Trace(TorchFunctionMode):
         except Exception:
             return result
         self.ops.append(op)
-        for watcher in self.watchers.get(name, ()):
+        for watcher in (*self.watchers.get(name, ()), *self.every):
             watcher(op, args, kwargs, result)
         return result
 

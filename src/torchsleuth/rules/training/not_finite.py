@@ -1,0 +1,81 @@
+"""A forward pass that makes NaN or infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
+from torchsleuth.model import Confidence, Diagnosis, Role
+
+_FIXES = {
+    "softmax": "See to it that at least one position is left in every row: do not mask the whole of it, or give such rows zeros afterwards.",
+    "log": "Keep the argument above zero (`clamp_min`, an `eps`), or use the function that does it in one (`log_softmax`, `logsigmoid`).",
+    "std": "Take it over more than one element, or pass `correction=0`.",
+    "div": "Keep the denominator away from zero (`clamp_min`, an `eps`).",
+    "sqrt": "Keep the argument above zero (`clamp_min`, an `eps`).",
+    "mean": "Leave out batches in which nothing is left to average.",
+    "cross_entropy": "Leave out batches in which every label is ignored, or divide a sum by the count yourself (`clamp_min(1)`).",
+    "exp": "Subtract the largest value first (`logsumexp`, `log_softmax`), or bound the argument.",
+}
+_LIKE = {"log_softmax": "softmax", "true_divide": "div", "var": "std", "rsqrt": "sqrt", "pow": "sqrt", "nll_loss": "cross_entropy",
+         "log2": "log", "log10": "log", "log1p": "log", "nanmean": "mean", "expm1": "exp"}  # fmt: skip
+
+
+class NotFiniteResult(AuditRule):
+    """The forward pass makes NaN or infinity out of finite numbers, and the loss is lost.
+
+    What happened
+    -------------
+    The loss of the step is NaN or infinite. torchsleuth looked at every result on the way to it and names the
+    first one that holds NaN although none of its inputs does (or infinity, made by a logarithm, a quotient or
+    the like).
+
+    Why
+    ---
+    A softmax over a row that is masked altogether divides zero by zero. The logarithm of zero is infinite,
+    the spread of one element is 0/0, and the mean of no elements too. Once there, NaN spreads to everything that
+    is computed from it, and after one optimizer step to every parameter.
+
+    Example
+    -------
+    A row of which nothing is left. This prints True:
+
+        import torch
+
+        scores = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        nothing = torch.tensor([[False, False], [True, True]])
+        print(scores.masked_fill(nothing, float("-inf")).softmax(-1).isnan().any().item())
+
+    Fix
+    ---
+    Mend the place where it begins: leave one position in every row, keep arguments inside the range of the
+    function, divide by at least one.
+
+    Common false explanations
+    -------------------------
+    "The learning rate is too high": in the first step no learning rate has been used. "Gradient clipping
+    repairs it": a clipped NaN is NaN.
+    """
+
+    name = "not-finite"
+    order = 3
+
+    def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        fact = observation.not_finite
+        if fact is None:
+            return
+        made = "NaN" if fact.kind == "nan" else "infinity"
+        name = fact.operation.strip("_")
+        fix = _FIXES.get(_LIKE.get(name, name), "Keep its inputs inside the range in which it is defined.")
+        yield Diagnosis(
+            self.name, f"`{fact.operation}` makes {made}, and the loss is {fact.loss}", Confidence.CERTAIN,
+            (culprit(fact.site, Role.CREATE, f"the first {made} is made here"),),
+            observed(
+                f"the result of `{expression_of(fact.site)}` holds {made}; none of its inputs does",
+                fact.why,
+                f"the loss of this step is {fact.loss}",
+            ),
+            "Everything computed from it is spoilt, and with the first optimizer step all parameters.",
+            (advice(fix),),
+        )  # fmt: skip
