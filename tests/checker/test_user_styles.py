@@ -1,0 +1,84 @@
+"""Functions as people write them: right ones get a clean bill, and one slip in them is named at its line."""
+
+import inspect
+import re
+
+import pytest
+import user_styles as styles
+
+import torchsleuth
+
+
+@pytest.mark.parametrize("name", styles.INPUTS)
+def test_right_as_written(name):
+    report = torchsleuth.check(getattr(styles, name), *styles.INPUTS[name]())
+    assert report.ok and not report.diagnoses, str(report)
+
+
+# What is written instead of what, the words for it, and the line they have to point at.
+SLIPS = [
+    ("LSTMCell", "dc + dh * o", "dh * o", "`x`, `h`, `w_ih`, `w_hh` and `b` are wrong", "dct = "),
+    ("LSTMCell", "df = dct * c\n", "df = dct * c_new\n", "`dct * c_new` should be `dct * c`", "df = "),
+    ("LSTMCell", "dgates.t() @ x, dgates.t() @ h", "dgates.t() @ h, dgates.t() @ x", "`w_ih` and `w_hh` are swapped", "return"),
+    ("GRUStep", "dzp, dn * r)", "dzp, dn)", "`h` and `wh` are wrong", "dgh = "),
+    ("GRUStep", " + grad * z", "", "`h` has only the term through", "dh = "),
+    ("FocalLoss", "grad = grad / logits.shape[0]", "pass", "5 times too large", "return"),
+    ("FocalLoss", "(onehot - p)", "(p - onehot)", "wrong sign", "grad = dldpt"),
+    ("FocalLoss", "return grad_output * grad", "return grad", "does not depend on grad_output", "grad = "),
+    ("RMSNorm", "inv.pow(3)", "inv.pow(2)", "`inv.pow(2)` should be `inv.pow(3)`", "dx = "),
+    ("RMSNorm", " - x * inv.pow(3) / n * (g * x).sum(-1, keepdim=True)", "", "lacks the term through `inv = ", "dx = "),
+    ("GroupNormFn", " - g.mean(-1, keepdim=True)", "", "lacks the term through `mean = ", "dx = "),
+    ("GroupNormFn", "dweight, dbias, None", "dbias, dweight, None", "`weight` and `bias` are swapped", "return"),
+    ("GroupNormFn", "std = (v.var(-1, unbiased=False, ", "std = (v.var(-1, ", "unbiased=False", "std = "),
+    ("FakeQuantLSQ", "inside * root", "root", "`root` should be", "return"),
+    ("Conv1dUnfold", "needs_input_grad[2]", "needs_input_grad[3]", "None for `bias`", "needs_input_grad[3]"),
+    ("Conv1dUnfold", "weight[:, :, j])", "weight[:, :, k - 1 - j])", "`x` is not the derivative", "dx[:, :, j"),
+    ("AvgPool", "g.repeat_interleave(k, 2).repeat_interleave(k, 3)", "g.repeat(1, 1, k, k)", "`x` is not the derivative", "out[:, :,"),
+    ("SoftmaxCE", "* valid[:, None] / ctx.n", "/ ctx.n", "right only where target >= 0", "return"),
+    ("SoftmaxCE", "[:, None] / ctx.n", "[:, None] / logits.shape[0]", "1.5 times too small", "grad = "),
+    ("SwiGLU", "db = g * a * s", "db = g * a", "`x` and `v` are wrong: `g * a` should be `(g * a) * s`", "db = "),
+    ("SwiGLU", "return dx, dw, dv", "return dx, dv, dw", "`w` and `v` are swapped", "return"),
+    ("Rotary", "g1 * cos + g2 * sin, g2 * cos - g1 * sin", "g1 * cos - g2 * sin, g2 * cos + g1 * sin", "not the transpose", "return"),
+    ("PairwiseDist", "d = 2 * (", "d = (", "2 times too small", "d = "),
+    ("Split3", "(gc, -x.sin())", "(gc, x.sin())", "`x` is wrong", "for g, d in"),
+    ("PReLU", "a.view(shape) * g, g)", "a.view(shape), g)", "right only where x > 0", "gx = "),
+    ("Huber", "/ ctx.n", "", "20 times too large", "grad = "),
+    ("Huber", "d.clamp(-ctx.delta, ctx.delta)", "d.sign() * ctx.delta", "what they have in common is `grad`", "grad = "),
+    ("KLDiv", "logp - logq + 1", "logp - logq", "has only the term", "return"),
+    ("GumbelSoft", "* y / ctx.tau", "* y", "/ ctx.tau", "return"),
+    ("BatchNormTrain", "- xhat * dw / n", "- xhat * dw", "`x` is wrong", "dx = "),
+    ("SparseEmbedding", "g.reshape(-1, ctx.shape[1])", "2 * g.reshape(-1, ctx.shape[1])", "2 times too large", "return"),
+    ("CTCish", "g * de, g * dt", "g * de, dt", "does not depend on grad_output", "dt"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "words", "line"), SLIPS, ids=lambda value: str(value)[:24])
+def test_one_slip(name, old, new, words, line, tmp_path):
+    before, text = inspect.getsource(styles).split(f"class {name}(", 1)
+    start = text.index(old, text.index("def backward"))
+    text = f"{before}class {name}({text[:start]}{new}{text[start + len(old) :]}"
+    path = tmp_path / "ops.py"
+    path.write_text(text)
+    namespace = {"__name__": "ops"}
+    exec(compile(text, str(path), "exec"), namespace)
+    report = torchsleuth.check(namespace[name], *styles.INPUTS[name]())
+    shown = " ".join(str(report).split())
+    assert not report.ok, shown
+    said = " ".join(" ".join((d.title, d.explanation, *(f.title for f in d.fixes))) for d in report.diagnoses)
+    assert words in said, shown
+    lines = text.split("\n")
+    assert any(line in lines[c.span.line - 1] for d in report.diagnoses for c in d.culprits), shown
+    for diagnosis in report.diagnoses:
+        # What is offered as an edit is right, whatever it is.
+        for edit in (edit for fix in diagnosis.fixes for edit in fix.edits):
+            changed = list(lines)
+            row = changed[edit.span.line - 1]
+            assert edit.span.line == edit.span.end_line
+            changed[edit.span.line - 1] = row[: edit.span.column - 1] + edit.replacement + row[edit.span.end_column - 1 :]
+            fixed = {"__name__": "ops"}
+            exec(compile("\n".join(changed), "<fixed>", "exec"), fixed)
+            inputs = [n for n in re.findall(r"`(\w+)`", diagnosis.title) if n in inspect.signature(fixed[name].forward).parameters]
+            again = torchsleuth.check(fixed[name], *styles.INPUTS[name]())
+            left = {f.input for t in again.trials for f in t.findings if f.kind == "values"}
+            names = [t.name for t in again.trials[0].inputs]
+            assert not left & {names.index(n) for n in inputs}, f"{edit.replacement}: {again}"
