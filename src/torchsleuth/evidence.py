@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchsleuth.evidence_device import DeviceDeath
+from torchsleuth.evidence_device import DeviceDeath, DeviceState, FullMemory
 from torchsleuth.evidence_forward import FailedOperation
 from torchsleuth.evidence_parts import Place, TensorFact
 from torchsleuth.model import RaisedException
@@ -175,6 +175,8 @@ class Evidence:
     inference: tuple[GradientCut, ...] = ()
     operation: FailedOperation | None = None  # the forward call that raised
     device: DeviceDeath | None = None  # the GPU stopped
+    device_state: DeviceState | None = None  # what it says when asked after the error
+    memory: FullMemory | None = None  # its memory ran out
     recording: str = ""  # "observed" (log), "lines" (ring only), "none"
     notes: tuple[str, ...] = ()
     version: int = EVIDENCE_VERSION

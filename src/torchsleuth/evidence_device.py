@@ -42,3 +42,40 @@ class DeviceDeath:
     compiled: bool = False  # the check that failed is one of torch.compile's own
     recovered: bool = False  # one recorded call breaks its range: `Evidence.operation` is that call
     behind: bool = False  # that call is not the line in the traceback
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Memory that something still holds."""
+
+    what: str  # "saved for backward", "parameters", "gradients", "optimizer state", or a variable's name
+    size: int  # bytes
+    tensors: int
+    place: Place | None = None  # the line that made it
+
+
+@dataclass(frozen=True, slots=True)
+class FullMemory:
+    """The GPU's memory ran out."""
+
+    wanted: int  # bytes asked for, 0 where the message does not say
+    capacity: int
+    allocated: int  # by torch's tensors
+    reserved: int  # by torch, and not in use
+    place: Place | None  # the expression that asked for more
+    saved: tuple[Holder, ...]  # kept for backward, by line, largest first
+    held: tuple[Holder, ...]  # parameters, gradients, optimizer state, variables
+    steps: int = 0  # graphs of so many steps are still alive
+    steps_at: Place | None = None  # the loss that made them
+    keeper: str = ""  # the variable that keeps them
+    largest: tuple[Holder, ...] = ()  # single tensors
+    keeper_made: Place | None = None  # the expression that made what the keeper holds last
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """What the GPU says when asked after the error."""
+
+    answers: bool
+    free: int = 0
+    total: int = 0

@@ -21,4 +21,5 @@ class Options:
     verify: bool = False  # run a patched copy of the program for each fix
     repro: str | None = None  # write a minimal reproduction here
     remember: bool = False  # leave the fixes for `torchsleuth fix` in the working directory
+    guard: bool = False  # on a GPU: check every index on the host before its kernel runs
     audit: bool = False  # watch the first training step for silent bugs, and check custom Functions on their first inputs

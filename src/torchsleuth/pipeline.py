@@ -52,6 +52,7 @@ class Watch:
             options.history,
             None if options.deep else options.exact_seconds,
             self._on_handled if options.caught else None,
+            options.guard,
         )
         recording = self._recorder.start()
         if options.audit:

@@ -19,6 +19,7 @@ from programs import Run, _run
 from torchsleuth.options import Options
 from torchsleuth.record import recorder
 from torchsleuth.record.blackbox.box import BlackBox
+from torchsleuth.record.blackbox.guard import Guard
 from torchsleuth.record.blackbox.memory import HostCopier, Ring
 
 _RING = 1 << 16
@@ -29,11 +30,14 @@ class PretendBox(BlackBox):
         super().__init__("cpu")
         self.device = HostCopier()
 
+    both_copies = False  # the copy of a call after the one that stopped the device arrives, too
+
     def arm_with_cuda(self) -> None:
         memory = ctypes.create_string_buffer(_RING)
         self.arm(Ring(ctypes.addressof(memory), _RING, memory), self.device)
         if self._tool is not None:  # seen at its entrance; otherwise as the `index_select` that it runs
             self._stops_at("embedding")
+        self._stops_at("nll_loss_backward")
         self._raises_at_wait()
 
     def _redispatch(self, overload):
@@ -44,6 +48,7 @@ class PretendBox(BlackBox):
                 return hand_on(*args, **named)
             except (IndexError, RuntimeError):
                 self.device.dead = True
+                self.device.copies = self.both_copies
                 given = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: torch.empty_like(t, device="meta"), (args[1:], named))
                 result = overload(*given[0], **given[1])
                 return torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: torch.zeros(t.shape, dtype=t.dtype), result)
@@ -68,6 +73,14 @@ class PretendBox(BlackBox):
         self._library.impl("_local_scalar_dense", _torchs(wait), "BackendSelect", with_keyset=True)
 
 
+class PretendGuard(Guard):
+    def __init__(self) -> None:
+        super().__init__("cpu")
+
+    def arm_with_cuda(self) -> None:
+        self.arm_guard()
+
+
 _BELOW = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
 
@@ -77,20 +90,21 @@ def _torchs(function):
     return function
 
 
-def run_on_pretend_device(program: str | Path, stderr: str = "", **options) -> Run:
+def run_on_pretend_device(program: str | Path, stderr: str = "", both_copies: bool = False, **options) -> Run:
     """Run a program (a path, or its text) whose GPU is pretended; `stderr`: what the device prints when it stops."""
     with tempfile.TemporaryDirectory() as folder:
         out, err, report = (Path(folder) / name for name in ("out", "err", "report.json"))
         path = program if isinstance(program, Path) else Path(folder) / "main.py"
         if not isinstance(program, Path):
             path.write_text(textwrap.dedent(program))
-        status = status_of_fork(_pretending, path, out, err, Options(json=str(report), **options), stderr)
+        status = status_of_fork(_pretending, path, out, err, Options(json=str(report), **options), stderr, both_copies)
         data = json.loads(report.read_text()) if report.exists() else None
         return Run(status, out.read_text(), err.read_text(), data)
 
 
-def _pretending(path: Path, out: Path, err: Path, options: Options, stderr: str) -> None:
-    recorder.BlackBox = PretendBox
+def _pretending(path: Path, out: Path, err: Path, options: Options, stderr: str, both_copies: bool) -> None:
+    recorder.BlackBox, recorder.Guard = PretendBox, PretendGuard
+    PretendBox.both_copies = both_copies
     if stderr:
         from torchsleuth.capture import assert_text
 

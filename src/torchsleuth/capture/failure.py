@@ -107,6 +107,7 @@ class Failure:
         self.user = user  # the user's own innermost frame
         self.inner = entries[-1]  # the innermost frame at all
         self.operation = _logged(crash, program)
+        self.recorded = ""  # the operation's name, where it is known from elsewhere than the log
 
     def place(self) -> Place | None:
         """The program's innermost expression, with the user's own call behind it."""

@@ -67,7 +67,7 @@ class Gathering:
         self._names = failure.crash.names
         self.paths = Paths(failure)
         below = failure.torch_entries[0] if failure.torch_entries else None
-        self.logged = failure.operation.name if failure.operation is not None else ""
+        self.logged = failure.operation.name if failure.operation is not None else failure.recorded
         self.program_call = call_at(failure.program, below, self.logged)
         self.inner_call, self.raised_in_python = self._inner()
         self.program_raws = self._flattened(self.program_call.given if self.program_call else (), failure.program)

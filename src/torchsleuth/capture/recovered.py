@@ -109,7 +109,9 @@ def _failure(crash: Crash, found: Judged) -> Failure:
     entries = [Entry(frame, lasti, position) for position, (frame, lasti) in enumerate([*outer, *made])]
     program = entries[-1]
     user = entries[-len(made)] if entries[-len(made)].origin is Origin.USER else None
-    return Failure(crash, entries, program, user)
+    failure = Failure(crash, entries, program, user)
+    failure.recorded = entry.watched.name
+    return failure
 
 
 def _owner(crash: Crash, found: Judged, code: types.CodeType) -> torch.nn.Module | None:

@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how much time the exact log of a program's start may add; 0 switches it off (default: %(default)s)",
     )
     parser.add_argument("--audit", action="store_true", help="look for silent bugs in the first training step and in custom Functions")
+    parser.add_argument("--guard", action="store_true", help="on a GPU: check every index before its kernel runs, and wait for each kernel (slow)")
     parser.add_argument("--strict", action="store_true", help="findings make the exit status 1, for CI")
     parser.add_argument("--verify", action="store_true", help="run a patched copy of the program to see that the fix helps")
     parser.add_argument("--repro", metavar="FILE", help="write a minimal program that fails in the same way")
@@ -62,8 +63,11 @@ def main(options: argparse.Namespace) -> int:
             repro=options.repro,
             remember=True,
             audit=options.audit,
+            guard=options.guard,
         )
     )
+    if options.guard:
+        os.environ.setdefault("CUDA_LAUNCH_BLOCKING", "1")  # read when CUDA starts
     name, *arguments = options.program
     if watch.replay is not None:
         from torchsleuth.verify.job import Launch

@@ -92,6 +92,19 @@ def saved_tensors(node: typing.Any) -> Iterator[Saved]:
             yield _state_of_list(node, slot, raw)
 
 
+def kept_tensors(node: typing.Any) -> Iterator[torch.Tensor]:
+    """The tensors a node holds for backward, read without unpacking them: whether they are still right does not matter."""
+    for slot in _slots(node):
+        try:
+            raw = getattr(node, f"_raw_saved_{slot}")
+        except RuntimeError:
+            continue
+        for item in raw if isinstance(raw, (list, tuple)) else (raw,):
+            tensor = _raw_data(item)
+            if tensor is not None:
+                yield tensor
+
+
 def _has_hook(raw: typing.Any) -> bool:
     """Unpacking would run the program's hook, and torch checks no version there."""
     return getattr(raw, "unpack_hook", None) is not None

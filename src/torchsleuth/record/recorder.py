@@ -13,6 +13,7 @@ import torch
 
 from torchsleuth import env
 from torchsleuth.record.blackbox.box import BlackBox
+from torchsleuth.record.blackbox.guard import Guard
 from torchsleuth.record.oplog import OperationLog
 from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
 
@@ -53,11 +54,12 @@ class Recorder:
         history: int = DEFAULT_HISTORY,
         exact_seconds: float | None = 2.0,  # None: without limit; 0: no operation log at all
         on_handled: OnHandled | None = None,
+        guard: bool = False,  # check indices before the GPU does, and wait for it
     ) -> None:
         sequence_number = torch._C._autograd._get_sequence_nr
         ring = Ring(history)
         oplog = None if exact_seconds == 0 else OperationLog(sequence_number, exact_seconds)
-        self.recording = Recording(ring, oplog, BlackBox(), threading.get_ident())
+        self.recording = Recording(ring, oplog, Guard() if guard else BlackBox(), threading.get_ident())
         self._lines = self._chosen(ring, sequence_number)
         self._on_handled = on_handled
         self._running = False

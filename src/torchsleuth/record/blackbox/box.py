@@ -115,6 +115,9 @@ class BlackBox:
                 if overload is not None:
                     below = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, key))
                     library.impl(watched.operator, self._kernel(overload, watched, below, note), key, with_keyset=True)
+        self._enlist(library)
+
+    def _enlist(self, library: torch.library.Library) -> None:
         self._library = library
         _armed.add(self)
         tracebacks.kernels.add(self)
@@ -226,7 +229,7 @@ class BlackBox:
                 parts = (copied(watched.values[0], None, index, stream),)
             elif watched.allows is _INDEXED:
                 at = watched.values[0]
-                parts = [copied(at, axis, one, stream) for axis, one in _indexed(args[at]) if is_there(one)]
+                parts = [copied(at, axis, one, stream) for axis, one in indexed(args[at]) if is_there(one)]
             else:
                 parts = [copied(at, None, args[at], stream) for at in watched.values if is_there(args[at])]
             table, dim, number = args[watched.table], watched.dim, watched.number
@@ -261,10 +264,20 @@ class BlackBox:
                     del frame
             except Exception:  # never into the user's program; the call itself follows
                 pass
-            return redispatch(keyset & below, *args, **named)
+            try:
+                return redispatch(keyset & below, *args, **named)
+            except BaseException:
+                self._hide_kernel()
+                raise
 
         kernel.__code__ = kernel.__code__.replace(co_name=KERNEL_NAME)
         return kernel
+
+    def _hide_kernel(self) -> None:
+        """An exception passes through our kernel: whoever handles it shall not see that. (Asked for only now: programs
+        handle exceptions of all kinds all the time.)"""
+        if self._tool is not None:
+            sys.monitoring.set_events(self._tool, sys.monitoring.events.EXCEPTION_HANDLED)
 
     def _watch_entrance(self, note: typing.Callable) -> bool:
         """Ask `sys.monitoring` for the start of `F.embedding`: its arguments can be read there without another trip
@@ -277,10 +290,11 @@ class BlackBox:
             return False
         is_there, getframe, thread = self._is_there, sys._getframe, threading.get_ident
         entries, mask, count, ring = self._entries, MOST_ENTRIES - 1, self._count, self.ring
-        fresh = ring.capacity // 2
+        fresh, module_name = ring.capacity // 2, sys._getframemodulename
 
         def on_start(code, offset):
-            # Everything in one body, and as little as will do: recommenders have dozens of tables.
+            # Everything in one body, and as little as will do: recommenders have dozens of tables. Frames are looked up by
+            # depth, because each `f_back` on the way would make a frame object, and slow its function's return.
             try:
                 frame = getframe(1)
                 given = frame.f_locals
@@ -288,15 +302,16 @@ class BlackBox:
                 if not is_there(index) or type(index) not in _PLAIN:
                     return
                 weight = given["weight"]
-                caller = frame.f_back
-                if caller.f_code is _FORWARD_CODE:
-                    caller = caller.f_back.f_back.f_back  # out of forward, _call_impl and _wrapped_call_impl
-                    base, known, code = index._base, self._last_base, caller.f_code
-                    if (
-                        known[0]() is base and known[1] == base._version and ring.head - known[2] < fresh
-                        and _origins.get(code.co_filename) is _USER
-                    ):  # fmt: skip
-                        # A table called by the user's own code with a part of a batch that has been copied.
+                base, known = index._base, self._last_base
+                if (
+                    known[0]() is base and known[1] == base._version and ring.head - known[2] < fresh
+                    and module_name(2) == _LAYERS and module_name(4) == _MODULES
+                ):  # fmt: skip
+                    # A layer with a part of a batch that has been copied; `forward`, `_call_impl` and
+                    # `_wrapped_call_impl` lie between it and its caller.
+                    caller = getframe(5)
+                    code = caller.f_code
+                    if _origins.get(code.co_filename) is _USER:
                         entries[next(count) & mask] = (
                             known, index.shape, index.stride(), index.storage_offset(), index.dtype, id(index), id(weight),
                             weight.shape, weight.dtype, code, caller.f_lasti, thread(),
@@ -309,10 +324,10 @@ class BlackBox:
         def on_exception_handled(code, offset, error):
             with contextlib.suppress(Exception):
                 tracebacks.strip(error)
+                monitoring.set_events(self._tool, 0)
 
         monitoring.use_tool_id(self._tool, "torchsleuth black box")
         monitoring.register_callback(self._tool, monitoring.events.EXCEPTION_HANDLED, on_exception_handled)
-        monitoring.set_events(self._tool, monitoring.events.EXCEPTION_HANDLED)
         monitoring.register_callback(self._tool, monitoring.events.PY_START, on_start)
         monitoring.set_local_events(self._tool, _EMBEDDING_CODE, monitoring.events.PY_START)
         return True
@@ -334,7 +349,7 @@ def overload_of(watched: Watched) -> typing.Any:
     return getattr(packet, overload or "default", None) if packet is not None else None
 
 
-def _indexed(indices: typing.Sequence[typing.Any]) -> list[tuple[int, torch.Tensor]]:
+def indexed(indices: typing.Sequence[typing.Any]) -> list[tuple[int, torch.Tensor]]:
     """(axis, tensor) for every index tensor of `x[i, :, j]`; a mask takes as many axes as it has dimensions."""
     found, axis = [], 0
     for one in indices:
@@ -392,7 +407,7 @@ def _learn(filename: str) -> Origin:
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # wrappers of all kinds have no memory to copy
 _EMBEDDING_CODE = torch.nn.functional.embedding.__code__
-_FORWARD_CODE = torch.nn.Embedding.forward.__code__
+_LAYERS, _MODULES = torch.nn.Embedding.__module__, torch.nn.Module.__module__
 _INDEXED = Allows.INDEXED
 _USER, _LIBRARY, _TORCH = Origin.USER, Origin.LIBRARY, Origin.TORCH
 _origins: dict[str, Origin] = {}

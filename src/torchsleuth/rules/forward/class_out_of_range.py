@@ -62,7 +62,7 @@ class ClassOutOfRange(CrashRule):
         r"RuntimeError: target out of range",
         *ON_THE_GPU,
     )
-    needs = ("operation",)
+    needs = ("operation", "device")
     priority = 20
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:

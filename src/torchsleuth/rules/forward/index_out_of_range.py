@@ -104,7 +104,7 @@ class IndexOutOfRange(CrashRule):
         r"IndexError: index \d+ is out of range",
         *ON_THE_GPU,
     )
-    needs = ("operation",)
+    needs = ("operation", "device")
     priority = 10
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:

@@ -1,0 +1,290 @@
+"""Deaths that no recorded index explains, the guarded re-run, full memory: what is said, and what is not."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+from pretend import run_on_pretend_device
+from programs import run_program
+from test_blackbox import gpu, report_on_gpu
+
+from torchsleuth.capture import assert_text
+from torchsleuth.diagnose import diagnose
+from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_device import DeviceDeath, DeviceState
+from torchsleuth.model import RaisedException
+
+EMBEDDING_LINE = (
+    "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1515: indexSelectSmallIndex: block: [0,0,0], thread: [3,0,0] "
+    "Assertion `srcIndex < srcSelectDimSize` failed.\n"
+)
+GATHER_LINE = (
+    "/pytorch/aten/src/ATen/native/cuda/ScatterGatherKernel.cu:163: operator(): block: [0,0,0], thread: [1,0,0] "
+    'Assertion `idx_dim >= 0 && idx_dim < index_size && "scatter gather kernel index out of bounds"` failed.\n'
+)
+COMPILED_LINE = (
+    "/tmp/torchinductor_user/w2/cw2kekgp.py:31: unknown: block: [0,0,0], thread: [4,0,0] "
+    "Assertion `index out of bounds: 0 <= tmp4 < 10` failed.\n"
+)
+
+TWO_SUSPECTS = """
+    import torch
+    from torch import nn
+    table = nn.Embedding(10, 4)
+    scores = torch.randn(2, 5)
+    ids = torch.tensor([3, 10])
+    first = table(ids)
+    best = torch.tensor([[4], [5]])
+    second = scores.gather(1, best)
+    print(first.sum().item())
+"""
+ALL_FINE = """
+    import torch
+    from torch import nn
+    table = nn.Embedding(10, 4)
+    ids = torch.tensor([3, 9])
+    found = table(ids)
+    raise RuntimeError("CUDA error: device-side assert triggered")
+"""
+
+
+def test_reads_the_assertion() -> None:
+    text = assert_text.parsed("loss 0.3\n" + EMBEDDING_LINE * 4 + "Traceback (most recent call last):\n")
+    assert (text.file, text.line, text.kernel, text.assertion, text.threads) == (
+        "Indexing.cu", 1515, "indexSelectSmallIndex", "srcIndex < srcSelectDimSize", 4,
+    )  # fmt: skip
+    assert assert_text.may_be(text, "embedding") and assert_text.may_be(text, "index_select")
+    assert not assert_text.may_be(text, "nll_loss_forward") and not assert_text.may_be(text, "scatter_.value")
+    assert assert_text.parsed("nothing of the kind") is None
+    unknown = assert_text.parsed(EMBEDDING_LINE.replace("Indexing.cu", "MyKernel.cu"))
+    assert assert_text.may_be(unknown, "embedding"), "a file nobody knows excludes nobody"
+
+
+def test_assertion_text_chooses_among_calls() -> None:
+    """On a GPU both copies may have arrived; what was printed says whose kernel it was."""
+    for line, said in ((EMBEDDING_LINE, "`ids[1]` = 10"), (GATHER_LINE, "`best[1, 0]` = 5")):
+        run = run_on_pretend_device(TWO_SUSPECTS, stderr=line, both_copies=True)
+        (diagnosis,) = run.diagnoses
+        assert diagnosis["rule"] == "index-out-of-range" and said in run.words(), run.words()
+
+
+def test_nobody_is_accused_whose_values_are_in_range() -> None:
+    run = run_on_pretend_device(ALL_FINE)
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["rule"] == "device-side-assert" and diagnosis["confidence"] == "possible"
+    assert diagnosis["culprits"] == []
+    words = run.words()
+    assert "its values were in range" in words and "table(ids)" in words and "--guard" in words
+
+
+def test_a_compiled_check_is_told_apart() -> None:
+    run = run_on_pretend_device(ALL_FINE, stderr=COMPILED_LINE)
+    words = run.words()
+    assert "0 <= tmp4 < 10" in words and "torch.compile" in words and not run.diagnoses[0]["culprits"]
+
+
+def test_guard_stops_at_the_line() -> None:
+    run = run_on_pretend_device(TWO_SUSPECTS, guard=True)
+    (diagnosis,) = run.diagnoses
+    assert run.report["exception"]["type"] == "IndexError"
+    assert diagnosis["rule"] == "index-out-of-range" and diagnosis["culprits"][0]["line"] == 7
+    assert "`ids[1]` = 10" in run.words()
+    assert "torchsleuth_kernel" not in run.stderr, "our frame must not show"
+
+
+@pytest.mark.parametrize(
+    ("call", "rule", "said"),
+    [
+        ("torch.nn.functional.cross_entropy(torch.randn(2, 3), torch.tensor([0, 3]))", "class-out-of-range", "3"),
+        ("torch.randn(4, 2)[torch.tensor([4])]", "index-out-of-range", "4"),
+        ("torch.randn(4, 2).gather(1, torch.tensor([[2]]))", "index-out-of-range", "2"),
+        ("torch.randn(4, 2).take(torch.tensor([8]))", "index-out-of-range", "8"),
+    ],
+)
+def test_guard_raises_what_the_cpu_raises(call: str, rule: str, said: str) -> None:
+    guarded = run_on_pretend_device(f"import torch\nx = {call}\n", guard=True)
+    assert guarded.diagnoses[0]["rule"] == rule and said in guarded.words(), guarded.words()
+
+
+OUT_OF_MEMORY = """
+import torch
+from torch import nn
+model = nn.Linear(64, 64)
+optimizer = torch.optim.Adam(model.parameters())
+{total} = 0
+for step in range(5):
+    x = torch.randn(400, 64)
+    scores = model(x) @ x.T
+    loss = nn.functional.mse_loss(torch.softmax(scores, -1), torch.zeros(400, 400))
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    {total} += {added}
+raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of "
+    "which 1.00 GiB is free. Of the allocated memory 6.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.")
+"""
+
+
+def test_full_memory_names_who_keeps_it(tmp_path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(OUT_OF_MEMORY.format(total="history", added="loss"))
+    run = run_program(script)
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["rule"] == "cuda-out-of-memory"
+    assert diagnosis["culprits"][0]["line"] == 13, "the sum that keeps the graphs"
+    words = run.words()
+    assert "`history` keeps the graphs of 5 steps" in words
+    assert "softmax" in words and "the optimizer's state" in words and "2.0 GiB" in words
+
+
+def test_full_memory_without_kept_graphs_accuses_no_sum(tmp_path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(OUT_OF_MEMORY.format(total="history", added="loss.item()"))
+    run = run_program(script)
+    words = run.words()
+    assert "steps" not in words and "Kept for backward" in words
+    assert all(culprit["line"] != 13 for culprit in run.diagnoses[0]["culprits"])
+
+
+def death(kind: str, state: DeviceState | None, message: str) -> dict:
+    evidence = Evidence(
+        RaisedException("RuntimeError", message), (), device=DeviceDeath(kind, None, False, None, ()), device_state=state
+    )
+    diagnoses, _ = diagnose("RuntimeError", message, lambda needs: evidence)
+    return {"rule": diagnoses[0].rule, "text": " ".join([*(fact.text for fact in diagnoses[0].facts), diagnoses[0].explanation])}
+
+
+def test_library_errors_say_what_was_ruled_out() -> None:
+    message = "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`"
+    dead = death("cublas", DeviceState(False), message)
+    assert dead["rule"] == "cuda-library-error" and "no longer answers" in dead["text"]
+    full = death("cublas", DeviceState(True, 10 << 20, 8 << 30), message)
+    assert "10 MiB of 8192 MiB free" in full["text"]
+    alive = death("cublas", DeviceState(True, 4 << 30, 8 << 30), message)
+    assert "neither an earlier kernel nor full memory" in alive["text"]
+
+
+def test_illegal_access_is_not_explained_away() -> None:
+    told = death("illegal access", None, "CUDA error: an illegal memory access was encountered")
+    assert told["rule"] == "illegal-memory-access" and "not known here" in told["text"]
+
+
+# -- on a real GPU ----------------------------------------------------------------------------------------
+
+
+@gpu
+def test_gpu_guard(tmp_path) -> None:
+    program = textwrap.dedent(TWO_SUSPECTS).replace("nn.Embedding(10, 4)", "nn.Embedding(10, 4).cuda()").replace("([3, 10])", "([3, 10]).cuda()")
+    report = report_on_gpu(program, tmp_path, "--guard", same=False)
+    (diagnosis,) = report["diagnoses"]
+    assert report["exception"]["type"] == "IndexError" and diagnosis["culprits"][0]["line"] == 7
+    assert "`ids[1]` = 10" in json.dumps(diagnosis, ensure_ascii=False)
+
+
+@gpu
+def test_gpu_compiled(tmp_path) -> None:
+    report = report_on_gpu(
+        "import torch\n"
+        "look = torch.compile(lambda table, rows: table[rows] * 2)\n"
+        "found = look(torch.randn(10, 4, device='cuda'), torch.tensor([1, 99], device='cuda'))\n"
+        "print(found.sum().item())\n",
+        tmp_path,
+    )
+    (diagnosis,) = report["diagnoses"]
+    told = json.dumps(diagnosis, ensure_ascii=False)
+    assert diagnosis["rule"] == "device-side-assert" and "torch.compile" in told and "index out of bounds" in told
+    assert diagnosis["culprits"] == []
+
+
+@gpu
+def test_gpu_graphs_are_said_not_to_be_watched(tmp_path) -> None:
+    report = report_on_gpu(
+        "import torch\n"
+        "table = torch.nn.Embedding(10, 4).cuda()\n"
+        "ids = torch.tensor([1, 2], device='cuda')\n"
+        "table(ids)\n"
+        "torch.cuda.synchronize()\n"
+        "graph = torch.cuda.CUDAGraph()\n"
+        "with torch.cuda.graph(graph):\n"
+        "    found = table(ids)\n"
+        "graph.replay()\n"
+        "ids.fill_(11)\n"
+        "graph.replay()\n"
+        "print(found.sum().item())\n",
+        tmp_path,
+    )
+    (diagnosis,) = report["diagnoses"]
+    assert diagnosis["rule"] == "device-side-assert" and "CUDA graph are not watched" in json.dumps(diagnosis)
+
+
+@gpu
+def test_gpu_full_memory(tmp_path) -> None:
+    report = report_on_gpu(
+        "import torch\n"
+        "from torch import nn\n"
+        "torch.cuda.set_per_process_memory_fraction(0.02)\n"
+        "model = nn.Linear(1024, 1024).cuda()\n"
+        "total = 0\n"
+        "for step in range(10000):\n"
+        "    hidden = model(torch.randn(4096, 1024, device='cuda'))\n"
+        "    loss = nn.functional.mse_loss(torch.tanh(hidden), torch.zeros_like(hidden))\n"
+        "    total += loss\n",
+        tmp_path,
+    )
+    (diagnosis,) = report["diagnoses"]
+    told = json.dumps(diagnosis, ensure_ascii=False)
+    assert diagnosis["rule"] == "cuda-out-of-memory" and "`total` keeps the graphs of" in told
+    assert diagnosis["culprits"][0]["line"] == 9
+
+
+@gpu
+def test_gpu_right_programs_are_left_alone(tmp_path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(RIGHT)
+    import subprocess
+    import sys
+
+    runs = [
+        subprocess.run([sys.executable, *command, str(script)], cwd=tmp_path, capture_output=True, text=True)
+        for command in ([], ["-m", "torchsleuth", "run"])
+    ]
+    assert runs[0].returncode == runs[1].returncode == 0, runs[1].stderr
+    assert runs[0].stdout == runs[1].stdout and runs[0].stderr == runs[1].stderr
+
+
+RIGHT = """
+import torch, torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+torch.use_deterministic_algorithms(False)
+d = "cuda"
+table = nn.Embedding(50, 8).to(d)
+out = nn.Linear(8, 5).to(d)
+optimizer = torch.optim.SGD([*table.parameters(), *out.parameters()], lr=0.1)
+side = torch.cuda.Stream()
+script = torch.jit.script(lambda_ := torch.nn.Embedding(5, 2).to(d))
+compiled = torch.compile(lambda x, i: x[i].sum())
+for step in range(30):
+    ids = torch.randint(0, 50, (4, 6)).to(d)
+    labels = torch.randint(0, 5, (4, 6)).to(d)
+    with torch.autocast(d, torch.bfloat16):
+        scores = out(table(ids))
+    loss = F.cross_entropy(scores.float().flatten(0, 1), labels.flatten())
+    loss = loss + F.one_hot(labels, 5).float().mean() + scores.float().gather(-1, labels[..., None]).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    picked = torch.zeros(4, 4, device=d); picked[ids[:, 0] % 4] = 1.0
+    with torch.cuda.stream(side):
+        side.wait_stream(torch.cuda.current_stream())
+        extra = table(ids % 7)
+    torch.cuda.current_stream().wait_stream(side)
+    vmapped = torch.vmap(lambda row, i: row[i])(picked, ids[:, 0] % 4)
+    scripted = script(ids[0] % 5)
+    c = compiled(picked, ids[:, 0] % 4)
+    try:
+        picked[torch.zeros(3, 3, 3, dtype=torch.bool, device=d)]
+    except IndexError as error:
+        print(type(error).__name__)
+    print(f"{loss.item():.3f} {picked.sum().item():.1f} {vmapped.shape} {c.item():.3f}")
+print(torch.randn(1).item(), torch.randn(1, device=d).item())
+"""
