@@ -684,6 +684,27 @@ WHOLE = {
         def f(x: torch.Tensor):
             return torch.cat([(row - 1).view(-1) for row in x], dim=0)
     """,
+    "taylor": """
+        def f(x, n=6):
+            fn = torch.ones_like(x)
+            denominator = 1.0
+            for i in range(1, n + 1):
+                denominator *= i
+                fn = fn + x.pow(i) / denominator
+            return fn
+    """,
+    "turns_present": """
+        def f(turn_ids: torch.Tensor, n: int):
+            B, T = turn_ids.shape
+            mask = torch.zeros(B, n)
+            for t in range(n):
+                mask[:, t] = (turn_ids == t).any(dim=1).float()
+            return mask
+    """,
+    "part_of_a_batch": """
+        def f(ids: torch.Tensor, j: int, n: int, k: int):
+            return torch.stack([ids[j][i, :k] for i in range(n)])
+    """,
 }
 
 LEFT_ALONE = {
@@ -1050,6 +1071,13 @@ LEFT_ALONE = {
                 for c in r:
                     out.append(torch.stack([a, b, c]))
             return torch.stack(out)
+    """,
+    "list_of_actions": """
+        def f(agent, obs, last):
+            actions = agent(obs)
+            if last:
+                return torch.stack(actions, -1)
+            return torch.stack([act.argmax(dim=-1) for act in actions], dim=-1)
     """,
     "random_draws": """
         def f(x: torch.Tensor, model):

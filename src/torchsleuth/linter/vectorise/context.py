@@ -49,6 +49,7 @@ class Context:
     arguments: set[str] = field(default_factory=set)
     guessed: set[str] = field(default_factory=set)  # tensors whose number of dimensions is tried, not shown
     weak: set[str] = field(default_factory=set)  # what NumPy arrays show as well: `.shape`, several indices
+    stacked: set[str] = field(default_factory=set)  # given to `torch.stack` or `torch.cat` as it is: as a rule a list
     counted: set[str] = field(default_factory=set)  # `len(x[0])`: as one writes for a list of lists
     with_numpy: bool = False  # the file uses NumPy, too
 
@@ -116,6 +117,8 @@ class Context:
         if text in self.against:
             raise GiveUp(f"`{text}` {self.against[text]}")
         value = self.value(text)
+        if text in self.stacked and (self.counts.get(text) != 1 or value is None or not value.is_tensor or value.assumed):
+            raise GiveUp(f"`{text}` is stacked or joined here like a list")
         if value is not None:
             if value.is_tensor:
                 return not value.assumed
@@ -313,6 +316,8 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
                 context.against[text] = "may be sparse, and few operations broadcast over sparse tensors"
         elif isinstance(node, ast.Call):
             path = context.dotted(node.func)
+            if path in ("torch.stack", "torch.cat", "torch.concat", "torch.hstack", "torch.vstack") and node.args and is_dotted(node.args[0]):
+                context.stacked.add(ast.unparse(node.args[0]))
             if path == "torch.is_tensor" and node.args:
                 context.against.setdefault(ast.unparse(node.args[0]), f"is used in `{ast.unparse(node)[:40]}` here")
             elif path.startswith("torch."):

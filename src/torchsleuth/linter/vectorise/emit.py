@@ -58,11 +58,12 @@ def collected_value(plan: Plan, gathered: Gathered, kind: str, dim: int) -> Lift
     if kind in ("cat", "vstack"):
         return concatenated(lifter, value, axis, dim, kind)
     out = ops.unlooped(value, axis, dim)
-    return replace(out, code=own_memory(_maybe_detached(out.code, kind, value)))
+    return replace(out, code=own_memory(_maybe_detached(out.code, kind, value), lifter))
 
 
-def own_memory(code: ast.expr) -> ast.expr:
+def own_memory(code: ast.expr, lifter) -> ast.expr:
     """A loop fills memory of its own: what would share memory with a tensor is copied."""
+    positions = {base for base, facts in lifter.bases.items() if facts["kind"] == "index"}
     inner = code
     while True:
         if isinstance(inner, ast.Attribute) and inner.attr in ("T", "mT"):
@@ -72,8 +73,9 @@ def own_memory(code: ast.expr) -> ast.expr:
             return method(code, "clone")
         if isinstance(inner, ast.Subscript):
             parts = inner.slice.elts if isinstance(inner.slice, ast.Tuple) else [inner.slice]
-            if not all(isinstance(p, (ast.Slice, ast.Constant, ast.UnaryOp)) for p in parts):
-                return code
+            if any(isinstance(n, (ast.Call, ast.Compare)) or ast.unparse(n) in positions
+                   for p in parts if not isinstance(p, ast.Slice) for n in ast.walk(p)):  # fmt: skip
+                return code  # indexing by a tensor copies
             inner = inner.value
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in VIEWING:
             inner = inner.func.value
@@ -161,7 +163,7 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     whole_shape = allocation is not None and (allocation.shape is None or covers)
     if fills and covers and whole_shape and not keep and _keeps_dtype(value, code, allocation) and not reads(code, store.target):
         plan.removed.append(allocation.statement)
-        return ast.Assign([ast.Name(store.target, ast.Store())], own_memory(code))
+        return ast.Assign([ast.Name(store.target, ast.Store())], own_memory(code, lifter))
     if store.op is not None:
         return ast.AugAssign(_as_target(target.code), store.op, code)
     place = target.code if not is_plain else ast.Subscript(target.code, ast.Slice(), ast.Store())

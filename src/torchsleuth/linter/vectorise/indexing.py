@@ -104,7 +104,7 @@ class Indexing:
                 raise GiveUp("an index that runs past the end")
             return ast.Slice(lower, number(shift + offset) if shift + offset else None)
         if shift + offset == 0 and size is None:
-            return ast.Slice(lower, None if key[0] == "size" else copy.deepcopy(axis.stop_code))
+            return ast.Slice(lower, copy.deepcopy(axis.stop_code))
         stop = _shifted(axis.stop_code, offset)
         return ast.Slice(lower, stop)
 
@@ -178,8 +178,8 @@ class Indexing:
             dims.append(value.dims[place])
             sizes.append(value.sizes[place] if place < len(value.sizes) else None)
         code = subscript(value.code, code_entries)
-        as_root = value.as_root and len(dims) == len(value.dims) + len(entries) and not any(_is_none(e) for e in entries)
-        return Lifted(code, tuple(dims), value.more, tuple(sizes), "tensor", root=value.root, as_root=as_root, doubt=value.doubt)
+        used = None if value.root_used is None else value.root_used + max(0, count - len(places))
+        return Lifted(code, tuple(dims), value.more, tuple(sizes), "tensor", root=value.root, root_used=used, doubt=value.doubt)
 
     def _unknown_size(self, value: Lifted, place: int) -> SizeKey | None:
         if value.is_root:

@@ -101,7 +101,7 @@ class Lifter(Indexing):
         facts["rank"] = rank
         self.numbers.discard(text)
         if rank is None:
-            return Lifted(copy.deepcopy(node), more=True, root=text, as_root=True)
+            return Lifted(copy.deepcopy(node), more=True, root=text, root_used=0)
         sizes = tuple(self.context.canonical(("size", text, d)) for d in range(rank))
         return Lifted(copy.deepcopy(node), (INNER,) * rank, sizes=sizes, root=text)
 
@@ -213,8 +213,8 @@ class Lifter(Indexing):
             free = any(v.kind in ("free", "tensor") for v in values)
             return Lifted(build(*codes), kind="free" if free else "number", is_constant=all(v.is_constant for v in values))
         kept, kept_more = self._kept(values, build)
-        as_root = any(v.as_root and v.root == root and len(v.dims) == len(layout) for v in values if v.more)
-        return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more, as_root=as_root, doubt=doubt, rows_of=rows_of)
+        used = next((v.root_used for v in values if v.more and v.root == root), None)
+        return Lifted(build(*codes), layout, more, sizes, "tensor", root=root, kept=kept, kept_more=kept_more, root_used=used, doubt=doubt, rows_of=rows_of)
 
     def _doubt(self, values: list[Lifted]) -> tuple[str, str]:
         """`x[i] * w[i]` with nothing known of either: a row times a number, or two rows? Not guessed, but under a sum."""

@@ -48,7 +48,7 @@ class Lifted:
     running: bool = False  # a cumulative quantity
     factors: tuple[Lifted, Lifted] | None = None  # of a product
     whole: ast.expr | None = None  # for a sum over all of a value: the sum over all turns as well
-    as_root: bool = False  # every dimension of the root is still there: its own and the unknown ones
+    root_used: int | None = None  # how many of the root's dimensions are not among the unknown ones, where that is known
     doubt: str = ""  # why this may line up wrongly, unless a reduction takes all its dimensions
     rows_of: str = ""  # with a doubt: the tensor whose rows these are, if it has the more dimensions
 
@@ -181,6 +181,9 @@ def converted(value: Lifted, layout: tuple[str, ...], more: bool) -> ast.expr:
         raise _NeedsRank(value)
     wanted_inner = [p for p, d in enumerate(layout) if d == INNER]
     own_inner = [p for p, d in enumerate(value.dims) if d in (INNER, ONE)]
+    unfilled = wanted_inner[: max(0, len(wanted_inner) - len(own_inner))]
+    if value.more and unfilled and any(d != INNER for d in layout[unfilled[0] :]):
+        raise RankUnknown("a loop's dimension stands between those of an operand whose number of dimensions is unknown")
     if len(own_inner) > len(wanted_inner):
         raise GiveUp("an operand has more dimensions than there is room for")
     source: dict[int, int] = {}  # layout place -> own dimension
@@ -259,10 +262,10 @@ def aligned(values: list[Lifted], order: list[str], equal: Equal) -> tuple[list[
             codes.append(converted(value, layout, more))
         except _NeedsRank as need:
             # Only a tensor outside the loop tells by its `.ndim` how many ones are needed.
-            other = next((v for v in values if v.more and (v.is_root or v.as_root)), None)
+            other = next((v for v in values if v.more and v.root_used is not None), None)
             if other is None or set(other.axes) - set(need.value.axes):
                 raise
-            own = len(other.dims)
+            own = other.root_used
             count: ast.expr = ast.Attribute(expression(other.root), "ndim", ast.Load())
             if own:
                 count = ast.BinOp(count, ast.Sub(), ast.Constant(own))

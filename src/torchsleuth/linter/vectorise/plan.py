@@ -57,7 +57,8 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         unknown.has_tensors = any(facts["sure"] for facts in reader.lifter.bases.values()) or bool(names & (reader.context.evidence | reader.context.weak))
         if not isinstance(unknown, RankUnknown):
             raise
-        open_bases = {b: facts.get("entries", 1) for b, facts in reader.lifter.bases.items() if facts["rank"] is None}
+        # Only what is indexed shows how many dimensions it has at least.
+        open_bases = {b: facts["entries"] for b, facts in reader.lifter.bases.items() if facts["rank"] is None and "entries" in facts}
         if not open_bases or len(open_bases) > 4:
             raise
         problem = unknown
@@ -112,7 +113,7 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
         plan.removed.append(start[0])
         plan.outputs.append(variable)
         code = concatenated(reader.lifter, gathered.element, gathered.axes[0], 0, "cat").code
-        finals.append(ast.Assign([ast.Name(variable, ast.Store())], own_memory(code)))
+        finals.append(ast.Assign([ast.Name(variable, ast.Store())], own_memory(code, reader.lifter)))
     for variable, gathered in reader.lists.items():
         if reader.depths.get(variable, 0) == 0:
             _gathered(plan, variable, gathered, before, after, frame, finals)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.linter.events import Frame, FunctionNode
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
-from torchsleuth.linter.training import events_in
+from torchsleuth.linter.training import Event, events_in
 from torchsleuth.model import Confidence, Role
+
+PART = re.compile(r"actor|critic|policy|value|encoder|decoder|alpha|head", re.IGNORECASE)
 
 
 class StepBetweenBackwards(LintRule):
@@ -74,6 +77,8 @@ class StepBetweenBackwards(LintRule):
             second = next((e for e in events[events.index(step) + 1 :] if e.kind == "backward"), None)
             if second is None or not _computed_before(body, second.receiver, step.node) or second.receiver == first.receiver:
                 continue
+            if _has_its_own_optimizer(events, step, second):
+                continue
             found.append(
                 self.diagnosis(
                     f"`{view.short(step.node)}` changes parameters that `{view.short(second.node)}` still needs",
@@ -97,3 +102,12 @@ def _computed_before(body: list[ast.stmt], loss: str, step: ast.Call) -> bool:
     lines = [n.lineno for s in body for n in ast.walk(s) if isinstance(n, ast.Assign) for t in n.targets
              for name in ast.walk(t) if isinstance(name, ast.Name) and name.id == loss]  # fmt: skip
     return bool(lines) and all(line < step.lineno for line in lines)
+
+
+def _has_its_own_optimizer(events: list[Event], step: Event, second: Event) -> bool:
+    """Actor and critic, each with an optimizer named for it: whether they share parameters is not shown.
+
+    The two networks of a GAN do share some, and theirs are told by the loss of one going through the other.
+    """
+    after = next((e for e in events[events.index(second) + 1 :] if e.kind == "step"), None)
+    return after is not None and after.receiver != step.receiver and all(PART.search(e.receiver) for e in (step, after))

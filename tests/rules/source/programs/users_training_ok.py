@@ -99,3 +99,30 @@ def evaluate_frozen(model, data_loader, metrics, frozen):
         for batch in data_loader:
             metrics(model(batch))
     return metrics
+
+
+net = nn.Linear(3, 3)
+
+
+def run_step(x, training):
+    output = net(x).mean()
+    if training:
+        output.backward()
+    return output
+
+
+with torch.no_grad():
+    run_step(torch.ones(3), False)
+
+
+class NaturalGradient:
+    def update(self, obs, actions, returns, advantages):
+        dist, values = self.policy(obs)
+        actor_loss = -(advantages * dist.log_prob(actions)).mean()
+        critic_loss = F.mse_loss(values, returns)
+        self.critic_optimizer.zero_grad()
+        critic_loss.backward(retain_graph=True)
+        self.critic_optimizer.step()
+        self.actor_optimizer.zero_grad()
+        actor_loss.backward()
+        self.actor_optimizer.step()
