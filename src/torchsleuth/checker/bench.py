@@ -17,7 +17,6 @@ from torchsleuth.checker.subject import Run, Subject
 from torchsleuth.checker.variants import Noise
 
 STEP = 1e-6
-FEW = 4096
 
 
 class Problem(typing.NamedTuple):
@@ -145,9 +144,9 @@ def product(a: torch.Tensor, b: torch.Tensor) -> float:
     """The inner product of two tensors of one shape."""
     if a.dtype is not b.dtype:
         a, b = a.double(), b.double()
-    if a.numel() <= FEW:
-        return (a * b).sum().item()
-    return torch.dot(a.reshape(-1), b.reshape(-1)).item()  # without a tensor in between
+    if a.is_contiguous() and b.is_contiguous():
+        return torch.dot(a.view(-1), b.view(-1)).item()  # without a tensor in between
+    return (a * b).sum().item()
 
 
 def length(a: torch.Tensor) -> float:
