@@ -6,6 +6,7 @@ import ast
 import sys
 import types
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.observation import Site
 from torchsleuth.auditor.runner import BATCH_NORMS
+from torchsleuth.auditor.trace import Op
 
 COPIED_BYTES = 1 << 30  # inputs larger than that are not copied; no experiment is made then
 _DROPPING = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
@@ -32,6 +34,7 @@ class Captured:
     output: typing.Any = None
     training: bool = True
     inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
+    dependent: list[str] = field(default_factory=list)  # what in it behaves differently in training
 
     @property
     def size(self) -> int:
@@ -70,10 +73,18 @@ def path_of(model: nn.Module, module: nn.Module) -> str:
     return f"{path}." if path else ""
 
 
-def mode_dependent(model: nn.Module, training: bool | None = None) -> list[str]:
-    """Names of the layers that behave differently in training; `training`: only those in that mode now."""
-    return [
-        name or type(m).__name__
-        for name, m in model.named_modules()
-        if ((isinstance(m, _DROPPING) and m.p > 0) or isinstance(m, BATCH_NORMS)) and training in (None, m.training)
+def mode_dependent(model: nn.Module, ops: Iterable[Op] = ()) -> list[str]:
+    """Names of the layers that behave differently in training; or else of the functions that are told the mode in these calls."""
+    layers = [
+        name or type(m).__name__ for name, m in model.named_modules() if (isinstance(m, _DROPPING) and m.p > 0) or isinstance(m, BATCH_NORMS)
     ]
+    return layers or list(dict.fromkeys(f"F.{op.name}" for op in ops if _told_the_mode(op)))
+
+
+def _told_the_mode(op: Op) -> bool:
+    """`F.dropout(x, p, training=self.training)`, or attention with a `dropout_p` that is not zero (now)."""
+    if op.name == "scaled_dot_product_attention":
+        return op.argument(4, "dropout_p", 0.0) != 0.0
+    if op.name.rstrip("_") not in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"):
+        return False
+    return op.argument(1, "p", 0.5) != 0 and op.argument(2, "training") is not None

@@ -20,7 +20,7 @@ from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import autocast_here
-from torchsleuth.auditor.captured import Captured, copied, keywords, mode_dependent
+from torchsleuth.auditor.captured import Captured, copied, keywords
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.evaluation import comparison
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
@@ -32,7 +32,7 @@ from torchsleuth.auditor.trace import Trace
 
 STEPS_FOR_GRADIENTS = 4
 MOST_OPTIMIZERS = 4
-MODULE_CALLS = 500_000  # each costs about a microsecond while hooks on all modules are there
+MODULE_CALLS = 500_000  # each costs about four microseconds while hooks on all modules are there: two seconds of a run at most
 MOST_OPERATIONS = 20_000  # of the traced evaluation
 
 
@@ -136,7 +136,7 @@ class LaterWatch:
     def __init__(self, captured: list[Captured], optimizer: Optimizer | None, notes: ModeNotes) -> None:
         self.notes = notes
         self._models = {id(one.model): one for one in captured if one.training}
-        self._dependent = {key: mode_dependent(one.model) for key, one in self._models.items()}
+        self._dependent = {key: one.dependent for key, one in self._models.items()}
         self._held = {key: {id(p) for p in one.model.parameters() if p.requires_grad} for key, one in self._models.items()}
         self._carries: list[Carry] = []
         self._live: list[Carry] = []
@@ -311,7 +311,7 @@ class LaterWatch:
             if gap > 0:
                 tracked = self._tracked.get(id(one.model))
                 updated = tracked is not None and int(tracked[0]) > tracked[1]
-                modules = tuple(mode_dependent(one.model)[:4])
+                modules = tuple(self._dependent[id(one.model)][:4])
                 found.append((
                     id(one.model),
                     ModeFact("train-in-evaluation", modules, one.site, gap, operation, metric=site, updated=updated, output=name),

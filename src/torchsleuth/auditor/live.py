@@ -292,6 +292,7 @@ class StepWatch:
 
     def _facts(self, one: Captured) -> dict[str, typing.Any]:
         states = None
+        one.dependent = mode_dependent(one.model, self.view.trace.ops[one.inside])
         if self._loss_seen:
             states = {name: self._states.get(id(p), "unknown") for name, p in one.model.named_parameters()}
         optimizer = self._optimizer
@@ -312,9 +313,9 @@ class StepWatch:
             if len(self.captured) > 1 and (name := called_name(one.site)):
                 fields["optimizer"] = tuple(dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in fields["optimizer"])
             fields["no_update"] = self._optimizers.no_update
-            modules = mode_dependent(one.model)
-            if not one.training and modules:
-                fields["modes"] = (ModeFact("eval-in-training", tuple(modules[:4]), one.site, changed=self._modes.site(one.model, False)),)
+            if not one.training and one.dependent:
+                changed = self._modes.site(one.model, False)
+                fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
         if states:
             fields["vanished"] = tuple(self._vanished(one.model, states))
         return fields
