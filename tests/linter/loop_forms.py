@@ -705,6 +705,15 @@ WHOLE = {
         def f(ids: torch.Tensor, j: int, n: int, k: int):
             return torch.stack([ids[j][i, :k] for i in range(n)])
     """,
+    "error_per_candidate": """
+        def f(w: torch.Tensor, scale: torch.Tensor):
+            N, C = scale.shape
+            rows, columns = w.shape
+            err = torch.empty(N, 1, columns)
+            for i in range(N):
+                err[i] = torch.abs(w - w * scale[i, 0]).mean(axis=0, keepdim=True)
+            return err
+    """,
 }
 
 LEFT_ALONE = {
@@ -1078,6 +1087,11 @@ LEFT_ALONE = {
             if last:
                 return torch.stack(actions, -1)
             return torch.stack([act.argmax(dim=-1) for act in actions], dim=-1)
+    """,
+    "norms_of_gradients": """
+        def f(input_gradient, Q_in):
+            a = torch.stack([p.norm() for p in input_gradient], dim=0)
+            return a, torch.stack([q.norm(float("inf")) for q in Q_in])
     """,
     "random_draws": """
         def f(x: torch.Tensor, model):

@@ -55,8 +55,11 @@ def _callers(view: View) -> dict[str, list[tuple[ast.AST, bool]]]:
             function, silent = node, False
         elif isinstance(node, ast.With):
             silent = silent or any("no_grad" in ast.unparse(i.context_expr) or "inference_mode" in ast.unparse(i.context_expr) for i in node.items)
+        elif isinstance(node, ast.Lambda):
+            silent = True  # it runs later, nobody knows where
         elif isinstance(node, ast.Call):
-            for used in (node.func, *node.args):  # `model.apply(init)` calls `init`, too
+            applied = node.args if isinstance(node.func, ast.Attribute) and node.func.attr == "apply" else []
+            for used in (node.func, *applied):  # `model.apply(init)` calls `init`, too
                 name = used.id if isinstance(used, ast.Name) else used.attr if isinstance(used, ast.Attribute) else ""
                 if name:
                     found.setdefault(name, []).append((function, silent))

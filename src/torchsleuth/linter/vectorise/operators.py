@@ -59,7 +59,7 @@ def _call(lifter: Lifter, node: ast.Call) -> Lifted:
     func = node.func
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         raise GiveUp("a call with unpacked arguments")
-    keywords = {k.arg: k.value for k in node.keywords}
+    keywords = {{"axis": "dim", "keepdims": "keepdim"}.get(k.arg, k.arg): k.value for k in node.keywords}
     if isinstance(func, ast.Name) and not lifter.context.dotted(func).startswith("torch."):
         return _builtin(lifter, node, func.id, keywords)
     path = lifter.context.dotted(func) if is_dotted(func) else ""

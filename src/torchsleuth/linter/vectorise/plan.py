@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import re
 from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
@@ -19,6 +20,14 @@ from torchsleuth.linter.vectorise.loops import Reader
 
 COLLECTORS = {"torch.stack": "stack", "torch.tensor": "tensor", "torch.cat": "cat", "torch.concat": "cat", "torch.as_tensor": "tensor",
               "torch.FloatTensor": "tensor", "torch.vstack": "vstack"}  # fmt: skip
+
+
+# What is iterated and never shown to be a tensor is taken for one by its name, or not at all.
+TENSOR_NAME = re.compile(
+    r"^[a-z]\d?$|tensor|matri|logit|prob|score|feat|emb|image|img|inp|batch|data|row|vec|point|hidden|att|weight|value|pred|"
+    r"target|label|box|coord|pos|signal|wave|ind|ids|token|mask|seq|text|src|tgt|query|key",
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -162,6 +171,8 @@ def _require_tensors(plan: Plan) -> None:
     adds_up = plan.reader.accumulators and not (plan.collected or plan.reader.stores)
     if adds_up or isinstance(plan.loop, ast.Call) and plan.context.dotted(plan.loop.func) not in COLLECTORS:
         raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of tensors")
+    if not any(TENSOR_NAME.search(base) for base in unsure):
+        raise GiveUp("nothing here shows that it runs over a tensor")
     calls = [call for call, _ in plan.collected] + ([plan.loop] if isinstance(plan.loop, ast.Call) else [])
     if plan.reader.grown or any(COLLECTORS.get(plan.context.dotted(c.func)) in ("cat", "vstack") for c in calls):
         raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pieces")

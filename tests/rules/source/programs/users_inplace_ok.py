@@ -133,3 +133,12 @@ def alignment_loss(log_probs, targets, lengths, target_lengths):
     loss = F.ctc_loss(probs, targets, lengths, target_lengths, reduction="sum")
     loss /= targets.size(0)
     return loss
+
+
+def replaced_conv(conv, kept):
+    new = nn.Conv2d(4, 4, 1)
+    new.weight.copy_(conv.weight[kept])
+    return new
+
+
+REPLACEMENTS = {"Conv2d": lambda module, masks: replaced_conv(module, masks)}
