@@ -90,13 +90,13 @@ def _logged(crash: Crash, tensor: torch.Tensor, sequence: int, saved: int, now: 
         steps = {step for _, write, _ in found for step in range(write.before, write.after)}
         complete = steps == set(range(saved, now))
         if complete or len(found) > sum(site.times for site in best.sites):
-            best = Writes(_grouped(crash, tensor, found), complete)
+            best = Writes(grouped(crash, tensor, found), complete)
         if complete:
             break
     return best
 
 
-def _grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Write, Mark]]) -> tuple[WriteSite, ...]:
+def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Write, Mark]]) -> tuple[WriteSite, ...]:
     groups: dict[tuple[int, int], list[tuple[Operation, Write, Mark]]] = {}
     for operation, write, mark in found:
         groups.setdefault((id(operation.code), operation.lasti), []).append((operation, write, mark))

@@ -72,6 +72,8 @@ def _carried(
         own = [name for name in dict.fromkeys(kept) if _is_set_in(script, backward, name)]
         words = ", ".join(f"`{name}`" for name in own)
         fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
+    if not fixes and not loops:
+        return _shared(scripts, script, backward, freed)
     fixes += [_detached_where_used(scripts, item) for item in carried[:1]]
     return fixes
 
@@ -127,13 +129,21 @@ def _detached_where_used(scripts: Scripts, item: CarriedTensor) -> Fix | None:
     node = script.node_at(place.span) if script is not None else None
     if script is None or not isinstance(node, ast.expr) or not item.tensor.name:
         return None
-    if held(script, node, item.tensor.name) not in (Holds.TENSOR, Holds.UNKNOWN):
+    if held(script, node, item.tensor.name) not in (Holds.TENSOR, Holds.UNKNOWN) or _starts_as_number(script, node, item.tensor.name):
         return None
     found = occurrences(script, node, item.tensor.name)
     if len(found) != 1:
         return None
     return scripts.fix(
         f"Detach `{item.tensor.name}` where it enters the new step.", script.wrapped(found[0], ".detach()"), _EACH_TIME, safe=False
+    )
+
+
+def _starts_as_number(script: Script, node: ast.AST, name: str) -> bool:
+    """`total = 0` before the first round: a number cannot be detached."""
+    return any(
+        isinstance(other, ast.Assign) and isinstance(other.value, ast.Constant) and other.value.value is not None and any(path_of(t) == name for t in other.targets)
+        for other in ast.walk(script.tree)
     )
 
 

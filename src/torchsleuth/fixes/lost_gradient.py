@@ -10,6 +10,7 @@ from torchsleuth.fixes.hard_choices import softened
 from torchsleuth.fixes.numpy_detour import with_torch
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
+from torchsleuth.wording import short
 
 _MAKERS = {"tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "asarray"}
 _FRESH = {"ones", "zeros", "rand", "randn", "full", "empty", "linspace", "tensor", "normal", "arange", "eye"}
@@ -26,17 +27,34 @@ class LostGradientFixer(Fixer):
             return [_thawed(scripts, lost), _leaf_requires_grad(scripts, lost)]
         if any(cut.reason == "no_grad" for cut in lost.cuts):
             return _recorded(scripts, lost)
-        edits: list[Edit] = []
-        words: list[str] = []
-        for cut in lost.cuts:
-            found = _without_cut(scripts, cut, lost)
-            if found is None:
-                return softened(scripts, lost)
-            edits += found[0]
-            words.append(found[1])
-        several = len(lost.cuts) > 1
-        meaning = "The gradient then flows through all of these places." if several else ""
-        return [scripts.fix("; ".join(dict.fromkeys(words)) + ".", list(dict.fromkeys(edits)), meaning, safe=not several)]
+        # A detach was written on purpose. Where something else cuts too, that alone may be the mistake.
+        accidental = [cut for cut in lost.cuts if cut.reason != "detach" or _handed_over(scripts, cut)]
+        first = _opened(scripts, lost, accidental) if 0 < len(accidental) < len(lost.cuts) else None
+        whole = _opened(scripts, lost, list(lost.cuts))
+        return [first, whole] if first is not None or whole is not None else softened(scripts, lost)
+
+
+def _opened(scripts: Scripts, lost: LostGradient, cuts: list[GradientCut]) -> Fix | None:
+    """These cuts taken out; None where one of them cannot be."""
+    edits: list[Edit] = []
+    words: list[str] = []
+    for cut in cuts:
+        found = _without_cut(scripts, cut, lost)
+        if found is None:
+            return None
+        edits += found[0]
+        words.append(found[1])
+    meaning = "The gradient then flows through all of these places." if len(cuts) > 1 else ""
+    if len(cuts) < len(lost.cuts):
+        others = ", ".join(f"`{short(cut.place.source, 40)}`" for cut in lost.cuts if cut not in cuts)
+        meaning = f"No gradient flows through {others}, as it is written there."
+    return scripts.fix("; ".join(dict.fromkeys(words)) + ".", list(dict.fromkeys(edits)), meaning, safe=not meaning)
+
+
+def _handed_over(scripts: Scripts, cut: GradientCut) -> bool:
+    """The detach is only there because numpy asks for it: `x.detach().numpy()`."""
+    found = _node(scripts, cut.place)
+    return found is not None and _handed_on(*found) is not None
 
 
 def _node(scripts: Scripts, place: Place | None) -> tuple[Script, ast.AST] | None:
@@ -56,7 +74,7 @@ def _without_cut(scripts: Scripts, cut: GradientCut, lost: LostGradient) -> tupl
     if isinstance(node, ast.Call) and called(node) in _MAKERS and cut.reason == "copy":
         edits = _kept_tensor(script, node)
         return (edits, f"`{_stacked_word(script, node)}` keeps the history; `{ast.unparse(node.func)}` copies bare numbers") if edits else None
-    if isinstance(node, ast.Call) and called(node) == "grad" and not any(k.arg == "create_graph" for k in node.keywords) and node.args:
+    if isinstance(node, ast.Call) and called(node) == "grad" and not any(k.arg in ("create_graph", None) for k in node.keywords) and (node.args or node.keywords):
         last = max(script.end(item) for item in [*node.args, *(k.value for k in node.keywords)])
         return [script.insert(last, ", create_graph=True")], "`create_graph=True` keeps the history of the gradient itself"
     outer = _handed_on(script, node)

@@ -128,7 +128,8 @@ class Verifier:
             where = f"line {result.line}" if os.path.realpath(result.file or "?") == os.path.realpath(point) else f"{os.path.basename(result.file)}:{result.line}"
             if same and result.passes < max(self.failure.visit, 1):
                 return Verdict(Status.SAME_FAILURE, f"the same error came again ({where} of the patched program)")
-            after = f"{place} was passed, then " if result.passes else ""
+            passed = result.passes >= max(self.failure.visit, 1)
+            after = f"{place} was passed with it, and then there was another error, " if passed else ""
             return Verdict(Status.NEW_FAILURE, f"{after}{result.type} at {where} of the patched program: {short(result.message, 120)}")
         if result.type == "SystemExit":
             return Verdict(Status.NOT_RUN, f"the patched program left with status {result.message}; what that means is not known")

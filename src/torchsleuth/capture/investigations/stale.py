@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 
 import torch
 
 from torchsleuth.capture.syntax import saved_name
-from torchsleuth.capture.writes import Writes, writes_since
+from torchsleuth.capture.writes import Writes, grouped, writes_since
 from torchsleuth.evidence import StaleSave, TensorFact
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
 from torchsleuth.probe.tensors import storage_of, tensor_fact
+from torchsleuth.record.oplog import Operation
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
@@ -33,8 +35,57 @@ def investigate(crash: Crash) -> tuple[StaleSave, ...]:
     if failing is not None:
         stale.remove(failing)
         stale.insert(0, failing)
+    if failing is None and not stale:
+        return _inside_views(crash)
     cache: dict[tuple, Writes] = {}
     return tuple(_save(crash, node, saved, (node, saved) == failing, cache) for node, saved in stale[:_MOST_SAVES])
+
+
+_VERSIONS = re.compile(r"\[torch\.\S+ \[([\d, ]*)\]\].*is at version (\d+); expected version (\d+)")
+# In-place operations whose backward uses their own result.
+_KEEP_RESULTS = {
+    "exp_", "exp2_", "expm1_", "sigmoid_", "tanh_", "sqrt_", "rsqrt_", "reciprocal_", "relu_", "leaky_relu_", "elu_", "celu_", "selu_", "hardtanh_",
+    "threshold_", "softmax", "relu", "elu", "selu", "leaky_relu", "__ipow__", "pow_",
+}  # fmt: skip
+
+
+def _inside_views(crash: Crash) -> tuple[StaleSave, ...]:
+    """A write into a view keeps what it saved inside a CopySlices node, where nobody can read it: the log says which write.
+
+    `h = torch.einsum(...); h.exp_(); h /= h.sum()`: einsum returns a view, and `exp_` saved its result.
+    """
+    message = _VERSIONS.search(crash.message)
+    if message is None:
+        return ()
+    shape = tuple(int(size) for size in message[1].split(",") if size.strip())
+    now, saved = int(message[2]), int(message[3])
+    found: list[tuple[Operation, int, list]] = []
+    for operation in crash.timeline.operations:
+        if not operation.grad_enabled or operation.name not in _KEEP_RESULTS:
+            continue
+        for write in operation.writes:
+            mark = operation.operands[write.operand]
+            if mark.shape != shape or write.after != saved:
+                continue
+            later = [
+                (other, step, other.operands[step.operand])
+                for other in crash.timeline.operations
+                if other.index > operation.index
+                for step in other.writes
+                if other.operands[step.operand].storage == mark.storage and step.before >= saved and step.after <= now
+            ]
+            if {step for _, write_, _ in later for step in range(write_.before, write_.after)} == set(range(saved, now)):
+                found.append((operation, mark.storage, later))
+    if len(found) != 1:
+        return ()
+    operation, storage, later = found[0]
+    tensor = next((named.tensor for named in crash.names.all() if storage_of(named.tensor) == storage and tuple(named.tensor.shape) == shape), None)
+    place = crash.timeline.place_of_operation(operation)
+    if tensor is None or place is None:
+        return ()
+    name = operation.name.strip("_")
+    sites = grouped(crash, tensor, later)
+    return (StaleSave(f"{name.capitalize()}Backward0", name, "result", place, crash.names.fact(tensor), saved, now, True, sites, True, (), storage),)
 
 
 def _same_complaint(one: str, other: str) -> bool:

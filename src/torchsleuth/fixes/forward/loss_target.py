@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.forward.operands import Failed, product
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -31,6 +31,10 @@ class LossTargetFixer(Fixer):
             return [failed.suffixed(target, ".float()", f"Make {target.called} floating point: `.float()`.")]
         if scores.shape == (*target.shape, 1):
             return [failed.suffixed(scores, ".squeeze(-1)", f"Drop the last dimension of {scores.called}: `.squeeze(-1)`.")]
+        if scores.shape != target.shape and scores.shape and target.shape[:1] == scores.shape[:1] and product(scores.shape) == product(target.shape):
+            longer, other = (target, scores) if len(target.shape) > len(scores.shape) else (scores, target)
+            if len(other.shape) == 2 and len(longer.shape) > 2:
+                return [failed.suffixed(longer, ".flatten(1)", f"Give {longer.called} the shape of {other.called}: `.flatten(1)`.")]
         if target.shape == (*scores.shape, 1):
             return [failed.suffixed(target, ".squeeze(-1)", f"Drop the last dimension of {target.called}: `.squeeze(-1)`.")]
         return []

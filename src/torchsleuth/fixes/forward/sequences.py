@@ -21,6 +21,8 @@ class CatShapeFixer(Fixer):
         if operation is None or script is None or not isinstance(call, ast.Call) or operation.name not in ("cat", "concat", "concatenate"):
             return []
         shapes = [operand.shape for operand in operation.operands]
+        if shapes and all(shape == () for shape in shapes) and len(call.args) == 1 and not call.keywords:
+            return [scripts.fix("`stack` makes one tensor of single numbers; `cat` joins along a dimension that is there.", failed.renamed(call, "stack"))]
         if len(shapes) < 2 or len({len(shape) for shape in shapes}) != 1:
             return [_one_more_row(failed)]
         axes = [axis for axis in range(len(shapes[0])) if len({shape[axis] for shape in shapes}) > 1]

@@ -72,6 +72,12 @@ class CatShape(CrashRule):
                 self.name, operation, title=f"{code(operation.place.source)} was given an empty list", label="an empty list", why="There is nothing to join.",
                 creates=[(argument.made, "the list comes from here")] if argument is not None else [], fixes=["Check why nothing was collected, or skip the join then."],
             )  # fmt: skip
+        if "zero-dimensional" in message and tensors and all(tensor.shape == () for tensor in tensors):
+            return report(
+                self.name, operation, title=f"The tensors in {code(operation.place.source)} are single numbers, with no dimension to join along",
+                label="single numbers (shape [])", why="`cat` joins along a dimension that the tensors have; a single number has none. `stack` adds one.",
+                creates=[of_tensor(tensors[0])], fixes=["Use `torch.stack`: it makes one tensor of the numbers."], shown=4,
+            )  # fmt: skip
         entries = re.search(r"got \[([\d, ]*)\] at entry (\d+) and \[([\d, ]*)\] at entry (\d+)", message)
         number = re.search(r"Expected size (\d+) but got size (\d+) for tensor number (\d+)", message)
         if entries:
