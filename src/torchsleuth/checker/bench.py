@@ -51,6 +51,7 @@ class Bench:
         self.state: tuple | None = None
         self.passed: tuple = ()  # what forward was last called with
         self.sent: tuple = ()  # what backward was last called with
+        self.experiments: tuple[Evaluation, list] | None = None  # what changes of backward were last tried on
 
     def forward(self, arguments: Arguments, needs: tuple[bool, ...] = ()) -> Run:
         values = arguments.values
@@ -133,10 +134,15 @@ class Bench:
         return out[0], out[1]
 
 
-def gradients(outputs: typing.Sequence, inputs: typing.Sequence, grads: typing.Sequence, *, create_graph: bool = False) -> tuple:
-    """`torch.autograd.grad` without the checks of its arguments, which take as long as the engine does for small tensors."""
+def gradients(
+    outputs: typing.Sequence, inputs: typing.Sequence, grads: typing.Sequence, *, create_graph: bool = False, retain_graph: bool = False
+) -> tuple:
+    """`torch.autograd.grad`, None for what is not reached, without the checks of its arguments.
+
+    They take as long as the engine does for small tensors, and import sympy, a second the first time.
+    """
     run = torch.autograd.Variable._execution_engine.run_backward
-    found = run(tuple(outputs), tuple(grads), create_graph, create_graph, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+    found = run(tuple(outputs), tuple(grads), create_graph or retain_graph, create_graph, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
     return tuple(g.to_dense() if g is not None and g.layout is not torch.strided else g for g in found)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from torchsleuth.checker import source
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import Bench, Evaluation, is_float
+from torchsleuth.checker.bench import Bench, Evaluation, gradients, is_float
 from torchsleuth.checker.subject import OWN_ATTRIBUTES
 from torchsleuth.checker.trial import Finding
 from torchsleuth.checker.truth import differing
@@ -213,7 +213,7 @@ def _overwritten_unseen(bench: Bench, arguments: Arguments, k: int) -> str:
         if not tracked:
             return ""
         grads = [torch.ones_like(o) for o in tracked]
-        before = torch.autograd.grad(tracked, leaves, grads, retain_graph=True, allow_unused=True)
+        before = gradients(tracked, leaves, grads, retain_graph=True)
         with torch.no_grad():
             if passed[k].is_floating_point():
                 passed[k].mul_(1.5).add_(0.5)
@@ -221,7 +221,7 @@ def _overwritten_unseen(bench: Bench, arguments: Arguments, k: int) -> str:
                 passed[k].logical_not_()
             else:
                 passed[k].zero_()
-        after = torch.autograd.grad(tracked, leaves, grads, allow_unused=True)
+        after = gradients(tracked, leaves, grads)
     except Exception:
         return ""
     changed = any(

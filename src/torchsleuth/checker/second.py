@@ -13,7 +13,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from torchsleuth.checker import mechanics, source
-from torchsleuth.checker.bench import Bench, Evaluation, is_float, length, product
+from torchsleuth.checker.bench import Bench, Evaluation, gradients, is_float, length, product
 from torchsleuth.checker.randomness import restore_random
 from torchsleuth.checker.trial import Finding
 from torchsleuth.checker.truth import scales
@@ -82,7 +82,7 @@ def _without_engine(bench: Bench, evaluation: Evaluation) -> Second | None:
             everything = [*leaves.values(), *(g for g in grads if g is not None)]
             if not roots:
                 return None
-            second = torch.autograd.grad([g for g, _ in roots], everything, [w for _, w in roots], allow_unused=True)
+            second = gradients([g for g, _ in roots], everything, [w for _, w in roots])
     except Exception:
         return None
     finally:
@@ -107,7 +107,7 @@ def _double_backward(bench: Bench, evaluation: Evaluation, leaves: dict[int, tor
     if refuses(bench):
         return _first_only(bench, roots, leaves, grads, "refused")
     try:
-        first = torch.autograd.grad(roots, list(leaves.values()), grads, create_graph=True, allow_unused=True)
+        first = gradients(roots, list(leaves.values()), grads, create_graph=True)
     except Exception as error:
         plain = _first_only(bench, roots, leaves, grads, "fails")
         if plain.findings:
@@ -120,7 +120,7 @@ def _double_backward(bench: Bench, evaluation: Evaluation, leaves: dict[int, tor
         second: tuple = tuple(None for _ in everything)
     else:
         try:
-            second = torch.autograd.grad(scalar, everything, allow_unused=True)
+            second = gradients([scalar], everything, [torch.ones_like(scalar)])
         except Exception as error:
             if "marked with @once_differentiable" in str(error):
                 return Second("refused")
@@ -131,7 +131,7 @@ def _double_backward(bench: Bench, evaluation: Evaluation, leaves: dict[int, tor
 
 def _first_only(bench: Bench, roots: list, leaves: dict, grads: list, state: str) -> Second:
     try:
-        torch.autograd.grad(roots, list(leaves.values()), [g.detach() for g in grads], retain_graph=True, allow_unused=True)
+        gradients(roots, list(leaves.values()), [g.detach() for g in grads], retain_graph=True)
     except Exception as error:
         return Second("not-tried", (Finding("engine-raises", exception=described(error)),))
     return Second(state)

@@ -15,7 +15,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker.bench import Bench, is_float
+from torchsleuth.checker.bench import Bench, gradients, is_float
 from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differentiable_run, differing
 
@@ -276,7 +276,7 @@ def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 
     def gradient(pair: Pair) -> torch.Tensor:
         grads = [g for out, g in zip(run.outputs, pair.evaluation.grads, strict=True) if is_float(out) and out.grad_fn is not None]
-        (found,) = torch.autograd.grad(roots, [leaves[k]], grads, retain_graph=True, allow_unused=True)
+        (found,) = gradients(roots, [leaves[k]], grads, retain_graph=True)
         return torch.zeros_like(leaves[k]) if found is None else found
 
     for node, edge in _cuts(nodes):

@@ -13,7 +13,7 @@ import typing
 import torch
 
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import STEP, Bench, Evaluation, is_float, length, product
+from torchsleuth.checker.bench import STEP, Bench, Evaluation, gradients, is_float, length, product
 from torchsleuth.checker.variants import randn
 
 TOLERANCE = 1e-6
@@ -157,9 +157,7 @@ def through_forward(bench: Bench, evaluation: Evaluation) -> dict[int, torch.Ten
     if not pairs:
         return {k: torch.zeros_like(leaf) for k, leaf in leaves.items()}
     try:
-        found = torch.autograd.grad(
-            [p[0] for p in pairs], list(leaves.values()), [p[1].to(p[0].dtype) for p in pairs], allow_unused=True
-        )
+        found = gradients([p[0] for p in pairs], list(leaves.values()), [p[1].to(p[0].dtype) for p in pairs])
     except Exception:
         return {}
     return {k: torch.zeros_like(leaf) if g is None else g for (k, leaf), g in zip(leaves.items(), found, strict=True)}
