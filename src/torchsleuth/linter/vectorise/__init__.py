@@ -1,5 +1,7 @@
-"""Loops as tensor operations: a symbolic reading of loop nests, free of torch.
+"""Slow loops as tensor operations.
 
-`lifted` is a value over all turns of a loop, `lift` and `operators` make one of an expression, `loops` reads
-statements, `plan` and `emit` turn what they do into new statements, `rewrite` those into edits, `region` into two programs that a proof compares.
+`context` collects what a function shows about its tensors; `lifted` is a value over all turns at once, which `lift`,
+`indexing`, `operators`, `products`, `reductions` and `shapes` compute; `loops` reads a loop with `headers`, `branches` and
+`totals`; `plan` and `emit` turn what it does into new statements, if `evidence` allows; `rewrite` makes edits of those, and
+`region` two programs that a proof compares.
 """

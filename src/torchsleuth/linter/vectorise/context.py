@@ -15,7 +15,8 @@ LIKE_ALLOCATORS = frozenset({"zeros_like", "empty_like", "ones_like", "full_like
 SAME = frozenset({"clone", "detach", "contiguous", "float", "exp", "relu", "sigmoid", "tanh", "abs", "double"})
 LISTLIKE = re.compile(
     r"(list|lists|tensors|seqs|sequences|items|layers|modules|chunks|batches|dicts?|tuples?|outs|xs|ys|preds_all|samples|"
-    r"hidden_states|states?|grads?|gradients?|params|parameters|losses|frames|sequence|files|paths|texts|words|names|groups|blocks|heads_list|splits|parts|pieces|segments|examples|args|"
+    r"hidden_states|states?|grads?|gradients?|params|parameters|losses|frames|sequence|files|paths|texts|"
+    r"words|names|groups|blocks|heads_list|splits|parts|pieces|segments|examples|args|"
     r"all_\w+|\w+_list|\w+_outputs|outputs|shape|shapes|size|sizes|strides?|dims?|axes|perm|offsets?|lengths_list)$"
 )
 NOT_OF_TENSORS = frozenset({"append", "extend", "items", "keys", "values", "pop", "insert", "copy", "astype", "fill", "ptp", "tobytes"})
