@@ -193,8 +193,8 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
             continue
         if not needs[k]:
             continue
-        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and grad.layout is torch.strided and grad.is_cpu and value.is_cpu:
-            settled[k] = grad  # the usual case, seen at a glance
+        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and _usual(grad) and _usual(value):
+            settled[k] = grad
         elif grad is None:
             settled[k] = None
             if k < len(raw):
@@ -222,6 +222,10 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
                     continue
             settled[k] = grad
     return settled, tuple(problems)
+
+
+def _usual(value: torch.Tensor) -> bool:
+    return value.is_cpu and value.layout is torch.strided
 
 
 def is_expanded(value: torch.Tensor) -> bool:

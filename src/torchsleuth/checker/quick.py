@@ -74,7 +74,7 @@ def all_at_once(trial: Experiment) -> Together | None:
 
 
 def _with_derivatives(trial: Experiment, arguments: Arguments, sizes: dict[int, float], strides: typing.Callable) -> Together | None:
-    """A pass through the engine with its second derivative, against one pass a little further along a random direction."""
+    """A pass through `apply` with its first and second derivatives, against one pass a little further along a random direction."""
     bench, checked, like = trial.bench, arguments.checked, trial.generator.like
     values, refuses = list(arguments.values), second.refuses(bench)
     for k in checked:

@@ -54,7 +54,9 @@ def returned(method: Method, element: int, count: int, lines: frozenset[int] | N
     return returned_expression(method, element, count, lines, follow=False)
 
 
-def suspicious(method: Method, wrong: typing.Iterable[int], right: typing.Iterable[int], count: int, lines: frozenset[int] | None = None) -> dict[int, Statement]:
+def suspicious(
+    method: Method, wrong: typing.Iterable[int], right: typing.Iterable[int], count: int, lines: frozenset[int] | None = None
+) -> dict[int, Statement]:
     """The assignments that wrong gradients come from and right ones do not."""
     out: dict[int, Statement] = {}
     for k in wrong:
