@@ -170,6 +170,8 @@ class Expressions(Calls):
         return self.binary(node, BINARY_OPERATORS.get(type(node.op), ""), left, right)
 
     def binary(self, node: ast.AST, op: str, left: Value, right: Value) -> Value:
+        if op == "mul" and "list" in (left.kind, right.kind):
+            return Value("list", node)  # `[0] * n.sum()` repeats the list
         if left.is_tensor or right.is_tensor:
             tensors = tuple(t for t in (left, right) if t.is_tensor)
             other = right if left.is_tensor else left

@@ -35,7 +35,7 @@ def comes_from(value: Value, origin: Value, limit: int = 400) -> bool:
         if id(current) in seen:
             continue
         seen.add(id(current))
-        if current.op != "detach" and current.kind != "number":
+        if current.op != "detach" and current.kind != "number" and current.dtype not in ("int", "bool"):
             pending.extend(current.inputs)
             pending.extend(current.items or ())
     return False

@@ -61,6 +61,8 @@ class EvalWithoutEvalMode(LintRule):
             return None
         if any(_is_given(model, item.context_expr) for n in ast.walk(node) if isinstance(n, ast.With) for item in n.items):
             return None  # a context of its own may set what is needed
+        if _is_prepared(node.name, view.interpreter.tree):
+            return None
         for loop in ast.walk(node):
             if not isinstance(loop, ast.For) or not LOADERS.search(ast.unparse(loop.iter)):
                 continue
@@ -79,3 +81,16 @@ class EvalWithoutEvalMode(LintRule):
 
 def _is_given(model: str, context: ast.expr) -> bool:
     return isinstance(context, ast.Call) and any(isinstance(n, ast.Name) and n.id == model for n in ast.walk(context))
+
+
+def _is_prepared(function: str, tree: ast.Module) -> bool:
+    """Called under a context that is given something, or by a function that calls `eval()` itself."""
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.With, ast.FunctionDef)) or getattr(node, "name", "") == function:
+            continue
+        calls = any(isinstance(n, ast.Call) and function in (getattr(n.func, "id", ""), getattr(n.func, "attr", "")) for n in ast.walk(node))
+        if calls and isinstance(node, ast.With) and any(isinstance(i.context_expr, ast.Call) for i in node.items):
+            return True
+        if calls and isinstance(node, ast.FunctionDef) and mentions(node, "eval", "no_grad", "inference_mode"):
+            return True
+    return False

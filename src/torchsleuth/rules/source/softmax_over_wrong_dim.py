@@ -75,7 +75,7 @@ class SoftmaxOverWrongDim(LintRule):
         if dim is None or scores is None or not _is_scores(scores):
             return None
         rank = _least_rank(scores)
-        wrong = dim == -2 or dim == 0 and (rank is None or rank > 1) or (rank is not None and 0 <= dim < rank - 1)
+        wrong = dim == -2 or dim == 0 and (rank > 1 if rank is not None else _is_of_matrices(scores)) or (rank is not None and 0 <= dim < rank - 1)
         if dim == -1 or not wrong:
             return None
         frame = frame or call.frame
@@ -118,6 +118,18 @@ def _dim_of(value: Value) -> int | None:
         if keyword.arg == "dim":
             return integer(keyword.value)
     return integer(node.args[place]) if place < len(node.args) else None
+
+
+def _is_of_matrices(value: Value) -> bool:
+    """A product with something transposed is one of matrices, not of a matrix and a vector."""
+    for _ in range(6):
+        if value.op in ("matmul", "bmm", "baddbmm"):
+            text = ast.unparse(value.node) if value.node is not None else ""
+            return value.op != "matmul" or any(word in text for word in (".T", ".mT", ".t()", "transpose", "permute", "swapaxes"))
+        if not value.inputs:
+            return False
+        value = next((i for i in value.inputs if i.is_tensor), value.inputs[0])
+    return False
 
 
 def _least_rank(value: Value) -> int | None:

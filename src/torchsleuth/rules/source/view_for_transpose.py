@@ -6,6 +6,7 @@ import ast
 
 from torchsleuth.linter.events import Call
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.values import CONSTRUCTORS
 from torchsleuth.model import Confidence, Role
 
 
@@ -53,13 +54,15 @@ class ViewForTranspose(LintRule):
             sizes = sizes[0].elts
         if shape is None or len(shape) < 2 or len(sizes) < 2:
             return None
-        if call.receiver.op in ("pad", "cat", "concat"):
-            return None  # padded by one and cut anew: the shift of relative positions is meant to mix them
+        if call.receiver.op in ("pad", "cat", "concat") or call.receiver.op in CONSTRUCTORS:
+            return None  # padded by one and cut anew: the shift of relative positions; or memory that something else filled
         shape = _still_meant(shape, call.frame.node)
         wanted = [s.id if isinstance(s, ast.Name) else s.value if isinstance(s, ast.Constant) else None for s in sizes]
         named = [n for n in shape if isinstance(n, str) and n != "_"]
         if len(set(named)) != len(named) or sum(n in wanted for n in named) < 2:
             return None
+        if any(ast.unparse(s) == "-1" for s in sizes) and all(isinstance(n, str) and n in wanted for n in shape):
+            wanted = [1 if ast.unparse(s) == "-1" else w for s, w in zip(sizes, wanted, strict=True)]  # nothing is left for it
         moved = _moved(shape, wanted)
         if moved is None:
             return None

@@ -73,3 +73,14 @@ class Hooked(Function):
     def backward(ctx, *args):
         ctx.before(ctx.module)
         return (None, None) + args
+
+
+class Forward(Function):
+    @staticmethod
+    def forward(ctx, x, a, b):
+        return x
+
+    @staticmethod
+    def backward(ctx, grads):
+        raise NotImplementedError
+        return grads, None

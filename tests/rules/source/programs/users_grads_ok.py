@@ -127,3 +127,8 @@ class Clip(nn.Module):
         if not isinstance(high, float) and high.size != 1:
             raise ValueError(high)
         self.high = nn.Parameter(torch.tensor(high))
+
+
+def repeated_numbers(lengths: torch.Tensor, n):
+    chunks = torch.ceil(lengths / n).long()
+    return torch.tensor([n] * chunks.sum(), dtype=torch.long)

@@ -142,3 +142,17 @@ def replaced_conv(conv, kept):
 
 
 REPLACEMENTS = {"Conv2d": lambda module, masks: replaced_conv(module, masks)}
+
+
+class Gate(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.fc = nn.Linear(n, n)
+
+    def forward(self, x):
+        original = self.fc(x).sigmoid()
+        scores = original + 1
+        groups = scores.amax(dim=-1)
+        chosen = groups.topk(2, dim=-1)[1]
+        scores = scores.masked_fill_(chosen.unsqueeze(-1) > 0, 0.0)
+        return original.gather(1, scores.topk(2, dim=-1)[1])

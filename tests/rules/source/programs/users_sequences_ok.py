@@ -87,3 +87,20 @@ def skewed(scores: Tensor):
     padded = F.pad(scores, (1, 0))
     b, h, rows, columns = padded.shape
     return padded.reshape(b, h, columns, rows)[:, :, 1:]
+
+
+def repeated_rows(a: Tensor, k):
+    rows, width = a.shape
+    return a.view(rows, -1, width).repeat(1, k, 1).reshape(-1, width)
+
+
+def filled_by_a_kernel(kernel, frames, tokens, heads, dim):
+    out = torch.empty(frames, tokens, heads, dim)
+    kernel(out)
+    frames, tokens_, heads_, dim = out.shape
+    return out.view(frames, heads_, tokens_, dim)
+
+
+def one_query(keys: Tensor, query: Tensor, values: Tensor):
+    weights = (keys @ query * 0.5).softmax(dim=0)
+    return weights @ values

@@ -126,3 +126,19 @@ class NaturalGradient:
         self.actor_optimizer.zero_grad()
         actor_loss.backward()
         self.actor_optimizer.step()
+
+
+def evaluate_prepared(model, loader):
+    return sum(model(x).sum().item() for x, _ in loader) + evaluate_inside(model, loader)
+
+
+def evaluate_inside(model, loader):
+    total = 0
+    for x, y in loader:
+        total += (model(x).argmax(1) == y).sum().item()
+    return total
+
+
+def epoch(model, loader, inference_context):
+    with inference_context(model):
+        return evaluate_inside(model, loader)
