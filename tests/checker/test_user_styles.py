@@ -4,9 +4,11 @@ import inspect
 import re
 
 import pytest
+import torch
 import user_styles as styles
 
 import torchsleuth
+from torchsleuth.checker import variants
 
 
 @pytest.mark.parametrize("name", styles.INPUTS)
@@ -82,3 +84,31 @@ def test_one_slip(name, old, new, words, line, tmp_path):
             left = {f.input for t in again.trials for f in t.findings if f.kind == "values"}
             names = [t.name for t in again.trials[0].inputs]
             assert not left & {names.index(n) for n in inputs}, f"{edit.replacement}: {again}"
+
+
+class ZeroesGradOutput(torch.autograd.Function):
+    """Writes past the version counter, into whatever memory it is given."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        result = grad_output * x.cos()
+        grad_output.detach().numpy()[...] = 0
+        x.data.zero_()
+        return result
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 32, 100)], ids=str)
+def test_raw_writes_are_seen_and_spoil_no_later_check(shape):
+    x = torch.randn(shape)
+    before = x.clone()
+    report = torchsleuth.check(ZeroesGradOutput, x)
+    assert {d.rule for d in report.diagnoses} == {"function-modified-tensors"}, str(report)
+    assert torch.equal(x, before)
+    fresh = torch.randn(variants.POOL, generator=torch.Generator().manual_seed(variants.POOL), dtype=torch.float64)
+    assert torch.equal(variants._pool(), fresh)

@@ -66,7 +66,7 @@ class Bench:
             return self.subject.forward(values, needs or arguments.needs)
 
     def random_grads(self, run: Run) -> tuple:
-        return tuple(self.generator.like(out) if is_float(out) else None for out in run.outputs)
+        return tuple(self.generator.like(out).clone() if is_float(out) else None for out in run.outputs)
 
     def evaluate(
         self, arguments: Arguments, grads: tuple | None = None, needs: tuple[bool, ...] = (), run: Run | None = None

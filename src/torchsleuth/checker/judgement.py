@@ -330,7 +330,8 @@ def executed_lines(bench: Bench, evaluation: Evaluation, function: typing.Any) -
 
     run = bench.forward(evaluation.arguments)
     grads = tuple(
-        torch.zeros_like(o) if g is None and isinstance(o, torch.Tensor) else g for g, o in zip(evaluation.grads, run.outputs, strict=True)
+        g.clone() if g is not None else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
+        for g, o in zip(evaluation.grads, run.outputs, strict=True)
     )
     before = sys.gettrace()
     sys.settrace(trace)

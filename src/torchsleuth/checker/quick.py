@@ -14,7 +14,7 @@ import torch
 
 from torchsleuth.checker import second, variants
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import Bench, Evaluation, finite, gradients, is_expanded, is_float, product
+from torchsleuth.checker.bench import Bench, Evaluation, finite, gradients, is_float, product
 from torchsleuth.checker.subject import Run
 from torchsleuth.checker.truth import agrees, tolerance_now
 
@@ -87,9 +87,9 @@ def _with_derivatives(trial: Experiment, arguments: Arguments, sizes: dict[int, 
             live = [o for o, out in enumerate(outputs) if is_float(out) and out.requires_grad]
             if len(live) < sum(map(is_float, outputs)):
                 return None
-            grads = [_apart(like(outputs[o], strides)).requires_grad_() for o in live]
+            grads = [like(outputs[o], strides).requires_grad_() for o in live]
             first = _first(bench, arguments, outputs, leaves, grads) or gradients([outputs[o] for o in live], leaves, grads, create_graph=True)
-            weights = [None if g is None else like(g) for g in first]
+            weights = [None if g is None else like(g).clone() for g in first]
             curved = [] if refuses else [(g, w) for g, w in zip(first, weights, strict=True) if g is not None and g.requires_grad]
             everything = [*leaves, *grads]
             if curved:
@@ -162,11 +162,6 @@ def _rises(evaluation: Evaluation, there: Evaluation, moves: dict[int, torch.Ten
     rise = sum(product(grad, ahead - here) for grad, here, ahead in outputs if grad is not None)
     expected = sum(sizes[k] * product(grad, moves[k]) for k, grad in evaluation.settled.items() if grad is not None)
     return abs(rise / A_STEP - expected) <= 10 * tolerance_now.get() * abs(expected)
-
-
-def _apart(value: torch.Tensor) -> torch.Tensor:
-    """In memory of its own, as backward may write into it; unless elements share theirs: then nothing can be written."""
-    return value.detach() if is_expanded(value) else value.clone()
 
 
 _LAYOUTS = [
@@ -254,7 +249,7 @@ def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], str
         empty = not any(out.numel() for out in run.outputs if is_float(out))
         if not empty and not finite(run):
             return False
-        grads = tuple(bench.generator.like(out, strides) if is_float(out) else None for out in run.outputs)
+        grads = bench.random_grads(run) if strides is None else tuple(bench.generator.like(out, strides) if is_float(out) else None for out in run.outputs)
         evaluation = bench.evaluate(arguments, grads, run=run)
     except Exception:
         return False

@@ -77,7 +77,7 @@ def _without_engine(bench: Bench, evaluation: Evaluation) -> Second | None:
                          for g, o in zip(grads, evaluation.run.outputs, strict=True))  # fmt: skip
             raw = bench.subject.backward(context, sent)
             first = [raw[k] if isinstance(raw[k], torch.Tensor) else None for k in leaves]
-            weights = [None if g is None else randn(g, bench.generator) for g in first]
+            weights = [None if g is None else randn(g, bench.generator).clone() for g in first]
             roots = [(g, w) for g, w in zip(first, weights, strict=True) if g is not None and g.requires_grad]
             everything = [*leaves.values(), *(g for g in grads if g is not None)]
             if not roots:

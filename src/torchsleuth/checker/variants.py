@@ -158,16 +158,18 @@ class Noise:
         return torch.Generator().manual_seed(self.seed)
 
     def like(self, value: torch.Tensor, strides: typing.Callable | None = None) -> torch.Tensor:
-        """Of a tensor's shape, floating-point type and device. Not to be written into.
+        """Of a tensor's shape, floating-point type and device. What user code gets to see has to be a copy: it may write.
 
-        `strides` of a shape, where the numbers are to lie in memory in that order, each of them within it once or more.
+        With `strides` (of a shape) the numbers lie in memory of their own, in that order, each of them there once or more.
         """
         count, shape = value.numel(), value.shape
         if count * 4 <= POOL and value.is_cpu and value.dtype is torch.float64:
             if self.place + count > POOL:
                 self.place = (self.place + 7919) % 1009
             start, self.place = self.place, self.place + count
-            return self.pool.as_strided(shape, _dense(shape) if strides is None else strides(shape), start)
+            if strides is None:
+                return self.pool.as_strided(shape, _dense(shape), start)
+            return self.pool[start : start + count].clone().as_strided(shape, strides(shape))
         # In float32 first: several times as fast as float64, and any random numbers do.
         out = torch.randn(value.shape, generator=self.generator).to(value.dtype if value.is_floating_point() else torch.float64)
         out = out if value.device.type == "cpu" else out.to(value.device)
