@@ -30,18 +30,21 @@ class PretendBox(BlackBox):
         super().__init__("cpu")
         self.device = HostCopier()
 
+    stops = True  # False: errors are raised where they occur, as for shapes and dtypes on a GPU, too
     both_copies = False  # the copy of a call after the one that stopped the device arrives, too
 
     def arm_with_cuda(self) -> None:
         memory = ctypes.create_string_buffer(_RING)
         self.arm(Ring(ctypes.addressof(memory), _RING, memory), self.device)
-        if self._tool is not None:  # seen at its entrance; otherwise as the `index_select` that it runs
+        if self.stops and self._tool is not None:  # seen at its entrance; otherwise as the `index_select` that it runs
             self._stops_at("embedding")
         self._stops_at("nll_loss_backward")
         self._raises_at_wait()
 
     def _redispatch(self, overload):
         hand_on = super()._redispatch(overload)
+        if not self.stops:
+            return hand_on
 
         def stopping(*args, **named):
             try:
@@ -90,21 +93,21 @@ def _torchs(function):
     return function
 
 
-def run_on_pretend_device(program: str | Path, stderr: str = "", both_copies: bool = False, **options) -> Run:
+def run_on_pretend_device(program: str | Path, stderr: str = "", both_copies: bool = False, stops: bool = True, **options) -> Run:
     """Run a program (a path, or its text) whose GPU is pretended; `stderr`: what the device prints when it stops."""
     with tempfile.TemporaryDirectory() as folder:
         out, err, report = (Path(folder) / name for name in ("out", "err", "report.json"))
         path = program if isinstance(program, Path) else Path(folder) / "main.py"
         if not isinstance(program, Path):
             path.write_text(textwrap.dedent(program))
-        status = status_of_fork(_pretending, path, out, err, Options(json=str(report), **options), stderr, both_copies)
+        status = status_of_fork(_pretending, path, out, err, Options(json=str(report), **options), stderr, both_copies, stops)
         data = json.loads(report.read_text()) if report.exists() else None
         return Run(status, out.read_text(), err.read_text(), data)
 
 
-def _pretending(path: Path, out: Path, err: Path, options: Options, stderr: str, both_copies: bool) -> None:
+def _pretending(path: Path, out: Path, err: Path, options: Options, stderr: str, both_copies: bool, stops: bool) -> None:
     recorder.BlackBox, recorder.Guard = PretendBox, PretendGuard
-    PretendBox.both_copies = both_copies
+    PretendBox.both_copies, PretendBox.stops = both_copies, stops
     if stderr:
         from torchsleuth.capture import assert_text
 

@@ -111,10 +111,11 @@ class SettraceRecorder:
                                 recorder._log.stop_observing("the program compiles or traces its code")
                                 recorder._detach_log()
                         return 0
-                if what == _EXCEPTION and (recorder._log is not None or tracebacks.kernels):
-                    tracebacks.strip_before_handler(ctypes.cast(argument, ctypes.py_object).value[2])
-                elif recorder._log is not None and recorder._log.finished:
-                    recorder._detach_log()
+                if recorder._log is not None:
+                    if what == _EXCEPTION:
+                        tracebacks.strip_before_handler(ctypes.cast(argument, ctypes.py_object).value[2])
+                    elif recorder._log.finished:
+                        recorder._detach_log()
                 if what == _EXCEPTION:
                     if recorder._on_handled is not None:  # handled here or further out: the end of the run will tell
                         _, error, traceback = ctypes.cast(argument, ctypes.py_object).value

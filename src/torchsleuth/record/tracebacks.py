@@ -9,7 +9,7 @@ Through the operation log a call that raises leaves entries like these (innermos
     train.py            torchsleuth_call         the trampoline
     functional.py       softmax                  … and is then called for real
 
-All but the first and the last go. The black box leaves one entry, its kernel's, innermost of all.
+All but the first and the last go.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import types
 from torchsleuth.origin import Origin, origin_of_file
 
 TRAMPOLINE_NAME = "torchsleuth_call"
-KERNEL_NAME = "torchsleuth_kernel"  # of the black box
-kernels: set[object] = set()  # the black boxes that are armed: handled exceptions may have passed through their kernels
 
 
 def strip(error: BaseException, depth: int = 8) -> None:
@@ -48,8 +46,6 @@ def _stripped(traceback: types.TracebackType | None) -> types.TracebackType | No
             if in_python:
                 del entries[-2:]
         elif code.co_name == TRAMPOLINE_NAME:
-            changed = True
-        elif code.co_name == KERNEL_NAME and origin_of_file(code.co_filename) is Origin.OURS and entries:
             changed = True
         else:
             entries.append(entry)

@@ -25,8 +25,7 @@ from torchsleuth import env
 from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.record.blackbox.memory import RING_BYTES, Copier, CudaCopier, Ring
 from torchsleuth.record.blackbox.operations import EMBEDDING, WATCHED, Allows, Watched
-from torchsleuth.record import tracebacks
-from torchsleuth.record.tracebacks import KERNEL_NAME, TRAMPOLINE_NAME
+from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
 
 MOST_ENTRIES = 4096  # a power of two
 MOST_BYTES = 1 << 18  # larger index tensors are reduced on the device to their extremes …
@@ -120,22 +119,18 @@ class BlackBox:
     def _enlist(self, library: torch.library.Library) -> None:
         self._library = library
         _armed.add(self)
-        tracebacks.kernels.add(self)
 
     def disarm(self) -> None:
         self._wanted = False
         _armed.discard(self)
-        tracebacks.kernels.discard(self)
         library, self._library = self._library, None
         if library is not None:
             library._destroy()
         tool, self._tool = self._tool, None
         if tool is not None:
             monitoring = sys.monitoring
-            monitoring.set_events(tool, 0)
             monitoring.set_local_events(tool, _EMBEDDING_CODE, 0)
-            for event in (monitoring.events.PY_START, monitoring.events.EXCEPTION_HANDLED):
-                monitoring.register_callback(tool, event, None)
+            monitoring.register_callback(tool, monitoring.events.PY_START, None)
             monitoring.free_tool_id(tool)
 
     # -- reading ----------------------------------------------------------------------------------
@@ -246,38 +241,40 @@ class BlackBox:
 
     def _kernel(self, overload: typing.Any, watched: Watched, below: typing.Any, note: typing.Callable) -> typing.Callable:
         redispatch = self._redispatch(overload)
-        first, in_list = watched.values[0], watched.allows is Allows.INDEXED
-        is_there, getframe = self._is_there, sys._getframe
+        first, in_list, getframe = watched.values[0], watched.allows is Allows.INDEXED, sys._getframe
+        is_there, modes = self._is_there, torch._C._len_torch_function_stack
+
+        def quietly(watched, index, args, frame):
+            # Reading an attribute of a tensor is a call that a mode or a subclass of the user's would see.
+            if modes() or any(type(one) not in _PLAIN for one in args if isinstance(one, torch.Tensor)):
+                with torch._C.DisableTorchFunction():
+                    if is_there(index):
+                        note(watched, index, args, frame)
+            elif is_there(index):
+                note(watched, index, args, frame)
 
         def kernel(keyset, *args, **named):
             try:
                 index = args[first]
                 if in_list:
                     index = next(one for one in index if one is not None)
-                if is_there(index) and type(index) in _PLAIN:
+                if type(index) in _PLAIN:
                     frame = getframe(1)  # without one the autograd engine calls, and forward has noted these indices
                     if frame.f_code is _EMBEDDING_CODE:  # `index_select` gets a flat index; the user's is here
                         given = frame.f_locals
-                        note(EMBEDDING, given["input"], (given["weight"], given["input"]), frame)
+                        quietly(EMBEDDING, given["input"], (given["weight"], given["input"]), frame)
                     else:
-                        note(watched, index, args, frame)
+                        quietly(watched, index, args, frame)
                     del frame
             except Exception:  # never into the user's program; the call itself follows
                 pass
             try:
                 return redispatch(keyset & below, *args, **named)
-            except BaseException:
-                self._hide_kernel()
+            except BaseException as error:
+                error.__traceback__ = None  # a bare `raise` adds no entry for this frame: nobody sees that we were here
                 raise
 
-        kernel.__code__ = kernel.__code__.replace(co_name=KERNEL_NAME)
         return kernel
-
-    def _hide_kernel(self) -> None:
-        """An exception passes through our kernel: whoever handles it shall not see that. (Asked for only now: programs
-        handle exceptions of all kinds all the time.)"""
-        if self._tool is not None:
-            sys.monitoring.set_events(self._tool, sys.monitoring.events.EXCEPTION_HANDLED)
 
     def _watch_entrance(self, note: typing.Callable) -> bool:
         """Ask `sys.monitoring` for the start of `F.embedding`: its arguments can be read there without another trip
@@ -290,7 +287,7 @@ class BlackBox:
             return False
         is_there, getframe, thread = self._is_there, sys._getframe, threading.get_ident
         entries, mask, count, ring = self._entries, MOST_ENTRIES - 1, self._count, self.ring
-        fresh, module_name = ring.capacity // 2, sys._getframemodulename
+        fresh, module_name, modes = ring.capacity // 2, sys._getframemodulename, torch._C._len_torch_function_stack
 
         def on_start(code, offset):
             # Everything in one body, and as little as will do: recommenders have dozens of tables. Frames are looked up by
@@ -298,10 +295,16 @@ class BlackBox:
             try:
                 frame = getframe(1)
                 given = frame.f_locals
-                index = given["input"]
-                if not is_there(index) or type(index) not in _PLAIN:
+                index, weight = given["input"], given["weight"]
+                if type(index) is not _Tensor or type(weight) not in _PLAIN:
                     return
-                weight = given["weight"]
+                if modes():  # reading an attribute of a tensor is a call that a mode of the user's would see
+                    with torch._C.DisableTorchFunction():
+                        if is_there(index):
+                            note(EMBEDDING, index, (weight, index), frame)
+                    return
+                if not is_there(index):
+                    return
                 base, known = index._base, self._last_base
                 if (
                     known[0]() is base and known[1] == base._version and ring.head - known[2] < fresh
@@ -321,13 +324,7 @@ class BlackBox:
             except Exception:  # never into the user's program
                 pass
 
-        def on_exception_handled(code, offset, error):
-            with contextlib.suppress(Exception):
-                tracebacks.strip(error)
-                monitoring.set_events(self._tool, 0)
-
         monitoring.use_tool_id(self._tool, "torchsleuth black box")
-        monitoring.register_callback(self._tool, monitoring.events.EXCEPTION_HANDLED, on_exception_handled)
         monitoring.register_callback(self._tool, monitoring.events.PY_START, on_start)
         monitoring.set_local_events(self._tool, _EMBEDDING_CODE, monitoring.events.PY_START)
         return True
@@ -405,6 +402,7 @@ def _learn(filename: str) -> Origin:
     return origin
 
 
+_Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # wrappers of all kinds have no memory to copy
 _EMBEDDING_CODE = torch.nn.functional.embedding.__code__
 _LAYERS, _MODULES = torch.nn.Embedding.__module__, torch.nn.Module.__module__

@@ -15,7 +15,6 @@ import torch
 from torchsleuth.probe.values import value_range
 from torchsleuth.record.blackbox.box import BlackBox, indexed, overload_of
 from torchsleuth.record.blackbox.operations import WATCHED, Allows, Legal, Watched, legal
-from torchsleuth.record.tracebacks import KERNEL_NAME
 
 
 class Guard(BlackBox):
@@ -43,11 +42,14 @@ class Guard(BlackBox):
                 refusal = _refusal(watched, args, is_there, sys._getframe(1))
             except Exception:  # a tensor without memory, an engine's thread without frames
                 pass
-            if refusal is not None:
-                raise refusal
-            return redispatch(keyset & below, *args, **named)
+            try:
+                if refusal is not None:
+                    raise refusal
+                return redispatch(keyset & below, *args, **named)
+            except BaseException as error:
+                error.__traceback__ = None  # the traceback ends at the line that called the operation
+                raise
 
-        kernel.__code__ = kernel.__code__.replace(co_name=KERNEL_NAME)
         return kernel
 
 
