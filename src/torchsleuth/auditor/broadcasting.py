@@ -14,6 +14,7 @@ from torchsleuth.origin import Origin
 _BINARY = {"add", "sub", "mul", "div", "true_divide", "subtract", "multiply", "__rsub__", "rsub", "pow", "eq", "maximum", "minimum",
            "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__radd__", "__rmul__", "add_", "sub_", "mul_", "div_", "where",
            "logaddexp", "dist"}  # fmt: skip
+ELEMENTWISE = {"add", "sub", "mul", "div", "true_divide", "__radd__", "__rmul__", "__rsub__", "rsub", "add_", "sub_", "mul_", "div_"}
 _STRETCHING = {"unsqueeze", "unsqueeze_", "view", "reshape", "expand", "expand_as", "unflatten", "keepdim", "meshgrid", "atleast_2d"}
 _WEIGHTING = {"mul", "multiply", "div", "true_divide", "mul_", "div_", "__rmul__"}
 _PRODUCTS = {"matmul", "__matmul__", "mm", "__rmatmul__", "cdist", "inner", "einsum"}

@@ -79,6 +79,7 @@ def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     result, _ = lab.run(change)
     difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
     if difference is None or size not in difference.first.shape:
+        lab.separate = difference is None
         return [], ""
     if not evidence and _second_axis_separates(lab, leaves):
         return [], ""

@@ -25,6 +25,7 @@ class Lab:
 
     def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
         self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
+        self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 
     def embedded(self, leaf: Leaf) -> list[Op]:
         """The lookups of this input's ids in embedding tables, as seen in the undisturbed run."""

@@ -231,12 +231,15 @@ class StepWatch:
     def _after_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if not self._here() or self._done or self._loss is None:
             return
-        self._loss_seen = True
         self._backward.detach()
-        with torch._C.DisableTorchFunction():
-            for one in self.captured:
-                for parameter in one.model.parameters():
-                    self._states[id(parameter)] = grad_state(parameter.grad)
+        self._backward_passed()
+
+    @unseen
+    def _backward_passed(self) -> None:
+        self._loss_seen = True
+        for one in self.captured:
+            for parameter in one.model.parameters():
+                self._states[id(parameter)] = grad_state(parameter.grad)
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -244,7 +247,15 @@ class StepWatch:
             return
         if self._later is not None:
             self._later.before_step(optimizer)
-        elif self._on and not self._done and self._loss_seen:
+            return
+        if not self._on or self._done:
+            return
+        if not self._loss_seen and self.captured:
+            if any(p.grad is not None for p in parameters_of(optimizer)):
+                self._backward_passed()  # by `torch.autograd.backward`, which no trace sees, or set by hand
+            elif not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure would call backward itself
+                self._optimizers.idle(optimizer)
+        if self._loss_seen:
             self._optimizer = optimizer
             unseen(self._optimizers.before)(optimizer)
 
@@ -304,6 +315,7 @@ class StepWatch:
         paddings, _ = padded(one.live)
         losses, extra = self.view.losses(paddings)
         fields["losses"] = losses
+        fields["no_update"] = self._optimizers.no_update if optimizer is not None or not self._loss_seen else None
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
             taken = {seen.key for op in self.view.trace.ops[step] for seen in op.ins}
@@ -312,7 +324,6 @@ class StepWatch:
             fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, elsewhere, used))
             if len(self.captured) > 1 and (name := called_name(one.site)):
                 fields["optimizer"] = tuple(dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in fields["optimizer"])
-            fields["no_update"] = self._optimizers.no_update
             if not one.training and one.dependent:
                 changed = self._modes.site(one.model, False)
                 fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)

@@ -157,7 +157,7 @@ class NoUpdate:
     """The first optimizer step changed nothing."""
 
     optimizer: str
-    reason: str  # "learning-rate", "cleared", "no-gradient", "unknown"
+    reason: str  # "learning-rate", "cleared", "no-gradient", "no-backward", "unknown"
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False

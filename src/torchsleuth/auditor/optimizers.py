@@ -64,9 +64,15 @@ class OptimizerWatch:
         """Parameters that other optimizers hold."""
         return {id(p) for other in self.known if other is not optimizer for p in parameters_of(other)}
 
+    def idle(self, optimizer: Optimizer) -> None:
+        """A step without any gradient, after the model was called. It counts if the program never calls `backward()`."""
+        if self.no_update is None:
+            self.no_update = NoUpdate(type(optimizer).__name__, "no-backward", site_of(place_here(2)))
+
     # -- one step ---------------------------------------------------------------------------------
 
     def before(self, optimizer: Optimizer) -> None:
+        self.no_update = None
         self.step_site = site_of(place_here(2))
         self._before = {id(p): p.detach().clone() for p in parameters_of(optimizer)}
 

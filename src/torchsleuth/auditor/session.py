@@ -23,6 +23,7 @@ from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_fa
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move, Observation, Site
+from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.patterns import shared_layers
 from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
@@ -274,6 +275,8 @@ class Session:
         moves += mixing
         if remark:
             self.notes.append(remark)
+        elif not mixing and lab.separate:
+            moves += self.attempt("the place in the batch", lambda: order_moves(lab)) or []
         statistics = experiments.batch_statistics_remark(self.model)
         if statistics:
             self.notes.append(statistics)

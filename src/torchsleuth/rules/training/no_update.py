@@ -20,7 +20,7 @@ class NoUpdate(AuditRule):
     Why
     ---
     The gradients were cleared between `backward()` and `step()`, the optimizer holds other tensors than
-    the ones that got gradients, or the learning rate is zero.
+    the ones that got gradients, the learning rate is zero, or `backward()` was never called at all.
 
     Example
     -------
@@ -60,10 +60,12 @@ class NoUpdate(AuditRule):
             "cleared": ("after `backward()` there were gradients, when `step()` was called there were none",
                         "Call `zero_grad()` before `backward()`, not between `backward()` and `step()`."),
             "learning-rate": ("the learning rate is 0", "Give the optimizer a learning rate above 0."),
+            "no-backward": ("the program has taken steps and never called `backward()`: no parameter of the optimizer has a gradient",
+                            "Call `loss.backward()` before `optimizer.step()` (with its parentheses)."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
         yield Diagnosis(
             self.name, "the optimizer step changes no parameter", Confidence.CERTAIN, tuple(culprits),
-            observed("every parameter is bit for bit the same before and after the first step", why),
+            observed("every parameter is bit for bit the same before and after the first step" if fact.reason != "no-backward" else "", why),
             "Training runs, and nothing is learned.", (advice(fix),),
         )  # fmt: skip
