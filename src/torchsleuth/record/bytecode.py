@@ -19,7 +19,7 @@ _INERT_NAMES = (
     "POP_JUMP_IF_NOT_NONE", "NOT_TAKEN", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST",
 )  # fmt: skip
 _INERT = bytes(opcode.opmap[name] for name in _INERT_NAMES if opcode.opmap.get(name, 256) < 256)
-_STORES = frozenset(opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_ATTR", "DELETE_SUBSCR", "STORE_SLICE") if name in opcode.opmap)
+_STORES = frozenset(opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap)
 
 
 def inert_lines(code: types.CodeType) -> set[int]:
@@ -43,4 +43,4 @@ def may_write(code: types.CodeType) -> bool:
     # Arguments from 13 on are the in-place forms: `+=` and the like.
     if any(instructions[at] == binary and instructions[at + 1] >= 13 for at in range(0, len(instructions), 2)):
         return True
-    return any(name.endswith("_") and not name.endswith("__") for name in code.co_names)
+    return any(name == "data" or name.endswith("_") and not name.endswith("__") for name in code.co_names)

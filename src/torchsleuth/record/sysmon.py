@@ -6,10 +6,11 @@ PY_RESUME events. CALL events would name the call within a line, at more than th
 together (97 of 168 events of a small transformer's step); `capture/alignment.py` does it from the syntax.
 
 An event costs about 0.2 µs in a tight loop and several times that between torch's kernels, where the caches are
-cold, so events that cannot matter are switched off where they occur: lines that only move references about, and
-library functions that have made no node in many calls and write into nothing (a configuration's `__getattribute__`,
-say); what these may still do counts as their caller's. The callbacks are closures over plain arrays because they
-are the hot path. An exception in a callback would surface in user code, so they do nothing that can raise.
+cold. So lines that only move references about are switched off where they occur, and library functions that write
+into nothing are left alone after many calls (at once few, where they make no nodes: a configuration's
+`__getattribute__`, say); from then on what they do counts as done by the user's own call. The callbacks are closures
+over plain arrays because they are the hot path. An exception in a callback would surface in user code, so they do
+nothing that can raise.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ if typing.TYPE_CHECKING:
 # again (training after a long evaluation, say) all locations are switched on again.
 IDLE_EVENTS = 50_000
 
-# A library's function that has made no node in so many calls is taken for one that makes none.
+# After so many calls a library's function is left alone: one that makes no nodes, and one that does. By then the report of
+# a failure can name the user's call into it, and, with `--deep`, the library's line.
 QUIET_CALLS = 24
+FAMILIAR_CALLS = 1000
 _SWITCHED_OFF = -1
 
 _PREFERRED_IDS = (3, 4, 2, 1, 0, 5)
@@ -141,7 +144,8 @@ class SysmonRecorder:
             local_events |= event
         last_sequence, idle = -1, 0
         inert: dict[int, set[int]] = {}
-        quiet: dict[int, int] = {}  # library functions that have made no node yet: in how many calls
+        calls: dict[int, int] = {}  # of library functions that write into nothing
+        enough: dict[int, int] = {}  # after how many of them they are left alone
         started: dict[int, int] = {}
 
         def on_line(code, line):
@@ -175,11 +179,11 @@ class SysmonRecorder:
                 ours.append(code)
                 inert[key] = inert_lines(code)
                 if is_library_code(code) and not may_write(code):
-                    quiet[key] = 0
+                    calls[key], enough[key] = 0, QUIET_CALLS
                 monitoring.set_local_events(tool, code, local_events)
             sequence = sequence_number()
-            if key in quiet:
-                if quiet[key] == _SWITCHED_OFF:
+            if key in calls:
+                if calls[key] == _SWITCHED_OFF:
                     return disable
                 started[key] = sequence
             slot = next_slot() & mask
@@ -196,13 +200,13 @@ class SysmonRecorder:
             slot = next_slot() & mask
             sequences[slot] = sequence = sequence_number()
             codes[slot] = key
-            if key in quiet:
+            if key in calls:
                 if sequence != started.get(key):
-                    quiet.pop(key, None)
-                elif grad_enabled():
-                    quiet[key] += 1
-                    if quiet[key] >= QUIET_CALLS:
-                        quiet[key] = _SWITCHED_OFF
+                    enough[key] = FAMILIAR_CALLS
+                if grad_enabled():
+                    calls[key] += 1
+                    if calls[key] >= enough[key]:
+                        calls[key] = _SWITCHED_OFF
                         monitoring.set_local_events(tool, code, 0)
             wheres[slot] = offset << 2 | Kind.RETURN.value
             threads[slot] = thread()
