@@ -40,6 +40,8 @@ class FiniteWatch:
 
     def _judge(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         results = [t for t in tensors_in(args[0] if op.writes else result) if t.is_floating_point() and t.layout is torch.strided]
+        if any(t.is_cuda for t in results) and torch.cuda.is_current_stream_capturing():
+            return  # a value cannot be read while a graph is captured
         if any(bool(t.isnan().any()) for t in results):
             known = any(seen.key in self._spoilt for seen in op.ins)
             self._spoilt.update(seen.key for seen in op.outs)

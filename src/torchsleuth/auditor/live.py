@@ -32,6 +32,7 @@ from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.preflight import traced_facts
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.session import BUDGET_SECONDS, Session
+from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Op
@@ -65,7 +66,7 @@ class StepWatch:
         self._modes = ModeNotes()
         self._later: LaterWatch | None = None
         self.captured: list[Captured] = []
-        self._silent: list[Captured] = []
+        self._silent = SilentCalls(self.view)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
@@ -157,7 +158,7 @@ class StepWatch:
         if self._depth != 1 or self._done:
             return
         if not torch.is_grad_enabled():
-            self._silent_call(module)
+            self._silent.note(module)
         elif self._loss_seen and self._optimizer is None:
             self._conclude()  # a second forward pass after a backward: the step had no optimizer
         elif any(p.requires_grad for p in module.parameters()):
@@ -186,28 +187,6 @@ class StepWatch:
             )
         )
         trace.type_names = {name: type(m).__name__ for name, m in inner.named_modules()}
-
-    def _silent_call(self, module: nn.Module) -> None:
-        """A module run under `no_grad`: of interest if the optimizer turns out to hold its parameters."""
-        if len(self._silent) < 8 and not any(module is one.model for one in self._silent) and any(p.requires_grad for p in module.parameters()):
-            self._keys.setdefault(id(module), parameter_keys(self.view.trace, module))
-            self._silent.append(Captured(module, Call(module, (), {}), site_of(place_here(3)), None, inside=slice(len(self.view.trace.ops), None)))
-
-    def _silent_facts(self) -> None:
-        optimized = {id(p) for p in parameters_of(self._optimizer)} if self._optimizer is not None else set()
-        for one in self._silent:
-            held = {n: p for n, p in one.model.named_parameters() if id(p) in optimized}
-            if not held or not self._loss_seen or any(one.model is m for c in self.captured for m in c.model.modules()):
-                continue
-            states = {name: grad_state(p.grad) for name, p in one.model.named_parameters()}
-            fields = self.view.facts(one.model, None, self._loss, states, self._keys[id(one.model)], optimized, None, slice(0, 0), (), slice(0, 0))
-            kept = {name: fields[name] for name in ("weights", "cuts") if name in fields}
-            name = called_name(one.site)
-            if name and kept.get("cuts"):
-                kept["cuts"] = tuple(dataclasses.replace(c, weights=tuple(f"{name}.{w}" for w in c.weights)) for c in kept["cuts"])
-                kept["weights"] = tuple(dataclasses.replace(w, name=f"{name}.{w.name}") for w in kept["weights"])
-            if kept.get("cuts"):
-                self._silent_found.append(Observation(type(one.model).__name__, one.site, **kept))
 
     @harmless
     def _leave(self, module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
@@ -282,7 +261,8 @@ class StepWatch:
         try:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
-            self._silent_facts()
+            if self._loss_seen and self._optimizer is not None:
+                self._silent_found = self._silent.observations({id(p) for p in parameters_of(self._optimizer)}, self._loss, self.captured)
             if not self.captured:
                 fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, slice(0, 0), (), slice(0, 0))
                 fields["losses"], _ = self.view.losses([])
