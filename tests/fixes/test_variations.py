@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from patched import differences, fixes_of, outcome_of, patched_text
-from variations import programs
+from variations import held_programs, programs
 
 ALL = programs()
 # All of them take minutes; TORCHSLEUTH_ALL=1 runs them.
@@ -34,3 +34,22 @@ def test_the_fix_gives_the_gradient_of_what_was_computed(name: str, tmp_path: Pa
             continue
         found = [d for d in differences(outcome_of(text, path), reference) if d.startswith(("errors", "roots", "gradients"))]
         assert not found, f"{fix.diff}\n{found}"
+
+
+HELD = held_programs()
+HELD_CHOSEN = HELD if os.environ.get("TORCHSLEUTH_ALL") else dict(list(HELD.items())[::4])
+
+
+@pytest.mark.parametrize("name", HELD_CHOSEN)
+def test_no_fix_called_safe_takes_the_change_from_others(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "prog.py"
+    path.write_text(HELD_CHOSEN[name])
+    fixes = fixes_of(path)
+    assert fixes, "no fix is offered"
+    reference = outcome_of(COPYING + HELD_CHOSEN[name], path)
+    for fix in fixes:
+        if fix.applicability.value == "safe":
+            found = [d for d in differences(outcome_of(patched_text(path, fix), path), reference) if d.startswith(("errors", "roots", "gradients"))]
+            assert not found, f"{fix.diff}\n{found}"
+        else:
+            assert fix.meaning

@@ -986,4 +986,114 @@ out.sum().backward()
 """,
         },
     ),
+    "wgan gp": (
+        [
+            "    g = autograd.grad(outputs=score, inputs=mix, grad_outputs=torch.ones(score.size()), create_graph=True)[0]",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn, autograd
+torch.manual_seed(0)
+D = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+opt = torch.optim.Adam(D.parameters())
+def gradient_penalty(real, fake):
+    a = torch.rand(real.size(0), 1)
+    mix = (a * real + (1 - a) * fake).requires_grad_(True)
+    score = D(mix)
+    g = autograd.grad(outputs=score, inputs=mix, grad_outputs=torch.ones(score.size()))[0]
+    return ((g.norm(2, dim=1) - 1) ** 2).mean()
+gp = gradient_penalty(torch.randn(4, 2), torch.randn(4, 2))
+opt.zero_grad()
+gp.backward()
+opt.step()
+""",
+        },
+    ),
+    "pinn": (
+        [
+            "d2y = torch.autograd.grad(dy, t, torch.ones_like(dy), create_graph=True)[0]",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+u = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+t = torch.linspace(0, 1, 10).view(-1, 1)
+t.requires_grad = True
+y = u(t)
+dy = torch.autograd.grad(y, t, torch.ones_like(y), create_graph=True)[0]
+d2y = torch.autograd.grad(dy, t, torch.ones_like(dy))[0]
+res = (d2y + y.detach()).pow(2).mean()
+res.backward()
+""",
+        },
+    ),
+    "vae size": (
+        [
+            'loss = F.binary_cross_entropy(recon, x.flatten(1), reduction="sum") - 0.5 * (1 + lv - mu ** 2 - lv.exp()).sum()',
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+torch.manual_seed(0)
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc = nn.Linear(784, 20); self.mu = nn.Linear(20, 4); self.lv = nn.Linear(20, 4); self.dec = nn.Linear(4, 784)
+    def forward(self, x):
+        h = F.relu(self.enc(x))
+        mu, lv = self.mu(h), self.lv(h)
+        z = mu + torch.randn_like(mu) * (0.5 * lv).exp()
+        return torch.sigmoid(self.dec(z)), mu, lv
+vae = VAE()
+x = torch.rand(5, 1, 28, 28)
+recon, mu, lv = vae(x.view(5, 784))
+loss = F.binary_cross_entropy(recon, x, reduction="sum") - 0.5 * (1 + lv - mu ** 2 - lv.exp()).sum()
+loss.backward()
+""",
+        },
+    ),
+    "two backward same": (
+        [
+            "loss.backward(retain_graph=True)",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+x = torch.randn(4, 3, requires_grad=True)
+out = net(x)
+loss = out.pow(2).mean()
+loss.backward()
+saliency = x.grad.clone()
+out.sum().backward()
+""",
+        },
+    ),
+    "cat list": (
+        [
+            "torch.stack(losses).mean().backward()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(3, 1)
+losses = [net(torch.randn(2, 3)).mean() for _ in range(3)]
+torch.cat(losses).mean().backward()
+""",
+        },
+    ),
 }

@@ -94,3 +94,56 @@ def programs() -> dict[str, str]:
             if (number + position) % len(CONTEXTS) == 0:
                 found[f"{context}: {save_name}, {write_name}"] = make(save, write)
     return found
+
+
+# Who else holds `h` when it is written: the change must not be lost for them in a fix that is called safe. Each ends with `loss`.
+HELD = {
+    "alias": "h = x * 2\n{S}\nother = h\n{W}\nloss = y.sum() + other.pow(2).sum() + h.sum()\n",
+    "alias before": "h = other = x * 2\n{S}\n{W}\nloss = y.sum() + other.pow(2).sum() + h.sum()\n",
+    "list": "h = x * 2\n{S}\nkept = [h]\n{W}\nloss = y.sum() + kept[0].pow(2).sum()\n",
+    "append": "kept = []\nh = x * 2\n{S}\nkept.append(h)\n{W}\nloss = y.sum() + sum(k.pow(3).sum() for k in kept)\n",
+    "dict": "store = {}\nh = x * 2\n{S}\nstore['h'] = h\n{W}\nloss = y.sum() + store['h'].pow(2).sum()\n",
+    "object": "class O: pass\no = O()\nh = x * 2\n{S}\no.h = h\n{W}\nloss = y.sum() + o.h.pow(2).sum()\n",
+    "view used": "h = x * 2\n{S}\nfirst = h[0]\n{W}\nloss = y.sum() + first.pow(2).sum()\n",
+    "view of": "base = x * 2\nh = base.view(4, 3)\n{S}\n{W}\nloss = y.sum() + base.pow(2).sum()\n",
+    "closure": "def f(x):\n    h = x * 2\n    def read():\n        return h.pow(2).sum()\n{S4}\n{W4}\n    return y.sum() + read()\nloss = f(x)\n",
+    "closure early": "def f(x):\n    h = x * 2\n    held = (lambda t: (lambda: t.pow(2).sum()))(h)\n{S4}\n{W4}\n    return y.sum() + held()\nloss = f(x)\n",
+    "tuple": "h = x * 2\n{S}\npair = (h, 1)\n{W}\nloss = y.sum() + pair[0].pow(2).sum()\n",
+    "helper": "def same(t): return t\nh = x * 2\n{S}\nother = same(h)\n{W}\nloss = y.sum() + other.pow(2).sum()\n",
+    "transpose": "h = x * 2\n{S}\nt = h.t()\n{W}\nloss = y.sum() + t.pow(2).sum()\n",
+    "for over list": "hs = [x * 2, x * 3]\nloss = 0\nfor h in hs:\n{S4}\n{W4}\n    loss = loss + y.sum()\nloss = loss + hs[0].pow(2).sum() + hs[1].sum()\n",
+    "for over dict": "hs = {'a': x * 2, 'b': x * 3}\nloss = 0\nfor k, h in hs.items():\n{S4}\n{W4}\n    loss = loss + y.sum()\nloss = loss + hs['a'].pow(2).sum()\n",
+    "default arg": "h = x * 2\ndef late(t=h): return t.pow(2).sum()\n{S}\n{W}\nloss = y.sum() + late()\n",
+    "generator": "def g(x):\n    h = x * 2\n{S4}\n    yield h\n{W4}\n    yield y\nit = g(x)\nh0 = next(it)\ny0 = next(it)\nloss = h0.pow(2).sum() + y0.sum()\n",
+    "returned": "def f(t):\n    h = t\n{S4}\n{W4}\n    return y\nb = x * 2\nloss = f(b).sum() + b.pow(2).sum()\n",
+    "self": "class M:\n    def run(self, x):\n        self.h = x * 2\n        h = self.h\n{S8}\n{W8}\n        return y.sum() + self.h.pow(2).sum()\nloss = M().run(x)\n",
+    "walrus": "if (h := x * 2) is not None:\n    z = h\n{S4}\n{W4}\nloss = y.sum() + z.pow(2).sum()\n",
+    "star": "h, *rest = [x * 2, x * 3]\nall_ = [h, *rest]\n{S}\n{W}\nloss = y.sum() + all_[0].pow(2).sum()\n",
+    "global fn": "h = x * 2\ndef total(): return h.pow(2).sum()\n{S}\n{W}\nloss = y.sum() + total()\n",
+    "loop alias": "h = x * 2\nloss = 0\nprev = h\nfor i in range(2):\n{S4}\n{W4}\n    loss = loss + y.sum() + prev.sum()\n    prev = h\nloss = loss + h.pow(2).sum()\n",
+    "holder": "class Holder:\n    def __init__(self, t): self.t = t\nh = x * 2\no = Holder(h)\n{S}\n{W}\nloss = y.sum() + o.t.pow(2).sum()\n",
+    "partial": "import functools\nh = x * 2\np = functools.partial(torch.mul, h)\n{S}\n{W}\nloss = y.sum() + p(2.0).sum()\n",
+    "zip": "h = x * 2\nz = list(zip([h], [1]))\n{S}\n{W}\nloss = y.sum() + z[0][0].pow(2).sum()\n",
+    "dist": "h = x * 2\nd = torch.distributions.Normal(h, 1.0)\n{S}\n{W}\nloss = y.sum() + d.mean.pow(2).sum()\n",
+    "namedtuple": "from typing import NamedTuple\nclass P(NamedTuple):\n    t: torch.Tensor\nh = x * 2\nq = P(t=h)\n{S}\n{W}\nloss = y.sum() + q.t.pow(2).sum()\n",
+    "aug list": "kept = []\nh = x * 2\nkept += [h]\n{S}\n{W}\nloss = y.sum() + kept[0].pow(2).sum()\n",
+    "comp": "h = x * 2\nkept = [t for t in (h,)]\n{S}\n{W}\nloss = y.sum() + kept[0].pow(2).sum()\n",
+    "method keeps": "class Box:\n    def keep(self, t): self.t = t\nbox = Box()\nh = x * 2\nbox.keep(h)\n{S}\n{W}\nloss = y.sum() + box.t.pow(2).sum()\n",
+    "fn keeps": "store = []\ndef note(t): store.append(t)\nh = x * 2\nnote(h)\n{S}\n{W}\nloss = y.sum() + store[0].pow(2).sum()\n",
+    "ann": "h: torch.Tensor = x * 2\nz: torch.Tensor = h\n{S}\n{W}\nloss = y.sum() + z.pow(2).sum()\n",
+    "for tuple": "h = x * 2\n{S}\n{W}\nfor t in (h,):\n    pass\nloss = y.sum() + t.pow(2).sum()\n",
+    "with": "import contextlib\nh = x * 2\nwith contextlib.nullcontext(h) as z:\n{S4}\n{W4}\n    loss = y.sum() + z.pow(2).sum()\n",
+}  # fmt: skip
+HELD_WRITES = ("h += 1", "h.mul_(0.5)", "h[0] = 0.0", "h = h.relu_()", "h[1].add_(h[0])")
+
+
+def held_programs() -> dict[str, str]:
+    found = {}
+    for number, (name, template) in enumerate(HELD.items()):
+        write = HELD_WRITES[number % len(HELD_WRITES)]
+        body = template
+        for depth in (8, 4, 0):
+            mark = str(depth) if depth else ""
+            body = body.replace(f"{{S{mark}}}", _indented("y = h ** 2", depth)).replace(f"{{W{mark}}}", _indented(write, depth))
+        found[f"{name}: {write}"] = f"{HEAD}{body}loss.backward()\n"
+    return found

@@ -17,6 +17,7 @@ VIEWS = {
     "float", "double", "to", "cpu", "cuda", "half", "requires_grad_", "squeeze_", "unsqueeze_", "T", "mT", "data", "real", "imag",
 }  # fmt: skip
 _KEEPS = {"append", "extend", "insert", "add", "put", "setdefault", "update", "register_buffer", "appendleft"}
+_KEEPERS = {"partial", "zip", "enumerate", "iter", "list", "tuple", "dict", "set", "reversed", "map", "filter", "deque", "namedtuple", "cycle", "chain"}
 _NAMESPACES = {"torch", "F", "nn", "functional", "np", "math", "th", "numpy"}
 
 
@@ -124,15 +125,31 @@ def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
     pending = [name]
     while pending:
         current = pending.pop()
-        for node in script.own_nodes(scope):
-            if not isinstance(node, ast.Assign):
-                continue
-            shared = _shared_from(script, node.value)
-            stored = {n for target in node.targets for n in _plain_targets(script, node, target)}
+        for node, targets, value in _bound_in(script, scope):
+            shared = _shared_from(script, value)
+            stored = {n for target in targets for n in _plain_targets(script, node, target)}
             linked = stored if current in shared else shared if current in stored else set()
+            if current in stored and len(targets) > 1:
+                linked = linked | stored  # `a = b = f(x)`: one tensor, two names
             for other in linked - found - {name}:
                 found.add(other)
                 pending.append(other)
+    return found
+
+
+def _bound_in(script: Script, scope: ast.AST) -> list[tuple[ast.AST, list[ast.expr], ast.expr]]:
+    """Every way in which a function binds names: (node, targets, value)."""
+    found: list[tuple[ast.AST, list[ast.expr], ast.expr]] = []
+    for node in script.own_nodes(scope):
+        if isinstance(node, ast.Assign):
+            found.append((node, node.targets, node.value))
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            found.append((node, [node.target], node.value))
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
+                    given = ast.Tuple([*item.context_expr.args, *(k.value for k in item.context_expr.keywords)], ast.Load())
+                    found.append((node, [item.optional_vars], given))
     return found
 
 
@@ -166,13 +183,21 @@ def _shared_from(script: Script, value: ast.expr | None) -> set[str]:
         return _shared_from(script, value.body) | _shared_from(script, value.orelse)
     if isinstance(value, ast.NamedExpr):
         return _shared_from(script, value.value)
+    if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        # `[t for t in (a, b)]` holds what it ran over; of what was computed from it nothing is shared.
+        plain = isinstance(value.elt, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.IfExp))
+        return {name for part in value.generators for name in _shared_from(script, part.iter)} if plain else set()
+    if isinstance(value, ast.Starred):
+        return _shared_from(script, value.value)
+    if isinstance(value, ast.Dict):
+        return {name for item in value.values for name in _shared_from(script, item)}
     if isinstance(value, ast.Call):
         name = called(value)
         if isinstance(value.func, ast.Attribute) and path_of(value.func.value).split(".")[0] not in _NAMESPACES:
             if name in VIEWS or (name.endswith("_") and not name.endswith("__")):
                 return _shared_from(script, value.func.value)
-        if _is_own_function(script, name):
-            # A function of the user's may hand back what it was given.
+        if _is_own_function(script, name) or name[:1].isupper() or name in _KEEPERS or isinstance(value.func, ast.Lambda):
+            # A function of the user's may hand back what it was given; an object may keep what it was made from.
             return {n for argument in [*value.args, *(k.value for k in value.keywords)] for n in _shared_from(script, argument)}
     return set()
 
@@ -207,10 +232,19 @@ def _kept_by(script: Script, node: ast.AST, name: str) -> str:
             return ""
         if any(name in _shared_from(script, argument) for argument in node.args):
             return f"`{script.segment(node.func.value)}`, which keeps it"
-    if isinstance(node, ast.Assign) and name in _shared_from(script, node.value):
-        for target in node.targets:
+    if isinstance(node, ast.Call) and _hands_over(script, node, name):
+        return f"`{script.segment(node.func)}`, which keeps it"
+    if isinstance(node, ast.AugAssign) and path_of(node.target) != name and isinstance(node.value, (ast.List, ast.Tuple, ast.ListComp)):
+        if name in _shared_from(script, node.value):
+            return f"`{script.segment(node.target)}`, which keeps it"
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in _shared_from(script, node.value):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if isinstance(target, ast.Attribute) or (isinstance(target, ast.Subscript) and is_list(script, node, target.value)):
                 return f"`{script.segment(target)}`, which keeps it"
+    if isinstance(node, (*Function, ast.Lambda)):
+        defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+        if any(name in _shared_from(script, default) for default in defaults):
+            return f"`{getattr(node, 'name', 'lambda')}`, whose default it is"
     if isinstance(node, (ast.Yield, ast.YieldFrom)) and node.value is not None and name in _shared_from(script, node.value):
         return "what was yielded"
     if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple, ast.Dict)):
@@ -219,3 +253,53 @@ def _kept_by(script: Script, node: ast.AST, name: str) -> str:
         if targets and any(item is not None and name in _shared_from(script, item) for item in items):
             return f"`{script.segment(targets[0])}`, which keeps it"
     return ""
+
+
+def _hands_over(script: Script, call: ast.Call, name: str, depth: int = 2) -> bool:
+    """A call of a function, method or module of this file that stores what it is given."""
+    given = [position for position, argument in enumerate(call.args) if name in _shared_from(script, argument)]
+    named = [keyword.arg for keyword in call.keywords if keyword.arg and name in _shared_from(script, keyword.value)]
+    if not (given or named) or not depth:
+        return False
+    for function in _callees(script, call):
+        own = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
+        if own and own[0] in ("self", "cls") and isinstance(script.parent(function), ast.ClassDef):
+            own = own[1:]
+        received = {own[position] for position in given if position < len(own)} | set(named)
+        outside = {other for node in script.own_nodes(function) if isinstance(node, (ast.Global, ast.Nonlocal)) for other in node.names}
+        for node in script.own_nodes(function):
+            for parameter in received:
+                if isinstance(node, ast.Assign) and parameter in _shared_from(script, node.value) and names_in(node, ast.Store) & outside:
+                    return True
+                if isinstance(node, ast.Call) and (_kept_by_call(script, node, parameter) or _hands_over(script, node, parameter, depth - 1)):
+                    return True
+                if not isinstance(node, ast.Call) and _kept_by(script, node, parameter):
+                    return True
+    return False
+
+
+def _callees(script: Script, call: ast.Call) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of this file that a call may run: by name, or the forward of a module made from a class of this file."""
+    last = called(call)
+    found = [node for node in ast.walk(script.tree) if isinstance(node, Function) and node.name == last]
+    if found:
+        return found
+    made = {
+        called(node.value)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and any(path_of(target) == path_of(call.func) != "" for target in node.targets)
+    }
+    return [
+        method
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.ClassDef) and node.name in made
+        for method in node.body
+        if isinstance(method, Function) and method.name in ("forward", "__call__")
+    ]
+
+
+def _kept_by_call(script: Script, node: ast.Call, name: str) -> bool:
+    """`parts.append(x)`."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _KEEPS or path_of(node.func.value).split(".")[0] in _NAMESPACES:
+        return False
+    return name != path_of(node.func.value) and any(name in _shared_from(script, argument) for argument in node.args)

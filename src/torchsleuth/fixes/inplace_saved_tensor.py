@@ -44,6 +44,9 @@ class InplaceSavedTensorFixer(Fixer):
         # A copy per write costs more than a copy per save, which often stands outside the loop.
         first = [fix for fix in (module, rewrite) if fix is not None and not fix.meaning and "copy" not in fix.title]
         rest = [fix for fix in (module, rewrite) if fix is not None and fix not in first]
+        if clone is not None and not all(save.complete for save in every):
+            # Not every write is known: making those that are out of place may not be enough, a copy in time always is.
+            return [clone, *first, *rest, argument]
         return [*first, rows, clone, *rest, argument]
 
 

@@ -47,6 +47,7 @@ class Replay:
 
     def failure(self, error: BaseException, crash: Crash, caught: bool = False) -> Failure:
         """What must not come again; taken while the frames and tensors of the failure live."""
+        from torchsleuth.probe.names import locals_of
         from torchsleuth.verify.verdict import Failure
         from torchsleuth.verify.watching import number_of, numbers_of
 
@@ -60,7 +61,7 @@ class Replay:
             found = source.place_of_instruction(entry[0].f_code, entry[1])
             place = found.span if found is not None else None
             with contextlib.suppress(Exception):
-                seen = numbers_of(entry[0].f_locals)
+                seen = numbers_of(locals_of(entry[0]))
             if place is not None:
                 visit = _visits(crash, entry[0], place)
         return Failure(type(error).__name__, str(error), place, numbers, seen, visit, caught, time.monotonic() - self._began)

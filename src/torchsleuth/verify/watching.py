@@ -9,6 +9,7 @@ import typing
 
 import torch
 
+from torchsleuth.probe.names import locals_of
 from torchsleuth.verify.job import FURTHER, Backward
 
 MOST_BACKWARDS = 24
@@ -104,7 +105,7 @@ class Observer:
             return
         self.begun += 1
         if self.begun == self._visit or (not self._visit and self.begun <= MOST_SEEN_VISITS):
-            self.seen.append(numbers_of(sys._getframe(1).f_locals))
+            self.seen.append(numbers_of(locals_of(sys._getframe(1))))
         self._calls_before = self._calls
 
     def passed(self, value: object = None) -> object:
