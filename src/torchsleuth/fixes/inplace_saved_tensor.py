@@ -45,8 +45,8 @@ class InplaceSavedTensorFixer(Fixer):
         first = [fix for fix in (module, rewrite) if fix is not None and not fix.meaning and "copy" not in fix.title]
         rest = [fix for fix in (module, rewrite) if fix is not None and fix not in first]
         if clone is not None and not all(save.complete for save in every):
-            # Not every write is known: making those that are out of place may not be enough, a copy in time always is.
-            return [clone, *first, *rest, argument]
+            # Not every write is known: to make those that are out of place may not be enough; a copy made in time is.
+            return [clone, argument]
         return [*first, rows, clone, *rest, argument]
 
 
