@@ -127,10 +127,10 @@ class Run:
         if self.job.copies_saved:
             watching.copy_saved_tensors()
         self.observer = watching.Observer(self.finish, self.note, self.job.visit)
-        if self.job.tries_differences:
+        if self.job.seconds_for_differences:
             from torchsleuth.verify.differences import Differences
 
-            self.observer.differences = Differences(self.observer)
+            self.observer.differences = Differences(self.observer, self.job.seconds_for_differences)
         self.observer.install()
         setattr(builtins, MARK, self.observer.passed)
         setattr(builtins, BEGIN, self.observer.begins)

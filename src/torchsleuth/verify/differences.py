@@ -17,6 +17,7 @@ import pickle
 import select
 import signal
 import threading
+import time
 import typing
 import warnings
 from dataclasses import dataclass
@@ -41,12 +42,14 @@ class _Copy:
     answer: typing.Any
     sequence: int  # of the next autograd node at that moment
 
-    def loss_at(self, steps: dict[int, torch.Tensor]) -> float | None:
+    def loss_at(self, steps: dict[int, torch.Tensor], patience: float) -> float | None:
         """The step's loss with these changes of leaves (by identity); None where it did not get there."""
+        if patience <= 0:
+            return None
         try:
             pickle.dump({ident: step.numpy() for ident, step in steps.items()}, self.ask)
             self.ask.flush()
-            ready, _, _ = select.select([self.answer], [], [], _PATIENCE)
+            ready, _, _ = select.select([self.answer], [], [], patience)
             return pickle.load(self.answer) if ready else None
         except (OSError, EOFError, pickle.PickleError, ValueError):
             return None
@@ -64,7 +67,8 @@ class _Copy:
 class Differences:
     """One per verification run; `found` is what it answers."""
 
-    def __init__(self, observer: typing.Any) -> None:
+    def __init__(self, observer: typing.Any, seconds: float = _PATIENCE) -> None:
+        self._left = seconds
         self.found: list[Difference] = []
         self.refused = ""
         self.is_copy = False
@@ -157,12 +161,16 @@ class Differences:
         pending, self._pending = self._pending, None
         copy, self._copy = self._copy, None
         if pending is not None and copy is not None:
-            difference = _difference(copy, number, *pending)
+            began = time.monotonic()
+            difference = _difference(copy, number, self._left, *pending)
+            self._left -= time.monotonic() - began
             if difference is not None:
                 self.found.append(difference)
+            elif self._left <= 0:
+                self.refused = "the time for it was over"
         if copy is not None:
             copy.end()
-        if again and not self.refused.startswith("the program"):
+        if again and self._left > 0 and not self.refused.startswith("the program"):
             self._mode.is_armed = True
 
 
@@ -248,7 +256,7 @@ def _oldest(root: torch.Tensor) -> int:
     return oldest
 
 
-def _difference(copy: _Copy, number: int, loss: float, leaves: list[torch.Tensor], before: list[torch.Tensor | None]) -> Difference | None:
+def _difference(copy: _Copy, number: int, seconds: float, loss: float, leaves: list[torch.Tensor], before: list[torch.Tensor | None]) -> Difference | None:
     generator = torch.Generator().manual_seed(number)
     directions: dict[int, torch.Tensor] = {}
     predicted, scale = 0.0, 0.0
@@ -271,9 +279,10 @@ def _difference(copy: _Copy, number: int, loss: float, leaves: list[torch.Tensor
     if not directions or scale * max(size, 1e-3) < 1e-3 * abs(loss) or scale == 0.0:
         return None  # the loss hardly depends on them: rounding errors would be compared
     best: Difference | None = None
+    until = time.monotonic() + min(seconds, _PATIENCE)
     for change in _CHANGES:
         step = min(change * max(abs(loss), 1e-2), change * 10 * max(size, 1e-3) * scale) / scale
-        values = [copy.loss_at({ident: (sign * step * d) for ident, d in directions.items()}) for sign in (1.0, -1.0)]
+        values = [copy.loss_at({ident: (sign * step * d) for ident, d in directions.items()}, until - time.monotonic()) for sign in (1.0, -1.0)]
         if None in values or not all(math.isfinite(value) for value in values):
             continue
         found = Difference(predicted, (values[0] - values[1]) / (2 * step), scale, number)

@@ -31,7 +31,7 @@ class Job:
     result: str  # the answer goes here
     visit: int = 1  # at which visit of the statement the program failed; 0 where that is not known
     point_column: int = 0
-    tries_differences: bool = False  # compare the gradients with finite differences of the step's loss
+    seconds_for_differences: float = 0.0  # what comparing the gradients with finite differences of the step's loss may take
 
 
 @dataclass(frozen=True, slots=True)

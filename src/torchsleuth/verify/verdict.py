@@ -26,6 +26,7 @@ from torchsleuth.wording import short
 LONGEST = 120.0  # seconds to the failure beyond which a program is not run again unasked
 SHORTEST = 3.0  # a program is taken to need at least this long: starting Python and torch costs that much
 TIMES = 3.0
+_FOR_DIFFERENCES = 0.2  # the part of the time that is left which finite differences may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,8 @@ class Verifier:
         if self.states:
             Path(states).write_text(json.dumps(self.states))
         job = Job(
-            self.launch, overlay, point, at[0], self.seed, states if self.states else "", copies_saved, result, self.failure.visit, at[1], not copies_saved
+            self.launch, overlay, point, at[0], self.seed, states if self.states else "", copies_saved, result, self.failure.visit, at[1],
+            0.0 if copies_saved else _FOR_DIFFERENCES * self._left,
         )  # fmt: skip
         Path(job_file).write_text(json.dumps(to_plain(job)))
         began = time.monotonic()
