@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import typing
 
 import torch
@@ -45,7 +46,15 @@ def _by_syntax(crash: Crash, operation: str) -> tuple[torch.Tensor | None, str]:
         return None, operation
     frame, lasti = entry
     where = source.instruction_range(frame.f_code, lasti)
-    statement = source.statement_at(frame.f_code.co_filename, where[0]) if where else None
+    filename = frame.f_code.co_filename
+    statement = source.statement_at(filename, where[0]) if where else None
+    tree = source.tree_of(filename)
+    for node in ast.walk(tree) if tree is not None and where else ():
+        # Of several on one line, `w -= a; b -= c`, the one that the instruction belongs to.
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.lineno <= where[0] <= (node.end_lineno or node.lineno):
+            whole = source.node_range(filename, node)
+            if whole is not None and whole[:2] <= where[:2] and where[2:] <= whole[2:]:
+                statement = node
     if statement is None:
         return None, operation
     for target, _, how in written_targets(statement):
