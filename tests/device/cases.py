@@ -85,6 +85,28 @@ for column, table in enumerate(tables):
     parts.append(table(batch[:, column]))  # here
 result = torch.cat(parts)
 """, ("tables", "6", "0…5")),
+    Case("after a batch that is gone", """
+table = nn.Embedding(8, 4).to(DEVICE)
+def use(ids):
+    return table(ids)  # here
+for step in range(3):
+    batch = torch.randint(0, 8, (4, 2)).to(DEVICE)
+    for column in range(2):
+        result = use(batch[:, column])
+del batch
+result = use(torch.tensor([1, 8], device=DEVICE))
+""", ("`ids[1]` = 8", "0…7")),
+    Case("many steps of one function", """
+tables = nn.ModuleList(nn.Embedding(n, 4) for n in (5, 6, 7)).to(DEVICE)
+def step(batch):
+    parts = [tables[0](batch[:, 0]), tables[1](batch[:, 1]), tables[2](batch[:, 2])]  # here
+    return torch.cat(parts)
+for number in range(20):
+    batch = torch.randint(0, 5, (4, 3)).to(DEVICE)
+    if number == 17:
+        batch = batch + torch.tensor([0, 0, 9], device=DEVICE)
+    result = step(batch)
+""", ("tables[2]", "0…6", "`(batch[:, 2])[0]`")),
     Case("bag of embeddings", """
 bag = nn.EmbeddingBag(8, 3).to(DEVICE)
 words = torch.tensor([1, 2, 9, 4], device=DEVICE)

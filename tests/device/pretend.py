@@ -36,7 +36,7 @@ class PretendBox(BlackBox):
     def arm_with_cuda(self) -> None:
         memory = ctypes.create_string_buffer(_RING)
         self.arm(Ring(ctypes.addressof(memory), _RING, memory), self.device)
-        if self.stops and self._tool is not None:  # seen at its entrance; otherwise as the `index_select` that it runs
+        if self.stops and self._entrance._tool is not None:  # seen at its entrance; otherwise as the `index_select` that it runs
             self._stops_at("embedding")
         self._stops_at("nll_loss_backward")
         self._raises_at_wait()

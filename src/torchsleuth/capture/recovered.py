@@ -131,7 +131,9 @@ def _owner(crash: Crash, found: Judged, code: types.CodeType) -> torch.nn.Module
 def _live(crash: Crash, found: Judged) -> torch.Tensor | None:
     """The table itself, where something in sight still holds it."""
     named = crash.names.by_id(found.entry.table)
-    if named is None or named.tensor.shape != found.entry.table_shape or named.tensor.dtype != found.entry.table_dtype:
+    if named is None or named.tensor.shape != found.entry.table_shape:
+        return None
+    if found.entry.table_dtype is not None and named.tensor.dtype != found.entry.table_dtype:
         return None
     return named.tensor
 
@@ -161,7 +163,7 @@ def _table(found: Judged, gathering: Gathering, name: str) -> Raw | None:
     node, at = (given.node, gathering.failure.program) if given is not None else (None, None)
     mark = _mark(entry.table, 0, entry.table_shape, entry.table_dtype, entry.device)
     if live is not None:
-        mark = mark._replace(requires_grad=live.requires_grad, is_leaf=live.is_leaf)
+        mark = mark._replace(dtype=live.dtype, requires_grad=live.requires_grad, is_leaf=live.is_leaf)
     return Raw(argument, node, at, live, mark)
 
 

@@ -21,8 +21,8 @@ import weakref
 
 import torch
 
-from torchsleuth import env
 from torchsleuth.origin import Origin, origin_of_file
+from torchsleuth.record.blackbox.entrance import Entrance
 from torchsleuth.record.blackbox.memory import RING_BYTES, Copier, CudaCopier, Ring
 from torchsleuth.record.blackbox.operations import EMBEDDING, WATCHED, Allows, Watched
 from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
@@ -56,7 +56,7 @@ class Entry(typing.NamedTuple):
     table: int  # id() of the tensor that sets the range, at that time
     table_address: int
     table_shape: tuple[int, ...]
-    table_dtype: torch.dtype
+    table_dtype: torch.dtype | None  # None: not noted
     dim: int | None
     number: typing.Any
     program: tuple[types.CodeType, int]  # the program's frame that made the call
@@ -74,9 +74,9 @@ class BlackBox:
         self._device_type = device_type
         self._is_there = operator.attrgetter(f"is_{device_type}")
         self._library: torch.library.Library | None = None
-        self._tool: int | None = None
+        self._entrance = Entrance(self)
         self._wanted = False
-        self._last_base: tuple = (lambda: self, 0, 0, 0, 0, 0)  # what was copied last of a tensor of which parts are used
+        self._last_base: tuple = (lambda: self,)  # what was copied last of a tensor of which parts are used
         self._entries: list[tuple | None] = [None] * MOST_ENTRIES
         self._count = itertools.count()
         self.ring: Ring | None = None
@@ -102,9 +102,9 @@ class BlackBox:
 
     def arm(self, ring: Ring, copier: Copier, summary: typing.Callable | None = None) -> None:
         self.ring = ring
-        note = self._noter(ring, copier, summary)
+        note, note_at = self._noter(ring, copier, summary)
         library = torch.library.Library("aten", "IMPL")
-        entrance = self._watch_entrance(note)
+        entrance = self._entrance.open(note, note_at)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for watched in WATCHED:
@@ -126,12 +126,7 @@ class BlackBox:
         library, self._library = self._library, None
         if library is not None:
             library._destroy()
-        tool, self._tool = self._tool, None
-        if tool is not None:
-            monitoring = sys.monitoring
-            monitoring.set_local_events(tool, _EMBEDDING_CODE, 0)
-            monitoring.register_callback(tool, monitoring.events.PY_START, None)
-            monitoring.free_tool_id(tool)
+        self._entrance.close()
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -151,7 +146,7 @@ class BlackBox:
 
     # -- the hot path -----------------------------------------------------------------------------
 
-    def _noter(self, ring: Ring, copier: Copier, summary: typing.Callable | None) -> typing.Callable[..., None]:
+    def _noter(self, ring: Ring, copier: Copier, summary: typing.Callable | None) -> tuple[typing.Callable, typing.Callable]:
         entries, mask, count = self._entries, MOST_ENTRIES - 1, self._count
         take, address, capacity, copy, stream_of = ring.take, ring.address, ring.capacity, copier.copy, copier.stream
         thread = threading.get_ident
@@ -160,7 +155,8 @@ class BlackBox:
         several = on_cuda and torch.cuda.device_count() > 1
         current_device = torch._C._cuda_getDevice if on_cuda else lambda: 0
         is_there = self._is_there
-        storage_of = torch._C._storage_address
+        storage_of, device_of = torch._C._storage_address, torch.Tensor.get_device
+        fresh = capacity // 2
         bases: dict[int, tuple] = {}  # what was copied of which tensor, as long as that lives and is not written into
 
         def copied(argument: int, axis: int | None, tensor: torch.Tensor, stream: int) -> tuple:
@@ -168,12 +164,14 @@ class BlackBox:
             if base is not None and base.dtype is tensor.dtype and base.nbytes <= MOST_BASE_BYTES and base.is_contiguous():
                 # Rows or columns of one batch, say: all of it is copied, once.
                 known = bases.get(id(base))
-                if known is None or known[0]() is not base or known[1] != base._version or ring.head - known[2] > capacity // 2:
+                if known is None or known[0]() is not base or known[1] != base._version or ring.head - known[2] > fresh:
                     if len(bases) > 64:
                         bases.clear()
                     position = take(base.nbytes)
                     copy(address + position % capacity, base.data_ptr(), base.nbytes, stream)
-                    known = bases[id(base)] = (weakref.ref(base), base._version, position, base.nbytes, base.storage_offset(), stream)
+                    known = bases[id(base)] = (
+                        weakref.ref(base), base._version, position, base.nbytes, base.storage_offset(), stream, base.dtype, device_of(base), thread(),
+                    )  # fmt: skip
                     self._last_base = known
                 return (
                     argument, axis, known[2], known[3], tensor.dtype, tensor.shape, tensor.stride(),
@@ -191,9 +189,6 @@ class BlackBox:
             return (argument, axis, *summary(ring, copier, tensor), tensor.dtype, tensor.shape, None, 0, True, id(tensor), storage_of(tensor))
 
         def note(watched: Watched, index: torch.Tensor, args: tuple, frame: types.FrameType) -> None:
-            if capturing():
-                self.capturing = True
-                return
             program, within = None, ""
             while frame is not None:
                 code = frame.f_code
@@ -215,6 +210,12 @@ class BlackBox:
                 user = program
             else:  # torch or torchsleuth talking to itself
                 return
+            note_at(watched, index, args, program, user, within)
+
+        def note_at(watched: Watched, index: torch.Tensor, args: tuple, program: tuple, user: tuple, within: str) -> None:
+            if capturing():
+                self.capturing = True
+                return
             device = index.get_device()
             stream = stream_of(device)
             if several and device != current_device():
@@ -233,7 +234,18 @@ class BlackBox:
                 args[number] if number is not None and number < len(args) else None, program, user, within, device, stream, thread(),
             )  # fmt: skip
 
-        return note
+        def announce(index: torch.Tensor, weight: torch.Tensor, code: types.CodeType, lasti: int) -> bool:
+            """The short form for a table that is given a part of a batch which has been copied already."""
+            base, known = index._base, self._last_base
+            if base is None or known[0]() is not base or known[1] != base._version or ring.head - known[2] > fresh:
+                return False
+            entries[next(count) & mask] = (
+                known, index.shape, index.stride(), index.storage_offset(), id(index), id(weight), weight.shape, code, lasti,
+            )  # fmt: skip
+            return True
+
+        self.announce = announce
+        return note, note_at
 
     def _redispatch(self, overload: typing.Any) -> typing.Callable:
         """What hands the call on to the operator's own kernel."""
@@ -276,67 +288,15 @@ class BlackBox:
 
         return kernel
 
-    def _watch_entrance(self, note: typing.Callable) -> bool:
-        """Ask `sys.monitoring` for the start of `F.embedding`: its arguments can be read there without another trip
-        through the dispatcher, which would cost a model with many tables twice as much."""
-        if not env.HAS_MONITORING:
-            return False
-        monitoring = sys.monitoring
-        self._tool = next((tool for tool in (4, 3, 2, 1, 0, 5) if monitoring.get_tool(tool) is None), None)
-        if self._tool is None:
-            return False
-        is_there, getframe, thread = self._is_there, sys._getframe, threading.get_ident
-        entries, mask, count, ring = self._entries, MOST_ENTRIES - 1, self._count, self.ring
-        fresh, module_name, modes = ring.capacity // 2, sys._getframemodulename, torch._C._len_torch_function_stack
-
-        def on_start(code, offset):
-            # Everything in one body, and as little as will do: recommenders have dozens of tables. Frames are looked up by
-            # depth, because each `f_back` on the way would make a frame object, and slow its function's return.
-            try:
-                frame = getframe(1)
-                given = frame.f_locals
-                index, weight = given["input"], given["weight"]
-                if type(index) is not _Tensor or type(weight) not in _PLAIN:
-                    return
-                if modes():  # reading an attribute of a tensor is a call that a mode of the user's would see
-                    with torch._C.DisableTorchFunction():
-                        if is_there(index):
-                            note(EMBEDDING, index, (weight, index), frame)
-                    return
-                if not is_there(index):
-                    return
-                base, known = index._base, self._last_base
-                if (
-                    known[0]() is base and known[1] == base._version and ring.head - known[2] < fresh
-                    and module_name(2) == _LAYERS and module_name(4) == _MODULES
-                ):  # fmt: skip
-                    # A layer with a part of a batch that has been copied; `forward`, `_call_impl` and
-                    # `_wrapped_call_impl` lie between it and its caller.
-                    caller = getframe(5)
-                    code = caller.f_code
-                    if _origins.get(code.co_filename) is _USER:
-                        entries[next(count) & mask] = (
-                            known, index.shape, index.stride(), index.storage_offset(), index.dtype, id(index), id(weight),
-                            weight.shape, weight.dtype, code, caller.f_lasti, thread(),
-                        )  # fmt: skip
-                        return
-                note(EMBEDDING, index, (weight, index), frame)
-            except Exception:  # never into the user's program
-                pass
-
-        monitoring.use_tool_id(self._tool, "torchsleuth black box")
-        monitoring.register_callback(self._tool, monitoring.events.PY_START, on_start)
-        monitoring.set_local_events(self._tool, _EMBEDDING_CODE, monitoring.events.PY_START)
-        return True
-
 
 def _entry(raw: tuple) -> Entry:
     if isinstance(raw[0], Watched):
         return Entry(raw[0], tuple(map(Part._make, raw[1])), *raw[2:])
-    known, shape, strides, offset, dtype, ident, table, table_shape, table_dtype, code, lasti, thread = raw
-    part = Part(1, None, known[2], known[3], dtype, shape, strides, offset - known[4], False, ident)
+    known, shape, strides, offset, ident, table, table_shape, code, lasti = raw
+    _, _, position, size, base_offset, stream, dtype, device, thread = known
+    part = Part(1, None, position, size, dtype, shape, strides, offset - base_offset, False, ident)
     place = (code, lasti)
-    return Entry(EMBEDDING, (part,), table, 0, table_shape, table_dtype, None, None, place, place, "embedding", 0, known[5], thread)
+    return Entry(EMBEDDING, (part,), table, 0, table_shape, None, None, None, place, place, "embedding", device, stream, thread)
 
 
 def overload_of(watched: Watched) -> typing.Any:
@@ -405,7 +365,6 @@ def _learn(filename: str) -> Origin:
 _Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # wrappers of all kinds have no memory to copy
 _EMBEDDING_CODE = torch.nn.functional.embedding.__code__
-_LAYERS, _MODULES = torch.nn.Embedding.__module__, torch.nn.Module.__module__
 _INDEXED = Allows.INDEXED
 _USER, _LIBRARY, _TORCH = Origin.USER, Origin.LIBRARY, Origin.TORCH
 _origins: dict[str, Origin] = {}
