@@ -80,10 +80,12 @@ def is_list(script: Script, statement: ast.stmt, node: ast.expr) -> bool:
                 if isinstance(other.value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) or called(other.value) in ("list", "dict"):
                     return True
     if isinstance(node, ast.Attribute):
-        return any(
-            isinstance(other, ast.Assign) and isinstance(other.value, (ast.List, ast.ListComp, ast.Dict)) and any(ast.unparse(t) == text for t in other.targets)
-            for other in ast.walk(script.tree)
-        )
+        # `self.items` is set as such, or in the body of the class.
+        texts = {text, node.attr} if path_of(node.value) in ("self", "cls") else {text}
+        for other in ast.walk(script.tree):
+            targets = other.targets if isinstance(other, ast.Assign) else [other.target] if isinstance(other, ast.AnnAssign) else []
+            if isinstance(getattr(other, "value", None), (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) and any(ast.unparse(t) in texts for t in targets):
+                return True
     return False
 
 

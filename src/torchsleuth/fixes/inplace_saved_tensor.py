@@ -44,10 +44,19 @@ class InplaceSavedTensorFixer(Fixer):
         # A copy per write costs more than a copy per save, which often stands outside the loop.
         first = [fix for fix in (module, rewrite) if fix is not None and not fix.meaning and "copy" not in fix.title]
         rest = [fix for fix in (module, rewrite) if fix is not None and fix not in first]
-        if clone is not None and not all(save.complete for save in every):
+        if clone is not None and not (all(save.complete for save in every) and all(_is_told_apart(scripts, site) for site in sites)):
             # Not every write is known: to make those that are out of place may not be enough; a copy made in time is.
             return [clone, argument]
         return [*first, rows, clone, *rest, argument]
+
+
+def _is_told_apart(scripts: Scripts, site: WriteSite) -> bool:
+    """Seen by the log, or alone on its line: lines alone do not tell `h *= 2; h += 1` from one another."""
+    if site.first_version is not None:
+        return True
+    script = scripts.get(site.place)
+    statement = script.statement_at(site.place.span) if script is not None else None
+    return script is not None and statement is not None and script.is_alone_on_line(statement)
 
 
 def _saved_in(script: Script, statement: ast.stmt, site: WriteSite, save: StaleSave) -> bool:

@@ -9,7 +9,7 @@ from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.hard_choices import softened
 from torchsleuth.fixes.numpy_detour import with_torch
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
-from torchsleuth.model import Diagnosis, Edit, Fix
+from torchsleuth.model import Diagnosis, Edit, Fix, Known
 from torchsleuth.wording import short
 
 _MAKERS = {"tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "asarray"}
@@ -48,6 +48,8 @@ def _opened(scripts: Scripts, lost: LostGradient, cuts: list[GradientCut]) -> Fi
     if len(cuts) < len(lost.cuts):
         others = ", ".join(f"`{short(cut.place.source, 40)}`" for cut in lost.cuts if cut not in cuts)
         meaning = f"No gradient flows through {others}, as it is written there."
+    if any(cut.place.known is Known.INFERRED for cut in cuts):
+        meaning = f"{meaning} Right if the gradient was lost there, which was not observed.".strip()
     return scripts.fix("; ".join(dict.fromkeys(words)) + ".", list(dict.fromkeys(edits)), meaning, safe=not meaning)
 
 
