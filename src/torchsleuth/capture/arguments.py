@@ -7,6 +7,7 @@ re-evaluated from the caller's variables; a temporary that nobody holds any more
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import functools
 import inspect
@@ -44,6 +45,7 @@ class Given:
     node: ast.AST | None
     value: typing.Any
     recomputed: bool = False
+    key: str | None = None  # of `**batch`: the value is the one under this key
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,9 @@ def _call(node: ast.Call, entry: Entry, below: Entry | None, logged_name: str) -
             named.append(_given(keyword.arg, keyword.value, evaluator))
         else:
             values = evaluator.value(keyword.value)
+            values = values.data if isinstance(values, collections.UserDict) else values  # what tokenizers give back
             if isinstance(values, dict):
-                named.extend(Given(str(key), keyword.value, value) for key, value in values.items())
+                named.extend(Given(str(key), keyword.value, value, key=str(key)) for key, value in values.items())
     module = function if isinstance(function, torch.nn.Module) else None
     if below is not None and is_module_call(below):
         module = locals_of(below.frame).get("self", module)

@@ -12,6 +12,9 @@ _REDUCTIONS = {
     "median", "select", "squeeze", "unbind", "softmax",
 }  # fmt: skip
 
+# int64 by nature, whatever they are given: an int64 operand is not where the dtype came from.
+COUNTS = frozenset({"one_hot", "argmax", "argmin", "argsort", "bincount", "searchsorted", "bucketize", "count_nonzero"})
+
 
 def followed(operation: Operation, result: Mark, axis: int) -> tuple[Mark, int] | None:
     """The operand and axis from which a result has its size at `axis`; None where the size first appears here."""

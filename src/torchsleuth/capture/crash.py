@@ -72,6 +72,21 @@ class Crash:
     def user_entry(self) -> tuple[types.FrameType, int] | None:
         return next(((f, i) for f, i in reversed(self.entries) if origin_of(f.f_code) is Origin.USER), None)
 
+    def is_the_programs_own(self) -> bool:
+        """The program raised this itself, in words that may be torch's, or Python ran out of stack: no operation failed.
+
+        A `backward` or a hook that raises is called by torch's engine, and it is worth saying for which node.
+        """
+        if isinstance(self.error, RecursionError):
+            return True
+        if not self.entries or any(f.f_code.co_name == "_engine_run_backward" for f, _ in self.entries):
+            return False
+        frame, lasti = self.entries[-1]
+        if not origin_of(frame.f_code).is_program:
+            return False
+        instruction = next((i for i in source.instructions(frame.f_code) if i.offset == lasti), None)
+        return instruction is not None and instruction.opname == "RAISE_VARARGS"
+
     def place_of_failure(self) -> Place | None:
         """Where the program was when it failed: its innermost expression, with the user's own call behind it."""
         entry = self.program_entry()

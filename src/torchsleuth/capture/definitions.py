@@ -16,6 +16,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.failure import Entry, Failure
+from torchsleuth.capture.returns import returned
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -90,12 +91,28 @@ class Definitions:
             if kind == "assign" and isinstance(value, (ast.Name, ast.Attribute)):
                 return self.made(entry, value, depth - 1) or self._here(entry.code, value, "assignment")
             word = "loop" if kind.startswith("loop") else operation_word(value)
-            return self._here(entry.code, value, word)
+            return self._unseen(entry, node.id, bound) or self._here(entry.code, value, word)
         if node.id in _parameters(entry.code):
             return self._of_argument(entry, node.id, depth)
         if entry.code.co_name != "<module>" and node.id in entry.frame.f_globals:
             return self._of_global(entry, node.id)
         return None
+
+    def _unseen(self, entry: Entry, name: str, bound: Bound) -> Made | None:
+        """`X, y = load()`: the `torch.from_numpy(…)` that `load` returned for `X`."""
+        statement, value, kind = bound
+        if not isinstance(value, ast.Call) or kind not in ("assign", "assign-part") or not isinstance(statement, ast.Assign):
+            return None
+        position, target = None, statement.targets[0]
+        if kind == "assign-part":
+            names = [getattr(element, "id", "") for element in target.elts] if isinstance(target, (ast.Tuple, ast.List)) else []
+            if names.count(name) != 1 or any(isinstance(element, ast.Starred) for element in target.elts):  # type: ignore[attr-defined]
+                return None
+            position = names.index(name)
+        function = entry.evaluator.value(value.func)
+        code = getattr(function, "__code__", None)
+        found = returned(function, _function_node(code), _bindings, position) if isinstance(code, types.CodeType) else None
+        return self._here(code, found, operation_word(found)) if found is not None else None  # type: ignore[arg-type]
 
     # -- bindings -------------------------------------------------------------------------------
 
@@ -197,25 +214,40 @@ class Definitions:
             return None
         reassigned = {bound[0] for bound in _bindings(scope)}
         parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
-        used = [a for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Name) and a.id in parameters]
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        if any(_constant_value(argument) == size for argument in arguments):
+            return None  # the call names the number itself
+        used = [a for a in arguments if isinstance(a, ast.Name) and a.id in parameters]
         files = dict.fromkeys([code.co_filename, *(e.code.co_filename for e in self._failure.entries if e.origin is Origin.USER)])
         trees = [(name, source.tree_of(name)) for name in files]
         answers: list[tuple[str, ast.AST]] = []
         for argument in used:
             for filename, where_from in trees:
                 for given in _given_by_callers(tree, where_from, scope, argument.id) if where_from is not None else ():
-                    value = _constant_value(given)
+                    value = self._number(filename, given)
                     if value is None or value == size:
                         answers.append((filename, given))
                         if value is None and len(used) > 1:
                             return None  # several arguments, and not known which of them is the size
         answers = list({id(answer[1]): answer for answer in answers}.values())  # `Conv2d(c, c, 3)` asks twice
-        known = [answer for answer in answers if _constant_value(answer[1]) == size]
+        known = [answer for answer in answers if self._number(*answer) == size]
         chosen = known if len(known) == 1 else answers
         if len(chosen) != 1:
             return None
         filename, given = chosen[0]
         return self._here(_stand_in(filename), given, operation_word(given))
+
+    def _number(self, filename: str, node: ast.AST) -> int | None:
+        """An integer of constants, or of a live frame that the expression stands in."""
+        value = _constant_value(node)
+        if value is not None:
+            return value
+        for entry in self._failure.entries:
+            if entry.code.co_filename == filename and (scope := _function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
+                value = entry.evaluator.value(node)
+                if type(value) is int:
+                    return value
+        return None
 
     # -- attributes -----------------------------------------------------------------------------
 
@@ -223,8 +255,13 @@ class Definitions:
         owner = entry.evaluator.value(node.value)
         found = attribute_definition(owner, node.attr)
         if found is None:
+            found = _counted(owner, node.attr)
+        if found is None:
             return None
         code, value = found
+        number = entry.evaluator.value(node)
+        if type(number) is int and isinstance(value, ast.Constant) and value.value != number:
+            return None  # it has been given another value since, somewhere else
         return self._here(code, value, operation_word(value))
 
 
@@ -240,10 +277,26 @@ def operation_word(node: ast.AST) -> str:
     return {ast.Subscript: "index", ast.Attribute: "attribute", ast.Name: "variable"}.get(type(node), "expression")
 
 
+def _counted(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
+    """The one `self.name += …` of a counter, in a class that else sets it to constants only."""
+    found = _assignments(owner, name)
+    steps = [(code, statement) for code, statement in found if isinstance(statement, ast.AugAssign)]
+    others = [statement for _, statement in found if not isinstance(statement, ast.AugAssign)]
+    if len(steps) == 1 and all(isinstance(statement.value, ast.Constant) for statement in others):
+        return steps[0]
+    return None
+
+
 def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
     """The one `self.name = …` in the class of a live object of the program's own."""
+    found = _assignments(owner, name)
+    return (found[0][0], found[0][1].value) if len(found) == 1 and not isinstance(found[0][1], ast.AugAssign) else None
+
+
+def _assignments(owner: object, name: str) -> list[tuple[types.CodeType, typing.Any]]:
+    """Every statement of the owner's class, or else of the nearest base, that assigns to the attribute."""
     if not isinstance(owner, torch.nn.Module) and not _is_programs_class(type(owner)):
-        return None
+        return []
     for base in type(owner).__mro__:
         found = []
         for function in vars(base).values():
@@ -256,14 +309,14 @@ def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.
             first = code.co_varnames[0] if code.co_argcount else "self"
             for statement in ast.walk(scope):
                 targets = statement.targets if isinstance(statement, ast.Assign) else (
-                    [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value is not None else [])  # fmt: skip
+                    [statement.target] if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) and statement.value is not None else [])  # fmt: skip
                 for target in targets:
                     if isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name):
                         if target.value.id == first:
-                            found.append((code, statement.value))
+                            found.append((code, statement))
         if found:
-            return found[0] if len(found) == 1 else None
-    return None
+            return found
+    return []
 
 
 def _given_by_callers(home: ast.Module, tree: ast.Module, scope: ast.FunctionDef, name: str) -> list[ast.AST]:

@@ -216,9 +216,23 @@ def _works_on_tensors(error: BaseException, entry: Entry) -> bool:
             unknown = True
         else:
             involved.append(value)
+    if isinstance(error, TypeError) and _calls_program(entry):
+        return False  # Python itself found the arguments wrong: the function has not even begun
     if any(_is_torch_thing(value) for value in involved):
         return type(error) is not TypeError or bool(_TORCHS_WORDS.search(message) or _names_torch_call(entry, message))
     return unknown and isinstance(error, (RuntimeError, IndexError)) and bool(_TORCHS_WORDS.search(message))
+
+
+def _calls_program(entry: Entry) -> bool:
+    """The failing instruction calls a Python function, method or class that is not torch's."""
+    if not isinstance(entry.node, ast.Call):
+        return False
+    called = entry.evaluator.value(entry.node.func)
+    called = called.func if isinstance(called, functools.partial) else called
+    if isinstance(called, type):
+        return (called.__module__ or "").split(".", 1)[0] not in ("torch", "builtins")
+    function = getattr(called, "__func__", called) if isinstance(called, (types.FunctionType, types.MethodType)) else None
+    return isinstance(function, types.FunctionType) and origin_of(function.__code__) is not Origin.TORCH
 
 
 def _names_torch_call(entry: Entry, message: str) -> bool:

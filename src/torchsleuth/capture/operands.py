@@ -17,6 +17,7 @@ from torchsleuth.capture.failure import Entry, Failure, is_module_call
 from torchsleuth.capture.makers import module_made, owner_of
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.paths import Paths
+from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.trails import Trails, mark_of, property_choice, size_choice
 from torchsleuth.evidence import Place, TensorFact
 from torchsleuth.evidence_forward import Argument, Made, Operand, SizeOrigin
@@ -38,7 +39,7 @@ class Raw:
     tensor: torch.Tensor | None
     mark: Mark | None
     known: Known = Known.OBSERVED
-    element: int | None = None  # its position in a list
+    element: int | str | None = None  # its position in a list, or its key in a `**` dict
     recomputed: bool = False  # `tensor` was computed again, or only its shape: not the tensor that was there
     device: str = ""  # of what was recomputed
 
@@ -116,7 +117,11 @@ class Gathering:
     def _flattened(self, given: typing.Iterable[Given], entry: Entry) -> list[Raw]:
         found: list[Raw] = []
         for item in given:
+            before = len(found)
             self._add(found, item.name, item.node, item.value, entry, item.recomputed)
+            if item.key is not None:
+                for raw in found[before:]:
+                    raw.element = item.key if raw.element is None else raw.element
         return found[:_MOST_OPERANDS]
 
     def _add(
@@ -192,17 +197,25 @@ class Gathering:
                 if lender is not None:  # what the user gave, not what torch made of it
                     raw.tensor, raw.mark, raw.known = lender.tensor, lender.mark, lender.known
                     raw.recomputed, raw.device = lender.recomputed, lender.device
+            if lender is None and not forget:  # a library handed on a view that looks the same
+                lender = self._same_memory(raw, lenders)
+                lender = lender if lender is not None and lender.shape == raw.shape and lender.dtype == raw.dtype else None
             if lender is not None:
                 raw.node, raw.entry, raw.element = lender.node, lender.entry, lender.element
             elif forget:
                 raw.node, raw.entry = None, None
 
     def _same_memory(self, raw: Raw, lenders: list[Raw]) -> Raw | None:
-        """torch's code made a view of an argument."""
+        """torch's code made a view of an argument.
+
+        Only one with the argument's own sizes (transposed, unsqueezed): what `nn.Flatten` inside of a Sequential hands
+        on is another tensor to its reader, with other sizes.
+        """
         if raw.tensor is None:
             return None
         storage = storage_of(raw.tensor)
         same = [lender for lender in lenders if lender.tensor is not None and storage and storage_of(lender.tensor) == storage]
+        same = [lender for lender in same if _real_sizes(lender.shape) == _real_sizes(raw.shape)]
         return same[0] if len(same) == 1 else None
 
     @functools.cached_property
@@ -311,11 +324,18 @@ class Gathering:
                 if (origin := origins.size(mark, axis)) is not None
             )
             dtype_made, device_made = origins.property(mark, "dtype"), origins.property(mark, "device")
+        if raw.entry is not None and raw.entry.origin is Origin.USER and raw.node is not None:
+            # The log begins inside of a library, which was handed a tensor that had come into being unseen.
+            unseen = [made is not None and made.place.in_library, dtype_made is not None and dtype_made.place.in_library]
+            own = origins.definitions.made(raw.entry, raw.node) if any(unseen) and fact.kind not in ("parameter", "buffer") else None
+            if own is not None:
+                made = own if unseen[0] else made
+                dtype_made = own if unseen[1] else dtype_made
         if made is None and raw.live is not None:
             made = origins.of_live(raw.live) if raw.live.grad_fn is not None else None
         if made is None and raw.node is not None and raw.entry is not None:
             made = origins.definitions.made(raw.entry, raw.node)
-        if not sizes and made is not None and made.place.known is Known.INFERRED:
+        if not sizes and made is not None and made.place.known is Known.INFERRED and made.operation not in UNSEEN:
             trails, entry, node = Trails(origins.definitions), raw.entry, raw.node
             if raw.element is None and entry is not None and node is not None:
                 sizes = tuple(
@@ -328,7 +348,8 @@ class Gathering:
         return Operand(
             raw.argument,
             self._expression(raw),
-            self._place(raw.node, raw.entry) if raw.node is not None and raw.entry is not None else None,
+            # `**batch` is no expression for one of its tensors
+            self._place(raw.node, raw.entry) if raw.node is not None and raw.entry is not None and type(raw.element) is not str else None,
             fact,
             raw.known,
             _is_contiguous(raw),
@@ -362,7 +383,7 @@ class Gathering:
         if raw.node is None or raw.entry is None:
             return ""
         text = self._text(raw.node, raw.entry)
-        return f"{text}[{raw.element}]" if raw.element is not None and not isinstance(raw.node, ast.Starred) else text
+        return f"{text}[{raw.element!r}]" if raw.element is not None and not isinstance(raw.node, ast.Starred) else text
 
     def _text(self, node: ast.AST, entry: Entry) -> str:
         return source.text_of(entry.code.co_filename, source.node_range(entry.code.co_filename, node))
@@ -394,6 +415,10 @@ def _is_internal(entry: Entry) -> bool:
 def _same_argument(raw: Raw, lenders: list[Raw]) -> Raw | None:
     """torch's code converted an argument (a boolean mask to an additive one, say): same name, same shape."""
     return next((lender for lender in lenders if lender.argument == raw.argument and lender.shape == raw.shape), None)
+
+
+def _real_sizes(shape: tuple[int, ...]) -> list[int]:
+    return sorted(size for size in shape if size != 1)
 
 
 def _all_axes(shape: tuple[int, ...], made: Made | None) -> tuple[SizeOrigin, ...]:

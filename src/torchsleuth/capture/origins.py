@@ -16,7 +16,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.axes import followed
+from torchsleuth.capture.axes import COUNTS, followed
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
 from torchsleuth.evidence import Place
@@ -185,6 +185,8 @@ class Origins:
                 break
             last, _ = found
             same = [operand for operand in last.operands if getattr(operand, what) == wanted]
+            if what == "dtype" and last.name in COUNTS:
+                break
             if not same or len(same) < len(last.operands) and what == "dtype" and last.name in ("to", "type", "type_as"):
                 break
             mark, before = same[0], last.index

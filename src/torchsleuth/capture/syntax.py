@@ -180,3 +180,25 @@ def covers(place: Place, code: types.CodeType, statement: ast.stmt) -> bool:
     if isinstance(statement, ast.For):
         last = statement.iter.end_lineno or statement.lineno
     return source.display_name(code.co_filename) == place.span.file and statement.lineno <= place.span.line <= last
+
+
+def returns_of(code: types.CodeType) -> list[ast.Return]:
+    """The `return` statements of a function, without those of functions inside it."""
+    tree = source.tree_of(code.co_filename)
+    if tree is None:
+        return []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+            if code.co_firstlineno in (first, node.lineno):
+                return [inner for inner in _own_nodes(node) if isinstance(inner, ast.Return)]
+    return []
+
+
+def _own_nodes(function: ast.FunctionDef) -> typing.Iterator[ast.AST]:
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop(0)
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))

@@ -15,7 +15,7 @@ import typing
 import torch
 
 from torchsleuth.capture.arguments import call_at_node
-from torchsleuth.capture.axes import followed
+from torchsleuth.capture.axes import COUNTS, followed
 from torchsleuth.capture.definitions import Definitions, operation_word
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry
@@ -163,6 +163,8 @@ def size_choice(axis: int) -> Choice:
 
 def property_choice(what: str) -> Choice:
     def choose(name: str, operands: tuple[Mark, ...], result: Mark) -> int | None:
+        if what == "dtype" and name in COUNTS:
+            return None
         return next((k for k, mark in enumerate(operands) if getattr(mark, what) == getattr(result, what)), None)
 
     return choose

@@ -131,14 +131,14 @@ mask = torch.tensor([True, False])  #! create
 """, "dtype-mismatch", ("~",)),
     Case("two-devices", """\
 import torch
-x = torch.zeros(3, device="meta")
+x = torch.zeros(3, device="meta")  #! create
 y = torch.ones(3)  #! create
 x + y  #! operand
 """, "device-mismatch", ("`y`", "cpu", "meta")),
     Case("model-elsewhere", """\
 import torch
 from torch import nn
-model = nn.Linear(3, 3).to("meta")
+model = nn.Linear(3, 3).to("meta")  #! create
 batch = torch.ones(2, 3)  #! create
 model(batch)  #! operand
 """, "device-mismatch", ("`batch`", "cpu", "meta")),

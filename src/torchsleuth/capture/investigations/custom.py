@@ -11,6 +11,7 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.syntax import returns_of
 from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -23,6 +24,8 @@ if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
 _NAMED = re.compile(r"[Ff]unction (\w+)Backward returned")
+_HOOK = re.compile(r"hook '([^']*)' has (?:changed|returned)|but hook returned '")
+_MODULE_HOOK = "hook"  # torch's own function around what `register_full_backward_hook` was given
 _KINDS = re.compile(r"expected Variable or None")
 
 
@@ -30,6 +33,9 @@ def investigate(crash: Crash) -> CustomBackward | None:
     inside = _raised_inside(crash)
     if inside is not None:
         return inside
+    hook = _HOOK.search(crash.message)
+    if hook is not None:
+        return _returned_by_hook(crash, hook[1] or "")
     named = _NAMED.search(crash.message)
     if named is None and not _KINDS.search(crash.message):
         return None
@@ -79,6 +85,21 @@ def _hook(crash: Crash, frame: types.FrameType, raised_at: Place | None) -> Cust
     return CustomBackward(
         frame.f_code.co_name, forward, None, (), None, (), (), raised_inside=True, raised_at=raised_at, is_hook=True
     )
+
+
+def _returned_by_hook(crash: Crash, name: str) -> CustomBackward | None:
+    """What a hook returned was refused: it is the function of the program that returned last."""
+    if crash.recording is None:
+        return None
+    unwound = {frame.f_code for frame, _ in crash.entries}  # `sys.settrace` calls the end of these a return, too
+    returns = (event for event in crash.recording.ring.newest_first() if event.kind is Kind.RETURN)
+    event = next((event for event in returns if event.code not in unwound), None)
+    if event is None or name not in ("", _MODULE_HOOK, event.code.co_name):
+        return None
+    place = source.place_of_instruction(event.code, event.where)
+    if place is None:
+        return None
+    return CustomBackward(event.code.co_name, None, None, (), place, (), (), raised_inside=False, is_hook=True)
 
 
 def _described(crash: Crash, cls: type, node: typing.Any, raised_at: Place | None) -> CustomBackward:
@@ -160,7 +181,7 @@ def _return(
 
 
 def _return_statement(crash: Crash, code: types.CodeType) -> ast.Return | None:
-    returns = _returns_of(code)
+    returns = returns_of(code)
     if len(returns) <= 1:
         return returns[0] if returns else None
     if crash.recording is not None:
@@ -170,24 +191,3 @@ def _return_statement(crash: Crash, code: types.CodeType) -> ast.Return | None:
                 if where is not None:
                     return next((r for r in returns if r.lineno <= where[0] <= (r.end_lineno or r.lineno)), None)
     return None
-
-
-def _returns_of(code: types.CodeType) -> list[ast.Return]:
-    tree = source.tree_of(code.co_filename)
-    if tree is None:
-        return []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
-            if code.co_firstlineno in (first, node.lineno):
-                return [inner for inner in _own(node) if isinstance(inner, ast.Return)]
-    return []
-
-
-def _own(function: ast.FunctionDef) -> typing.Iterator[ast.AST]:
-    pending: list[ast.AST] = list(function.body)
-    while pending:
-        node = pending.pop(0)
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
-            pending.extend(ast.iter_child_nodes(node))

@@ -22,6 +22,7 @@ from torchsleuth.capture.syntax import (
     feeding_statements,
     node_at,
     operand_expressions,
+    returns_of,
     simple_text,
     switches_grad_off,
 )
@@ -29,6 +30,7 @@ from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.probe.tensors import dtype_name, storage_of
 from torchsleuth.record.oplog import Mark, Operation
+from torchsleuth.record.ring import Kind
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
@@ -45,7 +47,8 @@ def investigate(crash: Crash) -> LostGradient | None:
     if root is None or call is None:
         return None
     made, _ = made_at(crash, root)
-    cuts = _Search(crash).from_root(root)
+    search = _Search(crash)
+    cuts = search.from_root(root)
     if not cuts and made is None:
         cuts = _by_syntax(crash)
     parameters = [(named.name, named.tensor) for named in crash.names.all() if named.kind == "parameter"]
@@ -57,6 +60,8 @@ def investigate(crash: Crash) -> LostGradient | None:
         tuple(name for name, tensor in parameters if not tensor.requires_grad),
         sum(tensor.requires_grad for _, tensor in parameters),
         torch.is_grad_enabled(),
+        search.bare,
+        _frozen_at(crash, {id(tensor) for _, tensor in parameters if not tensor.requires_grad}) if not cuts else None,
     )
 
 
@@ -68,6 +73,7 @@ class _Search:
         for operation in self._timeline.operations:
             for mark in operation.results:
                 self._latest.setdefault((mark.ident, mark.storage), []).append(operation)
+        self.bare = False  # some of it was made from numbers that the log did not see come from a tensor
         self._to_python = [op for op in self._timeline.operations if op.name in _TO_PYTHON]
 
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
@@ -75,7 +81,7 @@ class _Search:
         # With each operation the one of its results that leads to the root: of `max` and `topk` it may be the indices.
         pending = [(producer, (id(root), storage_of(root)))] if producer is not None else []
         seen: set[int] = set()
-        cuts: list[GradientCut] = []
+        cuts: list[tuple[GradientCut, Operation]] = []
         while pending and len(seen) < _MOST_STEPS:
             operation, wanted = pending.pop()
             if operation.index in seen:
@@ -87,8 +93,8 @@ class _Search:
             leading = [mark for mark in operation.results if (mark.ident, mark.storage) == wanted] or list(operation.results)
             if losing is not None and not any(mark.requires_grad for mark in leading):
                 cut = self._cut(operation, losing, leading)
-                if cut is not None and all(cut.place.span != other.place.span for other in cuts):
-                    cuts.append(cut)
+                if cut is not None and all(cut.place.span != other.place.span for other, _ in cuts):
+                    cuts.append((cut, operation))
                 continue
             unknown = operation.name in _COPIES
             for mark in operation.operands:
@@ -98,10 +104,31 @@ class _Search:
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
             if unknown:
-                pending.extend((conversion, (0, 0)) for conversion in self._through_python(operation))
+                handed = self._through_python(operation)
+                pending.extend((conversion, (0, 0)) for conversion in handed)
+                self.bare = self.bare or not handed and not operation.operands and _takes_values(operation)
         # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
-        meant = [cut for cut in cuts if cut.reason != "integer"]
-        return meant or cuts
+        meant = [cut for cut in cuts if cut[0].reason != "integer"] or cuts
+        # A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
+        # is the one meant.
+        trained = {id(p) for _, optimizer in self._crash.names.optimizers for group in optimizer.param_groups for p in group["params"]}
+        if len(meant) > 1 and trained:
+            meant = [cut for cut in meant if self._reaches(cut[1], trained)] or meant
+        return [cut for cut, _ in meant]
+
+    def _reaches(self, cut: Operation, trained: set[int]) -> bool:
+        """Whether the values that went into this operation were computed from one of these parameters."""
+        pending, seen = [cut], {cut.index}
+        while pending and len(seen) < _MOST_STEPS:
+            operation = pending.pop()
+            for mark in operation.operands:
+                if mark.ident in trained:
+                    return True
+                producer = self._producer(mark.ident, mark.storage, operation.index)
+                if producer is not None and producer.index not in seen:
+                    seen.add(producer.index)
+                    pending.append(producer)
+        return False
 
     def _producer(self, ident: int, storage: int, before: int | None) -> Operation | None:
         made = self._latest.get((ident, storage), [])
@@ -116,9 +143,15 @@ class _Search:
         own = source.statement_at(operation.code.co_filename, node.lineno)
         if own is not None:
             statements.append(own)
+        called = {called_name(inner) for item in statements for inner in ast.walk(item) if isinstance(inner, ast.Call)}
         found = []
         for conversion in self._to_python:
-            if conversion.index >= operation.index or conversion.code.co_filename != operation.code.co_filename:
+            if conversion.index >= operation.index:
+                continue
+            if conversion.code is not operation.code and conversion.code.co_name in called and _is_returned(conversion):
+                found.append(conversion)  # inside a function that one of these statements calls
+                continue
+            if conversion.code.co_filename != operation.code.co_filename:
                 continue
             place = self._timeline.place_of_operation(conversion)
             if place is not None and any(covers(place, operation.code, statement) for statement in statements):
@@ -129,8 +162,12 @@ class _Search:
         place = self._timeline.place_of_operation(operation)
         if place is None:
             return None
-        wrapper = self._wrapper(operation) if not operation.grad_enabled else None
-        return GradientCut(operation.name, self._reason(operation, results), place, self._fact(operation, losing), wrapper)
+        reason, wrapper, switch = self._reason(operation, results), None, None
+        if not operation.grad_enabled:
+            wrapper = self._wrapper(operation)
+            if wrapper is None and reason == "no_grad":
+                switch = self._switch(operation)
+        return GradientCut(operation.name, reason, place, self._fact(operation, losing), wrapper, switch)
 
     @staticmethod
     def _reason(operation: Operation, results: list[Mark]) -> str:
@@ -156,6 +193,27 @@ class _Search:
                 return source.place_of_node(code, node, Known.OBSERVED)
         return None
 
+    def _switch(self, operation: Operation) -> Place | None:
+        """Recording is off and no block around this operation says so: the last `set_grad_enabled(...)` that ran before it."""
+        switches: dict[tuple[int, int], tuple[types.CodeType, ast.Call] | None] = {}
+        last, lately = None, set()  # without recording no node is made: what ran since has the operation's own number
+        for event in self._timeline.events():
+            if event.sequence > operation.sequence:
+                break
+            if event.kind is not Kind.LINE:
+                continue
+            key = (id(event.code), event.where)
+            if key not in switches:
+                call = _switching_call(event.code, event.where)
+                switches[key] = (event.code, call) if call is not None else None
+            last = switches[key] or last
+            if switches[key] is not None and event.sequence == operation.sequence:
+                lately.add(key)
+        if last is None or len(lately) > 1 or not switches_grad_off(last[1]):
+            return None
+        plain = isinstance(last[1].args[0], ast.Constant)
+        return source.place_of_node(*last, Known.OBSERVED if plain else Known.INFERRED)
+
     def _fact(self, operation: Operation, mark: Mark) -> TensorFact:
         named = self._crash.names.by_id(mark.ident)
         if named is not None and storage_of(named.tensor) == mark.storage and self._is_still(named.tensor, operation, mark):
@@ -174,6 +232,45 @@ class _Search:
             return False
         later = [op for op in self._latest.get((mark.ident, mark.storage), []) if op.index > operation.index]
         return all(any(given.ident == mark.ident for given in op.operands) for op in later)
+
+
+def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:
+    """`torch.set_grad_enabled(...)` as a statement of its own: what it sets stays."""
+    statement = source.statement_at(code.co_filename, line)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return call if isinstance(call, ast.Call) and called_name(call) == "set_grad_enabled" else None
+
+
+def _frozen_at(crash: Crash, parameters: set[int]) -> Place | None:
+    """Where these parameters were frozen, if the log has seen it and it was one place."""
+    places = {}
+    for operation in crash.timeline.operations:
+        if operation.name in ("requires_grad=", "requires_grad_"):
+            if any(mark.ident in parameters and mark.requires_grad for mark in operation.operands):
+                place = crash.timeline.place_of_operation(operation)
+                if place is not None:
+                    places[place.span] = place
+    return next(iter(places.values())) if len(places) == 1 else None
+
+
+def _is_returned(conversion: Operation) -> bool:
+    """Whether this expression feeds what its function returns."""
+    where = source.instruction_range(conversion.code, conversion.lasti)
+    own = source.statement_at(conversion.code.co_filename, where[0]) if where else None
+    if own is None:
+        return False
+    for returned in returns_of(conversion.code):
+        if own is returned or returned.value is not None and own in feeding_statements(conversion.code, returned.value, returned.lineno):
+            return True
+    return False
+
+
+def _takes_values(operation: Operation) -> bool:
+    """A constructor given more than literals: `torch.as_tensor(score(x, y))`, but not `torch.tensor(0.0)`."""
+    node = node_at(operation.code, operation.lasti)
+    if operation.name not in _COPIES or not isinstance(node, ast.Call):
+        return False
+    return any(isinstance(inner, (ast.Name, ast.Call)) for argument in node.args[:1] for inner in ast.walk(argument))
 
 
 # -- without the log ------------------------------------------------------------------------------

@@ -236,9 +236,16 @@ def _wrapper(failure: Failure) -> str:
 # -- text ---------------------------------------------------------------------------------------------
 
 
+_PYTHONS_TYPES = frozenset({"KeyError", "AttributeError", "NameError", "UnboundLocalError", "FileNotFoundError", "ZeroDivisionError"})
+
+
 def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
+    frames = [entry for entry in _entries(crash) if entry.origin is Origin.USER]
+    outer = frames[-1] if frames else None
     place = innermost(found, lambda origin: origin.is_program)
-    if place is None:
+    if place is None and found.origins[-1] is Origin.TORCH and outer is not None:
+        place = outer.place()  # a worker joined the samples with torch's own code: the loop over the loader is the program's part
+    if place is None or found.type in _PYTHONS_TYPES:
         return None
     inner_is_torchs = found.origins[-1] is Origin.TORCH or found.wrapper != "a DataLoader worker" or _is_torchs_text(found, place)
     if not inner_is_torchs:
@@ -246,8 +253,6 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
     user = innermost(found, lambda origin: origin is Origin.USER)
     if user is not None and user is not place:
         place = dataclasses.replace(place, via=user)
-    frames = [entry for entry in _entries(crash) if entry.origin is Origin.USER]
-    outer = frames[-1] if frames else None
     if place.via is None and place.in_library and outer is not None:
         place = dataclasses.replace(place, via=source.place_of_instruction(outer.code, outer.lasti))
     return FailedOperation(

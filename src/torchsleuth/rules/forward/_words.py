@@ -211,7 +211,9 @@ def _same_lines(culprit: Culprit, place: Place) -> bool:
 def made_words(made: Made | None) -> str:
     """`torch.ones(4, 6)` (line 3)."""
     place = users(made.place) if made is not None else None
-    return f"{code(place.source)} (line {place.span.line})" if place is not None else ""
+    if place is None:
+        return ""
+    return f"{code(place.source)} (line {place.span.line})" if place.source else f"line {place.span.line} of {place.span.file}"
 
 
 # -- ranges ---------------------------------------------------------------------------------------------
@@ -338,6 +340,28 @@ def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
 
 def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
     return (operand.made, f"{operand.called} {shape(operand.shape)} comes from here") if operand is not None else (None, "")
+
+
+def elsewhere(operand: Operand | None, operation: FailedOperation) -> tuple[Made | None, str]:
+    """As `of_tensor`; where the failing expression itself made the tensor (`labels.float()`), where its rows came from."""
+    made, words = of_tensor(operand)
+    here, there = users(operation.place), users(made.place) if made is not None else None
+    if operand is None or not operand.shape or here is None or there is None or here.span.file != there.span.file:
+        return made, words
+    if here.span.line <= there.span.line <= here.span.end_line:
+        return of_axis(operand, 0)
+    return made, words
+
+
+def squeezed(operand: Operand | None) -> list[Fact]:
+    """Said of a tensor that lacks a dimension, where a `squeeze()` that names none stands behind it."""
+    for made in ((operand.chain or (operand.made,)) if operand is not None else ()):
+        place = users(made.place) if made is not None else None
+        if made is None or made.operation != "squeeze" or place is None:
+            continue
+        if re.search(r"\.squeeze\(\)$|^(torch\.)?squeeze\([^,]*\)$", place.source):
+            return [inferred(f"{made_words(made)} names no dimension: it drops every dimension of size 1, a batch of one included.")]
+    return []
 
 
 def value_words(operand: Operand, what: str) -> str:

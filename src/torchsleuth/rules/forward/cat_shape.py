@@ -99,11 +99,13 @@ class CatShape(CrashRule):
             one = min(one, first, key=lambda operand: len(operand.shape))
             creates = [of_tensor(one)]
         if one is not None and usual is not None and len(tensors) > 2 and one.shape == usual and first is not None and first.shape != usual:
-            one, odd = first, 0  # the first one is the odd one out, though the message blames the second
+            # the first one is the odd one out, though the message blames the second
+            one, odd, got, want = first, 0, want, got
+            creates = creates[::-1]
             facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
         called = one.called if one is not None else "a tensor"
         if want:
-            others = "the other has" if len(tensors) == 2 else "the others have"
+            others = _others(tensors, odd)
             title = f"Tensor number {odd} of the list, {called}, has {got} where {others} {want}" if one is not None else (
                 f"Tensor number {odd} of the list has {got} where {want} is needed")  # fmt: skip
         else:
@@ -136,6 +138,13 @@ def _creates(one: Operand | None, first: Operand | None, dim: re.Match | None) -
         axis = next((k for k, (a, b) in enumerate(zip(operand.shape, other.shape)) if a != b and (dim is None or k != int(dim[1]))), None)
         creates.append(of_axis(operand, axis) if axis is not None and len(operand.shape) == len(other.shape) else of_tensor(operand))
     return creates
+
+
+def _others(tensors: list[Operand], odd: int) -> str:
+    if len(tensors) == 2:
+        return "the other has"
+    alike = len({tensor.shape for k, tensor in enumerate(tensors) if k != odd}) == 1
+    return "the others have" if alike else f"number {0 if odd else 1} has"
 
 
 def _odd_rank(tensors: list[Operand]) -> int | None:

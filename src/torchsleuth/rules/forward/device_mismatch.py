@@ -82,10 +82,23 @@ class DeviceMismatch(CrashRule):
             fixes = [f"Move the model: `model.to({usual!r})`."]
         elif name.startswith("self.") and odd.tensor.kind != "buffer":
             fixes.insert(0, f"A plain attribute is not moved by `model.to()`: `self.register_buffer({name.removeprefix('self.')!r}, ...)`.")
+        creates = [(odd.device_made, f"{odd.called} is made on {odd.tensor.device} here")]
+        empty = next((operand for operand in operation.operands if operand.tensor.device == "meta"), None)
+        if empty is not None:  # mostly left there by accident: nothing is computed on meta
+            other = usual if usual != "meta" else odd.tensor.device
+            fixes = [f"To compute, {empty.called} needs memory and values: make it outside of `torch.device('meta')`, or `module.to_empty(device={other!r})` "
+                     "and then load or initialise it. To compute shapes only, make all tensors on meta."]  # fmt: skip
+            facts.append(seen("A tensor on meta has a shape and no values, so `.to()` cannot bring it to another device."))
+            if empty is not odd:
+                creates.append((empty.device_made, f"{empty.called} is made on meta here"))
+        why = f"An operation runs on one device; {odd.called} is the odd one out."
+        rest = f"the {'other' if len(operation.operands) == 2 else 'others'} on {usual}"
+        if any(operand is not odd and operand.tensor.device != usual for operand in operation.operands):
+            rest = f"{next(operand for operand in operation.operands if operand.tensor.device == usual).called} on {usual}"
         return report(
-            self.name, operation, title=f"{odd.called} is on {odd.tensor.device}, the {'other' if len(operation.operands) == 2 else 'others'} on {usual}", label=f"on {odd.tensor.device}",
-            lead=odd if odd.place is not None else None, why=f"An operation runs on one device; {odd.called} is the odd one out.",
-            creates=[(odd.device_made, f"{odd.called} is made on {odd.tensor.device} here")], facts=facts, fixes=fixes, shown=0,
+            self.name, operation, title=f"{odd.called} is on {odd.tensor.device}, {rest}", label=f"on {odd.tensor.device}",
+            lead=odd if odd.place is not None else None, why=why,
+            creates=creates, facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, of_tensor, plural, report, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, of_tensor, plural, report, seen, shape, squeezed
 
 
 class DimensionOutOfRange(CrashRule):
@@ -66,7 +66,7 @@ class DimensionOutOfRange(CrashRule):
         tensor = operation.operands[0] if operation.operands else None
         called = tensor.called if tensor is not None else "the tensor"
         rank = len(tensor.shape) if tensor is not None else None
-        facts, creates = [], [of_tensor(tensor)]
+        facts, creates = squeezed(tensor), [of_tensor(tensor)]
         asked = re.search(r"range of \[(-?\d+), (-?\d+)\], but got (-?\d+)", message)
         if asked:
             low, high, got = (int(asked[k]) for k in (1, 2, 3))
@@ -83,7 +83,7 @@ class DimensionOutOfRange(CrashRule):
         if "0-dim" in message or "0-d tensor" in message or "no dimensions" in message:
             title = f"{called} is a single number (shape []), and has no dimension to index"
             why = f"{called} has no dimensions. A reduction or an index before it took the last one away."
-            return report(self.name, operation, title=title, label="a tensor with no dimensions", role=Role.INDEX, why=why, creates=creates,
+            return report(self.name, operation, title=title, label="a tensor with no dimensions", role=Role.INDEX, why=why, creates=creates, facts=facts,
                           fixes=[f"Use {called} as it is, or `{called.strip('`')}.item()` for the Python number."])  # fmt: skip
         used = sum(1 for item in operation.index if item.kind in ("int", "slice", "tensor", "list"))
         used += sum(len(item.shape) for item in operation.index if item.kind == "mask")
@@ -91,7 +91,7 @@ class DimensionOutOfRange(CrashRule):
         have = rank if rank is not None else int(re.search(r"dimension (\d+)", message)[1])  # type: ignore[index]
         title = f"{code(operation.place.source)} has {count} for {called}, which has {plural(have, 'dimension')}"
         why = f"{called} has shape {shape(tensor.shape) if tensor else '?'}: at most {plural(have, 'index', 'indices')}."
-        return report(self.name, operation, title=title, label=f"{count} for {plural(have, 'dimension')}", role=Role.INDEX, why=why, creates=creates,
+        return report(self.name, operation, title=title, label=f"{count} for {plural(have, 'dimension')}", role=Role.INDEX, why=why, creates=creates, facts=facts,
                       fixes=[_fix(called)])  # fmt: skip
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape, squeezed
 
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
@@ -96,13 +97,16 @@ class LossTarget(CrashRule):
         creates = []
         if re.search(r"batch_size|Target size|Using a target|size mismatch|Expected target size|multi-target|spatial targets", message):
             title, why, fixes, axis = _shapes(operation, scores, target)
+            facts += squeezed(scores) or squeezed(target)
             label = f"{shape(scores.shape)} and {shape(target.shape)} do not belong together" if scores and target else label
             lead = None
             if scores is not None and target is not None:
                 if axis is not None:
                     creates = [of_axis(target, axis), of_axis(scores, axis)]
-                else:
-                    creates = [of_tensor(target), of_tensor(scores)]
+                if operation.place.in_library and axis == 0:
+                    creates += [_whole(operation, target), _whole(operation, scores)]
+                elif axis is None:
+                    creates = [elsewhere(target, operation), elsewhere(scores, operation)]
         elif re.search(r"dtype|floating point|scalar type", message) and target is not None:
             title, why, fixes = _dtypes(operation, scores, target)
             label = f"dtype {target.tensor.dtype}"
@@ -113,6 +117,15 @@ class LossTarget(CrashRule):
             creates = [of_tensor(weight), of_axis(scores, 1)]
             title = f"The `weight` of the classes {shape(weight.shape) if weight else ''} does not match the classes of the scores"
         return report(self.name, operation, title=title, label=label, lead=lead, why=why, creates=creates, facts=facts, fixes=fixes)
+
+
+def _whole(operation: FailedOperation, operand: Operand) -> tuple[Made | None, str]:
+    """The one tensor of the user's own call that has as many elements as the flattened operand has rows."""
+    rows = operand.shape[0] if operand.shape else 0
+    alike = [own for own in operation.call_operands if own.shape != operand.shape and len(own.shape) > 1 and math.prod(own.shape) == rows]
+    if len(alike) != 1:
+        return None, ""
+    return alike[0].made, f"{alike[0].called} {shape(alike[0].shape)} comes from here: {rows} elements"
 
 
 def _shapes(

@@ -69,6 +69,7 @@ class MatmulShape(CrashRule):
         r"Expected size for first two dimensions of batch2 tensor",
         r"inconsistent tensor size, expected tensor",
         r"einsum\(\):",
+        r"a and b must have same reduction dim",
         r"1D tensors expected, but got",
         r"(batch1|batch2|self|mat2|mat1|input) must be a (3D tensor|matrix)",
         r"(vector \+ )?matrix @ (matrix|vector) expected",
@@ -98,6 +99,10 @@ class MatmulShape(CrashRule):
         if left_axis is None or right_axis is None:
             return self._ranks(operation, left, right, culprits)
         linear = operation.name in ("linear", "bilinear") or operation.module_type in ("Linear", "Bilinear")
+        linear = linear or right.argument == "weight" and right_axis == -1
+        maker = right.origin_of(right_axis) or right.made
+        if linear and operation.module_made is not None and (maker is None or right.tensor.kind != "parameter"):
+            maker = operation.module_made  # a part of a layer's packed weight
         have, want = left.shape[left_axis], right.shape[right_axis]
         layer = f"`{operation.module}`" if operation.module else right.called
         called = left.called if left.source or left.tensor.name or not linear else f"the input of {layer}"
@@ -108,19 +113,21 @@ class MatmulShape(CrashRule):
         if linear and made is not None and made.operation in ("flatten", "view", "reshape") and left.chain:
             culprits.create(left.chain[-1], f"the {have} features are computed from this input")
         if linear:
-            culprits.create(right.origin_of(right_axis) or right.made, f"the layer is made for {want} features here")
+            culprits.create(maker, f"the layer is made for {want} features here")
         else:
             size_creates(culprits, right, right_axis)
         facts = [Fact(f"{called if linear else fully(left)} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
                       f"{left_axis % len(left.shape)}{_from(left, left_axis)}.", left.known)]  # fmt: skip
         if linear:
-            made = made_words(right.made)
+            made = made_words(maker if right.tensor.kind != "parameter" else right.made)
             facts.append(Fact(f"{layer} takes {want} features: its weight has shape {shape(right.shape)}{f', made by {made}' if made else ''}.", right.known))
         else:
             facts.append(Fact(f"{fully(right)} has shape {shape(right.shape)}, dtype {right.tensor.dtype}; its {want} at dimension "
                               f"{right_axis % len(right.shape)}{_from(right, right_axis)}.", right.known))  # fmt: skip
         facts += setting_facts(operation)
         story, fixes = _story(left, right, left_axis, right_axis, linear)
+        if linear and right.tensor.kind != "parameter" and operation.module_type not in ("", "Linear") and not story:
+            fixes = [f"Build the {operation.module_type} for {have} features, or make the input {want} wide where it is made."]
         if story:
             facts.append(Fact(story, Known.INFERRED))
         if linear:
@@ -149,8 +156,12 @@ def _from(operand: Operand, axis: int) -> str:
 def _factors(operation: FailedOperation) -> tuple[Operand, Operand, int | None, int | None] | None:
     """(left, right, axis of left, axis of right) of the two inner sizes that differ; the axes None where ranks are wrong."""
     operands = [operand for operand in operation.operands]
-    if operation.name in ("linear",) or operation.operand("weight") is not None and operation.operand("input") is not None:
+    if operation.name in ("linear",) or operation.operand("weight") is not None:
         left, right = operation.operand("input"), operation.operand("weight")
+        if left is None and right is not None:  # one of torch's layers made of several products: `linear(k, w_k)`
+            left = next((operand for operand in operands if operand.argument not in ("weight", "bias")), None)
+            if left is not None and left.shape and len(right.shape) == 2 and left.shape[-1] == right.shape[-1]:
+                left = None
         if left is not None and right is not None and left.shape and len(right.shape) == 2:
             return left, right, -1, -1
     if operation.name in ("addmm", "baddbmm", "addmv", "addbmm") and len(operands) >= 3:

@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, made_words, of_axis, of_tensor, plural, report, seen, shape, squeezed
 
 
 class NormShape(CrashRule):
@@ -105,7 +105,11 @@ class NormShape(CrashRule):
                           fixes=["Drop a last batch of one (`DataLoader(..., drop_last=True)`), use larger batches, or `model.eval()` when not training."])  # fmt: skip
         rank = re.search(r"expected (.*?) input \(got (\d)D input\)", message)
         if rank:
-            return report(self.name, operation, title=f"{layer} takes {rank[1]} inputs; {called} is {rank[2]}D", label=f"{rank[2]} dimensions", lead=given, why=f"torch says: {message}",
-                          creates=[of_tensor(given), (made, "the layer is made here")], facts=facts, fixes=["Use the layer for this number of dimensions (BatchNorm1d, 2d, 3d), or add the missing one."])  # fmt: skip
+            bare = squeezed(given)
+            fixes = ["Use the layer for this number of dimensions (BatchNorm1d, 2d, 3d), or add the missing one."]
+            if bare:
+                facts, fixes = [*facts, *bare], ["Name the dimension that is to go, e.g. `squeeze(-1)`, or leave the `squeeze()` out."]
+            return report(self.name, operation, title=f"{layer} takes {rank[1]} inputs; {called} is {rank[2]}D", label=f"{plural(int(rank[2]), 'dimension')}", lead=given, why=f"torch says: {message}",
+                          creates=[of_tensor(given), (made, "the layer is made here")], facts=facts, fixes=fixes)  # fmt: skip
         return report(self.name, operation, title=f"{layer} does not fit its input", label="sizes do not fit", lead=given, why=f"torch says: {message}",
                       creates=[of_axis(given, 1), (made, "the layer is made here")], facts=facts)  # fmt: skip

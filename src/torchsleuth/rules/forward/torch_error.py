@@ -70,7 +70,9 @@ class TorchError(CrashRule):
             facts.append(Fact(f"Other arguments: {', '.join(argument_fact(item) for item in shown[:6])}.", Known.OBSERVED))
         facts += setting_facts(operation)
         what = shortened(operation.place.source) or operation.name
-        title = f"`{operation.name}` refused its arguments in `{what}`" if operation.name else f"`{what}` failed"
+        # In a backward pass it is some node that refuses, not the call that started it.
+        refused = operation.name and operation.name not in ("backward", "grad")
+        title = f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}")
 
 

@@ -131,6 +131,14 @@ class ViewSize(CrashRule):
                     continue
                 if elements.index(element) in _unmatched(sizes, tensor.shape if tensor is not None else ()):
                     culprits.create(element.made, f"{element.source} = {element.value} comes from here")
+        parts = _split(sizes, tensor.shape if tensor is not None else ())
+        if parts and not story:
+            whole_size, factors, position = parts
+            text = f"Dimension {position} of {called} has size {whole_size}; it is to be split into {' × '.join(map(str, factors))} = {math.prod(factors)}"
+            loose = [factor for factor in factors if factor and whole_size % factor]
+            facts.append(Fact(text + (f"; {whole_size} is not divisible by {loose[0]}." if loose else "."), Known.INFERRED))
+            if loose:
+                fixes = [f"Take sizes that multiply to {whole_size}: a divisor of {whole_size} instead of {loose[0]}, or a size that {loose[0]} divides."]
         if not fixes:
             fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
                 f"The fixed sizes must divide {count}; take them from `x.shape`."]  # fmt: skip
@@ -191,6 +199,14 @@ def _odd_size(sizes: list[int], have: tuple[int, ...]) -> int | None:
         if size >= 0 and (position >= len(have) or have[position] != size):
             return position
     return None
+
+
+def _split(sizes: list[int], have: tuple[int, ...]) -> tuple[int, list[int], int] | None:
+    """The one dimension that is to be split into several (heads × features), all others being kept."""
+    asked, own = _unmatched(sizes, have), _unmatched(list(have), tuple(sizes))
+    if len(own) != 1 or len(asked) < 2 or any(sizes[k] < 1 for k in asked):
+        return None
+    return have[own[0]], [sizes[k] for k in asked], own[0]
 
 
 def _explains(sizes: list[int], odd: int, have: int, count: int) -> bool:

@@ -1,0 +1,54 @@
+"""Into a function that has returned: the expression it returned, where syntax leaves only one.
+
+Only for tensors that came into being unseen. The log sees every operation but a few constructors, which torch does not
+announce: `torch.from_numpy` and the constructors of the old style. Behind `X, y = load()` those are worth a look.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+import typing
+
+from torchsleuth.origin import Origin, origin_of
+
+# Constructors that no `TorchFunctionMode` is told of.
+UNSEEN = frozenset({
+    "from_numpy", "frombuffer", "Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "LongTensor", "IntTensor", "ShortTensor",
+    "CharTensor", "ByteTensor", "BoolTensor",
+})  # fmt: skip
+
+
+def returned(function: typing.Any, scope: ast.AST | None, bindings: typing.Callable, position: int | None) -> ast.Call | None:
+    """The unseen constructor whose tensor a call of `function` gave back, alone or as one of several results."""
+    if type(function) is not types.FunctionType or not isinstance(scope, ast.FunctionDef) or origin_of(function.__code__) is not Origin.USER:
+        return None
+    if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR) or hasattr(function, "__wrapped__"):
+        return None
+    returns = list(_returns(scope))
+    if len(returns) != 1:
+        return None
+    value = returns[0].value
+    if position is not None:
+        if not isinstance(value, ast.Tuple) or any(isinstance(element, ast.Starred) for element in value.elts) or position >= len(value.elts):
+            return None
+        value = value.elts[position]
+    if isinstance(value, ast.Name):
+        found = [bound for bound in bindings(scope) if bound[0] == value.id]
+        if len(found) != 1 or found[0][3] != "assign" or value.id in inspect.getfullargspec(function).args:
+            return None
+        value = found[0][2]
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        return value if name in UNSEEN else None
+    return None
+
+
+def _returns(scope: ast.AST) -> typing.Iterator[ast.Return]:
+    for child in ast.iter_child_nodes(scope):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(child, ast.Return):
+            yield child
+        yield from _returns(child)
