@@ -106,7 +106,7 @@ for number in range(20):
     if number == 17:
         batch = batch + torch.tensor([0, 0, 9], device=DEVICE)
     result = step(batch)
-""", ("tables[2]", "0…6", "`(batch[:, 2])[0]`")),
+""", ("`tables.2`", "0…6", "batch[:, 2]")),
     Case("bag of embeddings", """
 bag = nn.EmbeddingBag(8, 3).to(DEVICE)
 words = torch.tensor([1, 2, 9, 4], device=DEVICE)

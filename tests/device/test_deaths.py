@@ -46,7 +46,8 @@ ALL_FINE = """
     table = nn.Embedding(10, 4)
     ids = torch.tensor([3, 9])
     found = table(ids)
-    raise RuntimeError("CUDA error: device-side assert triggered")
+    exec(compile("def fail(error): raise error", "<torch device>", "exec"))
+    fail(RuntimeError("CUDA error: device-side assert triggered"))
 """
 
 
@@ -121,8 +122,9 @@ for step in range(5):
     loss.backward(retain_graph=True)
     optimizer.step()
     {total} += {added}
-raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of "
-    "which 1.00 GiB is free. Of the allocated memory 6.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.")
+exec(compile("def fail(error): raise error", "<torch device>", "exec"))
+fail(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of "
+    "which 1.00 GiB is free. Of the allocated memory 6.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."))
 """
 
 

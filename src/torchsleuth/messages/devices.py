@@ -94,7 +94,8 @@ def device_assert(found: Found) -> Reading:
             says="On the CPU the same mistake is reported at its own line; this raises IndexError:",
         ),
         (
-            "Run once on the CPU, or with the environment variable `CUDA_LAUNCH_BLOCKING=1`: the traceback then ends at the right line.",
+            "Run it under `torchsleuth run`: on the GPU it records what such kernels are given, and names the line and the value afterwards.",
+            "Or run once on the CPU, or with the environment variable `CUDA_LAUNCH_BLOCKING=1`: the traceback then ends at the right line.",
             "After it the process cannot use the GPU any more: restart it (or the notebook's kernel).",
         ),
         falsehoods=(
