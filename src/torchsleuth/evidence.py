@@ -107,6 +107,7 @@ class GradientCut:
     place: Place
     tensor: TensorFact | None  # what still had a gradient going in
     wrapper: Place | None = None  # the `with torch.no_grad():` or decorator, where that is the reason
+    switch: Place | None = None  # or the `set_grad_enabled(False)` that ran before and stayed in force
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ class LostGradient:
     frozen: tuple[str, ...]  # parameters of the model in use that do not require grad
     trainable: int  # how many parameters in sight do
     grad_enabled: bool  # at the time of the crash
+    bare: bool = False  # it was made from Python or numpy values whose origin was not seen
+    frozen_at: Place | None = None  # the expression that froze the parameters
 
 
 @dataclass(frozen=True, slots=True)

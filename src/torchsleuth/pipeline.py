@@ -176,6 +176,8 @@ class Watch:
         for link in _causes(error):
             crash = Crash(link, recording, outer)
             try:
+                if crash.is_the_programs_own():
+                    continue
                 diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs, crash=crash: collect(crash, needs))
                 if not diagnoses or evidence is None:
                     continue

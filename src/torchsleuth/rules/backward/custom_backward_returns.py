@@ -21,7 +21,8 @@ class CustomBackwardReturns(CrashRule):
     What happened
     -------------
     `backward` must return one value for each argument of `forward` after `ctx`, in the same order: a gradient of the
-    same shape for a tensor, `None` for everything else. What it returned does not fit.
+    same shape for a tensor, `None` for everything else. What it returned does not fit. The same holds for a backward hook:
+    what it returns takes the place of the gradient it was given.
 
     Why
     ---
@@ -78,14 +79,18 @@ class CustomBackwardReturns(CrashRule):
         r"[Ff]unction \w+Backward returned an",
         r"[Ff]unction \w+Backward returned a gradient different than None",
         r"expected Variable or None \(got",
+        r"hook '[^']*' has (changed|returned)",
+        r"but hook returned '",
     )
     needs = ("custom",)
     priority = 20
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:
         custom, message = evidence.custom, evidence.exception.message
-        if custom is None or custom.raised_inside or custom.is_hook:
+        if custom is None or custom.raised_inside:
             return None
+        if custom.is_hook:
+            return _from_hook(self.name, custom, message)
         for pattern, words in ((_SHAPE, _wrong_shape), (_COUNT, _wrong_count), (_EXTRA, _not_none), (_KIND, _wrong_kind), (_OTHER, _otherwise)):
             found = pattern.search(message)
             if found:
@@ -240,6 +245,39 @@ def _wrong_kind(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis
         [Fact(f"One of the values returned by `{custom.function}.backward` is of type {found[1]}.", Known.OBSERVED)],
         "A gradient is a tensor in the shape of its input; a plain number is not spread over it.",
         "Return a tensor of the input's shape (`torch.full_like(x, value)`), or None.",
+    )
+
+
+_CHANGED = re.compile(r"has changed the (\w+) of value(?: \(was (\S+) got (\S+)\))?")
+_VALUES = re.compile(r"incorrect number of values \(got (\d+), but expected (\d+)\)")
+_RETURNED = re.compile(r"expected (\w+), but hook returned '(\w+)'")
+
+
+def _from_hook(rule: str, custom: CustomBackward, message: str) -> Diagnosis | None:
+    changed, values, returned = _CHANGED.search(message), _VALUES.search(message), _RETURNED.search(message)
+    if changed:
+        what = {"size": "shape"}.get(changed[1], changed[1])
+        said = f"returned a gradient of another {what}"
+        if changed[2]:
+            said += f": {changed[3]} instead of {changed[2]}"
+    elif values:
+        said = f"returned {values[1]} value(s) where {values[2]} belong"
+    elif returned:
+        wanted = {"Variable": "tensor"}.get(returned[1], returned[1])
+        said = f"returned a {returned[2]} where a {wanted} (or None) belongs"
+    else:
+        return None
+    name = "A lambda" if custom.function == "<lambda>" else f"`{custom.function}`"
+    return _diagnosis(
+        rule,
+        custom,
+        f"{name}, a backward hook, {said}",
+        said,
+        None,
+        [Fact(f"{name} was the last function to return before PyTorch refused: {message}", Known.OBSERVED)],
+        "What a hook returns takes the place of the gradient it was given, so it must fit the same tensors. A hook that only "
+        "looks returns nothing (None).",
+        "Return nothing to leave the gradient alone, or one of the same shape, dtype and device.",
     )
 
 

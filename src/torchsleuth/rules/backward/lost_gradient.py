@@ -69,8 +69,12 @@ class LostGradientRule(CrashRule):
             title, confidence = f"The gradient of {lost.root.called} is lost at `{short(cuts[0].place.source)}`", _confidence(cuts)
             if cuts[0].reason == "no_grad" and cuts[0].wrapper is not None:
                 title = f"{lost.root.called} was computed under `{short(cuts[0].wrapper.source)}`, so it has no gradient"
+            elif cuts[0].switch is not None:
+                title = f"{lost.root.called} was computed after `{short(cuts[0].switch.source)}`, so it has no gradient"
         elif lost.frozen and not lost.trainable:
             title, confidence = f"Nothing that {lost.root.called} was computed from requires grad: all parameters are frozen", Confidence.LIKELY
+        elif lost.bare:
+            title, confidence = f"{lost.root.called} was made from bare numbers, which carry no history", Confidence.LIKELY
         elif evidence.recording == "observed":
             title, confidence = f"Nothing that {lost.root.called} was computed from requires grad", Confidence.LIKELY
         else:
@@ -120,13 +124,21 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
             continue
         if cut.reason == "no_grad" and seen:
             continue
+        if cut.switch is not None:
+            seen.add(cut.switch.span)
+            found.append(cut.switch.culprit(Role.LOST_GRAD, "switched recording off, and it stayed off"))
+            found.append((cut.place.via or cut.place).culprit(Role.CALL, "computed while it was off"))
+            continue
         if cut.place.via is not None:
             found.append(cut.place.via.culprit(Role.CALL, "your call, in which the history ends"))
         if cut.place.span not in seen and not any(_inside(cut.place.span, span) for span in seen):
             seen.add(cut.place.span)
             found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {_LABELS[cut.reason]}"))
-    if not found and lost.made is not None and lost.made.span != lost.call.span:
-        found.append((lost.made.via or lost.made).culprit(Role.CREATE, f"made {lost.root.called}, from nothing that requires grad"))
+    if not cuts and lost.frozen and not lost.trainable and lost.frozen_at is not None:
+        found.append((lost.frozen_at.via or lost.frozen_at).culprit(Role.LOST_GRAD, "froze the parameters"))
+    if not cuts and lost.made is not None and lost.made.span != lost.call.span:
+        source = "bare numbers" if lost.bare else "nothing that requires grad"
+        found.append((lost.made.via or lost.made).culprit(Role.CREATE, f"made {lost.root.called}, from {source}"))
     found.append(lost.call.culprit(Role.CALL, f"{lost.root.called} {lost.root.size} has no grad_fn"))
     return found
 
@@ -183,6 +195,11 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
                 "Autograd records an operation only if one of its inputs requires grad. Every parameter in sight has "
                 "requires_grad=False, so nothing was recorded and there is nothing to differentiate."
             )
+        if lost.bare:
+            return (
+                "Autograd records operations on tensors. A tensor made from Python or numpy values starts without history, "
+                "even where those values were computed from tensors that require grad."
+            )
         return (
             "Autograd records an operation only if one of its inputs requires grad, and only while recording is on. "
             + ("None of the tensors this one was computed from does." if recording == "observed" else "Here it did not.")
@@ -209,8 +226,12 @@ def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
     if not cuts:
         if lost.frozen and not lost.trainable:
             return [advice("Set `requires_grad_(True)` on the parameters that should train.")]
+        if lost.bare:
+            return [advice("Keep the value a tensor on the way to the loss; use `.item()`, `.tolist()` and numpy for logging only.")]
         return [advice("Make the loss depend on a parameter, or on a tensor with `requires_grad=True`.")]
     cut = cuts[0]
+    if cut.switch is not None:
+        return [advice("Use `with torch.no_grad():` around what needs no gradient: it ends with its block.")]
     if cut.reason == "no_grad":
         return [advice("Compute the loss outside the `no_grad` / `inference_mode` block or function.")]
     if cut.reason == "gradient":

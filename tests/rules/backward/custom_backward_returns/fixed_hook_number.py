@@ -1,0 +1,13 @@
+import torch
+
+x = torch.randn(4, requires_grad=True)
+h = x.tanh()
+seen = []
+
+
+def keep(g):
+    seen.append(g)
+
+
+h.register_hook(keep)
+h.sum().backward()
