@@ -47,6 +47,9 @@ class Net(torch.nn.Module):
         return x
 Net()(torch.zeros(3), mask=None)
 """,
+    "own-function-arguments": "import torch\ndef f(x, tensor):\n    return x\nf(torch.zeros(3))\n",
+    "own-method-keyword": "import torch\nclass Data:\n    def get(self, *, dtype):\n        return dtype\nData().get(torch.zeros(3))\n",
+    "own-class-arguments": "import torch\nclass Data:\n    def __init__(self, tensor, dim):\n        pass\nData(torch.zeros(3))\n",
     "dictionary-changed": "import torch\nd = {'a': torch.zeros(1)}\nfor k in d:\n    d[k + k] = torch.zeros(2)\n",
     "numpy-shape": "import torch\nimport numpy as np\nx = np.zeros((2, 3)) + np.zeros((2, 4))\n",
     "numpy-index": "import torch\nimport numpy as np\nx = np.zeros(3)\nx[5]\n",

@@ -97,6 +97,24 @@ for batch in DataLoader(Data(), batch_size=2, num_workers=1):
     assert "samples [4, 5]" in result.text and "size 5" in result.text, describe(result)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="DataLoader workers are forked")
+def test_dataloader_worker_joining_samples_by_itself():
+    result = run_program("""\
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Data(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        return {"x": torch.zeros(3 + (i == 3))}
+for batch in DataLoader(Data(), batch_size=2, num_workers=1):
+    pass
+""")
+    assert result.diagnosis is not None and result.diagnosis.rule == "cat-shape"
+    assert result.lines == {8}
+    assert "[4]" in result.text and "[3]" in result.text and "samples [2, 3]" in result.text
+
+
 def test_worker_with_the_programs_own_error_gets_silence():
     result = run_program("""\
 import torch

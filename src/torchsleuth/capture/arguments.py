@@ -125,6 +125,8 @@ def _call(node: ast.Call, entry: Entry, below: Entry | None, logged_name: str) -
     method = isinstance(receiver, torch.Tensor)
     if isinstance(node.func, ast.Attribute) and receiver is UNKNOWN and logged_name and not _is_module_path(node.func.value):
         method = logged_name.strip("_") == name.strip("_")  # the log says that this method of a temporary was called
+    elif isinstance(node.func, ast.Attribute) and receiver is UNKNOWN and below is None and not _is_module_path(node.func.value):
+        method = hasattr(torch.Tensor, name) and evaluator.value(node.func) is UNKNOWN  # of a temporary that is gone
     if method:
         given.append(_given("self", node.func.value, evaluator))  # type: ignore[union-attr]
     else:

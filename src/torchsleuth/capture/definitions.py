@@ -7,6 +7,7 @@ than one assignment may be the one, the recorded lines decide; where they do not
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import types
@@ -25,6 +26,8 @@ from torchsleuth.record.ring import Kind
 
 _DEPTH = 12
 _MOST_EVENTS = 60_000
+
+_PASSING = ("_wrapped_call_impl", "_call_impl", "inner", "wrapper", "decorate_context")  # hand on their arguments
 
 Bound = tuple[ast.AST, ast.AST, str]  # (statement or comprehension, expression the value came from, kind)
 
@@ -180,12 +183,19 @@ class Definitions:
         if caller is None or not isinstance(caller.node, ast.Call):
             return None, None
         between = self._failure.entries[caller.position + 1 : entry.position]
-        if any(e.code.co_name not in ("_wrapped_call_impl", "_call_impl", "inner", "wrapper", "decorate_context") for e in between):
+        if any(e.code.co_name not in _PASSING for e in between):
             return None, None
         names = list(_parameters(entry.code))
         if names and names[0] in ("self", "cls") and not _passes_self(caller):
             names = names[1:]
         call = caller.node
+        for _ in range(4):  # a decorator's `f(*args, **kwargs)` hands on what it was given
+            outer = next((e for e in reversed(self._failure.entries[: caller.position]) if e.origin.is_program), None)
+            if outer is None or not isinstance(outer.node, ast.Call) or not _hands_on(call, caller.code):
+                break
+            if any(e.code.co_name not in _PASSING for e in self._failure.entries[outer.position + 1 : caller.position]):
+                return None, None
+            caller, call = outer, outer.node
         for keyword in call.keywords:
             if keyword.arg == name:
                 return caller, keyword.value
@@ -212,11 +222,19 @@ class Definitions:
         call = node.value if isinstance(node, ast.Expr) else node
         if not isinstance(call, ast.Call):
             return None
-        reassigned = {bound[0] for bound in _bindings(scope)}
-        parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
         arguments = [*call.args, *(k.value for k in call.keywords)]
+        arguments = [part for argument in arguments for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
         if any(_constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
+        return self._given_number(code, scope, arguments, size)
+
+    def _given_number(self, code: types.CodeType, scope: ast.FunctionDef, arguments: list[ast.expr], size: int) -> Made | None:
+        """The caller's expression for the one parameter among these expressions that can have been this number."""
+        tree = source.tree_of(code.co_filename)
+        if tree is None:
+            return None
+        reassigned = {bound[0] for bound in _bindings(scope)}
+        parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
         used = [a for a in arguments if isinstance(a, ast.Name) and a.id in parameters]
         files = dict.fromkeys([code.co_filename, *(e.code.co_filename for e in self._failure.entries if e.origin is Origin.USER)])
         trees = [(name, source.tree_of(name)) for name in files]
@@ -262,6 +280,10 @@ class Definitions:
         number = entry.evaluator.value(node)
         if type(number) is int and isinstance(value, ast.Constant) and value.value != number:
             return None  # it has been given another value since, somewhere else
+        scope = _function_node(code)
+        if type(number) is int and isinstance(value, ast.Name) and isinstance(scope, ast.FunctionDef):
+            made = self._here(code, value, operation_word(value))
+            return dataclasses.replace(made, given=self._given_number(code, scope, [value], number)) if made is not None else None
         return self._here(code, value, operation_word(value))
 
 
@@ -362,6 +384,16 @@ def _constant_value(node: ast.AST) -> int | None:
 
 def _is_programs_class(cls: type) -> bool:
     return (cls.__module__ or "").split(".", 1)[0] not in ("torch", "builtins", "numpy", "typing", "collections")
+
+
+def _hands_on(call: ast.Call, code: types.CodeType) -> bool:
+    """`f(*args, **kwargs)` in a function whose only parameters are `*args` and `**kwargs`."""
+    if code.co_argcount or code.co_kwonlyargcount or not code.co_flags & inspect.CO_VARARGS:
+        return False
+    star = code.co_varnames[0]
+    if len(call.args) != 1 or not isinstance(call.args[0], ast.Starred) or getattr(call.args[0].value, "id", "") != star:
+        return False
+    return all(keyword.arg is None and getattr(keyword.value, "id", "") == code.co_varnames[1] for keyword in call.keywords)
 
 
 def _passes_self(caller: Entry) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 
 import torch
@@ -54,6 +55,9 @@ def limits(
             size = raws[base].shape[dim]
             low = -size if name.startswith(("index_fill", "index_copy")) else 0
             return [Limits(index, low, size - 1, f"dimension {dim % len(raws[base].shape)}")]
+        told = re.search(r"index -?\d+ is out of bounds for dimension (\d+) with size (\d+)", message)
+        if index is not None and base is None and told and name in ("gather", "scatter", "scatter_", "scatter_add", "scatter_add_"):
+            return [Limits(index, 0, int(told[2]) - 1, f"dimension {told[1]}")]
     if name in ("take", "put_"):
         index, base = first("index"), first("self", "input")
         if index is not None and base is not None:

@@ -26,7 +26,27 @@ class Timeline:
     def __init__(self, recording: Recording | None, crash: Crash) -> None:
         self.recording = recording
         self._crash = crash
-        self._thread = threading.get_ident()  # a crash is captured in the thread that it happened in
+        self._here = threading.get_ident()
+
+    @functools.cached_property
+    def _thread(self) -> int:
+        """The thread that the crash happened in: this one, unless a worker's exception was handed over and raised again
+        (`future.result()`). Then it is the only thread that ever ran the failing line."""
+        entry = self._crash.program_entry()
+        if self.recording is None or entry is None:
+            return self._here
+        frame, lasti = entry
+        where = source.instruction_range(frame.f_code, lasti)
+        if where is None:
+            return self._here
+        ring, mask, code = self.recording.ring, self.recording.ring.mask, id(frame.f_code)
+        threads = set()
+        for index in range(ring.oldest, ring.written):
+            if ring.codes[index & mask] == code:
+                event = ring.event(index)
+                if event is not None and event.kind is Kind.LINE and event.where == where[0]:
+                    threads.add(ring.threads[index & mask])
+        return threads.pop() if len(threads) == 1 else self._here
 
     # -- the operation log ----------------------------------------------------------------------
 

@@ -240,7 +240,8 @@ class IndexOutOfRange(CrashRule):
         facts += operand_facts(operation, 4) + setting_facts(operation)
         title = f"{code(operation.place.source)} asks for index {value}, which is out of range" if value is not None else (
             f"{code(operation.place.source)} uses an index that is out of range")  # fmt: skip
-        why = "A dimension of size n has the positions 0 … n-1, and -1 … -n from the end."
+        why = "A dimension of size n has the positions 0 … n-1"
+        why += ", and -1 … -n from the end." if operation.name in ("__getitem__", "__setitem__", "select", "index", "narrow") else "."
         return Diagnosis(self.name, title, Confidence.LIKELY, culprits.done(), tuple(facts), why)
 
 
