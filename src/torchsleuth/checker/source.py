@@ -60,23 +60,41 @@ def method_of(function: typing.Any, name: str) -> Method | None:
     code = getattr(function, "__code__", None)
     if code is None:
         return None
-    text = "".join(linecache.getlines(code.co_filename))
+    text = _text_of(code.co_filename)
     if not text:
         return None
-    for node in _definitions(text):
-        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        if node.name == code.co_name and first <= code.co_firstlineno <= node.lineno:
+    for first, node in _definitions(text).get(code.co_name, ()):
+        if first <= code.co_firstlineno <= node.lineno:
             return Method(code.co_filename, text, node, name)
     return None
 
 
+_texts: dict[str, tuple[list[str], str]] = {}
+
+
+def _text_of(file: str) -> str:
+    """The text of a file, the same string as long as `linecache` has the same lines: joining and hashing it takes time."""
+    lines = linecache.getlines(file)
+    known = _texts.get(file)
+    if known is None or known[0] is not lines:
+        if len(_texts) > 64:
+            _texts.clear()
+        known = _texts[file] = (lines, "".join(lines))
+    return known[1]
+
+
 @functools.lru_cache(maxsize=32)
-def _definitions(text: str) -> tuple[Definition, ...]:
+def _definitions(text: str) -> dict[str, list[tuple[int, Definition]]]:
+    """By name, each with its first line (a decorator's, where there is one)."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, Definition))
+        return {}
+    found: dict[str, list[tuple[int, Definition]]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, Definition):
+            found.setdefault(node.name, []).append((min([node.lineno, *(d.lineno for d in node.decorator_list)]), node))
+    return found
 
 
 def shown_file(file: str) -> str:
