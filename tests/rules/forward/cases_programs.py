@@ -57,6 +57,14 @@ for batch in torch.randn(5, 10).split(2):
     h = batch.squeeze()  #! create
     norm(h)  #! operand
 """, "norm-shape", ("is 1D", "names no dimension", "batch of one")),
+    Case("squeeze-takes-the-batch-before-a-layer", """\
+import torch
+layer = torch.nn.Linear(6, 4)
+for n in (3, 1):
+    rows = torch.randn(n, 6)
+    x = rows.squeeze()  #! create
+    layer(x)[:, 0]  #! index
+""", "dimension-out-of-range", ("[4]", "names no dimension"), late=False),
     Case("counter", """\
 import torch
 class Buffer:

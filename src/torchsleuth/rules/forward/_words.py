@@ -353,15 +353,21 @@ def elsewhere(operand: Operand | None, operation: FailedOperation) -> tuple[Made
     return made, words
 
 
-def squeezed(operand: Operand | None) -> list[Fact]:
-    """Said of a tensor that lacks a dimension, where a `squeeze()` that names none stands behind it."""
+def squeezer(operand: Operand | None) -> Made | None:
+    """For a tensor that lacks a dimension: the `squeeze()` behind it that names none."""
     for made in ((operand.chain or (operand.made,)) if operand is not None else ()):
         place = users(made.place) if made is not None else None
         if made is None or made.operation != "squeeze" or place is None:
             continue
         if re.search(r"\.squeeze\(\)$|^(torch\.)?squeeze\([^,]*\)$", place.source):
-            return [inferred(f"{made_words(made)} names no dimension: it drops every dimension of size 1, a batch of one included.")]
-    return []
+            return made
+    return None
+
+
+def squeezed(operand: Operand | None) -> list[Fact]:
+    made = squeezer(operand)
+    text = f"{made_words(made)} names no dimension: it drops every dimension of size 1, a batch of one included."
+    return [inferred(text)] if made is not None else []
 
 
 def value_words(operand: Operand, what: str) -> str:

@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, of_tensor, plural, report, seen, shape, squeezed
+from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, of_tensor, plural, report, seen, shape, squeezed, squeezer
 
 
 class DimensionOutOfRange(CrashRule):
@@ -66,7 +66,7 @@ class DimensionOutOfRange(CrashRule):
         tensor = operation.operands[0] if operation.operands else None
         called = tensor.called if tensor is not None else "the tensor"
         rank = len(tensor.shape) if tensor is not None else None
-        facts, creates = squeezed(tensor), [of_tensor(tensor)]
+        facts, creates = squeezed(tensor), [of_tensor(tensor), (squeezer(tensor), "this drops every dimension of size 1")]
         asked = re.search(r"range of \[(-?\d+), (-?\d+)\], but got (-?\d+)", message)
         if asked:
             low, high, got = (int(asked[k]) for k in (1, 2, 3))
@@ -90,7 +90,8 @@ class DimensionOutOfRange(CrashRule):
         count = f"{used} indices" if used else "too many indices"
         have = rank if rank is not None else int(re.search(r"dimension (\d+)", message)[1])  # type: ignore[index]
         title = f"{code(operation.place.source)} has {count} for {called}, which has {plural(have, 'dimension')}"
-        why = f"{called} has shape {shape(tensor.shape) if tensor else '?'}: at most {plural(have, 'index', 'indices')}."
+        why = f"{called} has shape {shape(tensor.shape)}: at most {plural(have, 'index', 'indices')}." if tensor else (
+            f"A tensor of {plural(have, 'dimension')} takes at most {plural(have, 'index', 'indices')}.")  # fmt: skip
         return report(self.name, operation, title=title, label=f"{count} for {plural(have, 'dimension')}", role=Role.INDEX, why=why, creates=creates, facts=facts,
                       fixes=[_fix(called)])  # fmt: skip
 
