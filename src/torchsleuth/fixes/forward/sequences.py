@@ -40,7 +40,9 @@ class CatShapeFixer(Fixer):
 def _one_more_row(failed: Failed) -> Fix | None:
     """`torch.cat((rows, row))`: the odd one gets the dimension along which they are joined."""
     call, operands = failed.call, failed.operation.operands
-    rank = max(len(operand.shape) for operand in operands)
+    rank = max((len(operand.shape) for operand in operands), default=0)
+    if rank == 0:  # nothing is known of the tensors
+        return None
     odd = [operand for operand in operands if len(operand.shape) == rank - 1]
     given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[1] if len(call.args) > 1 else ast.Constant(0))
     axis = given.value % rank if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
