@@ -21,6 +21,9 @@ if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
     from torchsleuth.record.recorder import Recording
 
+# Calls during which the program's own code may make nodes that the log does not see: a checkpoint computes again in backward.
+_RUN_THE_PROGRAM = frozenset({"backward", "grad"})
+
 
 class Timeline:
     def __init__(self, recording: Recording | None, crash: Crash) -> None:
@@ -41,12 +44,14 @@ class Timeline:
             return self._here
         ring, mask, code = self.recording.ring, self.recording.ring.mask, id(frame.f_code)
         threads = set()
-        for index in range(ring.oldest, ring.written):
+        for index in reversed(range(ring.oldest, ring.written)):
             if ring.codes[index & mask] == code:
                 event = ring.event(index)
                 if event is not None and event.kind is Kind.LINE and event.where == where[0]:
                     threads.add(ring.threads[index & mask])
-        return threads.pop() if len(threads) == 1 else self._here
+                    if self._here in threads:
+                        break
+        return threads.pop() if len(threads) == 1 and self._here not in threads else self._here
 
     # -- the operation log ----------------------------------------------------------------------
 
@@ -164,6 +169,12 @@ class Timeline:
         if number >= LEAF_SEQUENCE:
             return None
         operation = self.operation_of_sequence(number)
+        if operation is not None and operation.name in _RUN_THE_PROGRAM:
+            outer, inner = self.place_of_operation(operation), self._place_by_ring(node.name(), number)
+            if outer is None or inner is None:
+                return inner or outer
+            same = inner.span.file == outer.span.file and inner.span.line <= outer.span.line <= inner.span.end_line
+            return outer if same else inner  # by the engine itself, of a second derivative
         if operation is not None and not self._other_threads:
             return self.place_of_operation(operation)
         return self._place_by_ring(node.name(), number)
