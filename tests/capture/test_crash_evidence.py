@@ -36,6 +36,7 @@ def _evidence(path: Path) -> Evidence:
         return collect(crash, needs)
     finally:
         recorder.stop()
+        torch.set_grad_enabled(True)  # one of the fixtures leaves it off, and this process goes on
     raise AssertionError("the fixture did not fail")
 
 
