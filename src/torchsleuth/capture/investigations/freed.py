@@ -38,7 +38,8 @@ def investigate(crash: Crash) -> FreedGraph | None:
     if before and old_nodes:
         oldest = min(sequence_of(node) for node in old_nodes)
         # The graph was consumed by the first backward after its oldest freed node was made.
-        first_place, boundary, _ = next((item for item in before if item[1] > oldest), before[-1])
+        freeing = [item for item in before if not item[3]] or before
+        first_place, boundary, _, _ = next((item for item in freeing if item[1] > oldest), freeing[-1])
         same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
     carried = _carried(crash, boundary) if boundary is not None else ()
     shared = None
@@ -57,10 +58,16 @@ def investigate(crash: Crash) -> FreedGraph | None:
     )
 
 
-def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int]]:
-    """(place, sequence number at that time, id of the root) of backward calls before the failing one, oldest first."""
+def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
+    """(place, sequence number at that time, id of the root, whether it says that it keeps the graph) of backward calls
+    before the failing one, oldest first."""
     logged = [
-        (place, operation.sequence, operation.operands[0].ident if operation.operands else 0)
+        (
+            place,
+            operation.sequence,
+            operation.operands[0].ident if operation.operands else 0,
+            _keeps_graph(node_at(operation.code, operation.lasti)),
+        )
         for operation in crash.timeline.operations
         if operation.name in ("backward", "grad") and not operation.raised
         if (place := crash.timeline.place_of_operation(operation)) is not None
@@ -68,16 +75,16 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int]]:
     if logged:
         return logged
     found = []
-    waiting: list[tuple[types.CodeType, Place, int]] = []  # calls whose line is still running
+    waiting: list[tuple[types.CodeType, Place, int, bool]] = []  # calls whose line is still running
     calls: dict[tuple[int, int], ast.Call | None] = {}
     for event in crash.timeline.events():
         if event.kind is not Kind.LINE or origin_of(event.code) is not Origin.USER:
             continue
         # The number at the start of `model(x).sum().backward()` is that of before the forward pass; at the next line of
         # the same code it is that of the backward, which makes no nodes of its own.
-        for code, place, ident in waiting:
+        for code, place, ident, keeps in waiting:
             if code is event.code:
-                found.append((place, event.sequence, ident))
+                found.append((place, event.sequence, ident, keeps))
         waiting = [item for item in waiting if item[0] is not event.code]
         key = (id(event.code), event.where)
         if key not in calls:
@@ -86,8 +93,16 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int]]:
         call = calls[key]
         place = source.place_of_node(event.code, call, Known.INFERRED) if call is not None else None
         if place is not None:
-            waiting.append((event.code, place, _receiver(crash, event.code, call)))
+            waiting.append((event.code, place, _receiver(crash, event.code, call), _keeps_graph(call)))
     return found  # the failing call is still waiting
+
+
+def _keeps_graph(call: ast.AST | None) -> bool:
+    """`retain_graph=True`, which `create_graph=True` implies."""
+    if not isinstance(call, ast.Call):
+        return False
+    said = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
+    return said.get("retain_graph", said.get("create_graph")) is True
 
 
 def _receiver(crash: Crash, code: types.CodeType, call: ast.Call) -> int:
@@ -209,9 +224,9 @@ def _result_of(node: typing.Any) -> tuple[tuple[int, ...], str]:
         return (), ""
 
 
-def _shared(crash: Crash, before: list[tuple[Place, int, int]], root: torch.Tensor) -> typing.Any:
+def _shared(crash: Crash, before: list[tuple[Place, int, int, bool]], root: torch.Tensor) -> typing.Any:
     """The newest node that this graph shares with one that an earlier backward went through."""
-    earlier = {ident for _, _, ident in before if ident}
+    earlier = {ident for _, _, ident, _ in before if ident}
     for named in crash.names.all():
         if id(named.tensor) in earlier and named.tensor is not root and named.tensor.grad_fn is not None:
             others = {id(node): node for node in graph.walk([named.tensor.grad_fn])}
