@@ -52,6 +52,8 @@ def _carried(
     if loops and any(statement is not None for statement in outside):
         fixes.append(computed_in_loop(scripts, script, backward, next(s for s in outside if s is not None)))
         fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+        if not any(fix is not None for fix in fixes):
+            fixes.append(_detached_where_used(scripts, next(item for item, statement in zip(carried, outside) if statement is not None)))
         return fixes
     if loops:
         known = [_outside_name(scripts, script, item) for item in carried if path_is_simple(item.tensor.name)]
@@ -176,6 +178,9 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
     chosen = _computation(before, made)
     if any(not isinstance(s, ast.Assign) or not script.is_alone_on_line(s) or "\n" in script.segment(s) for s in chosen):
         return None
+    drawing = [s for s in chosen if any(isinstance(node, ast.Call) and called(node) in _DRAWN for node in ast.walk(s))]
+    if any(names_in(statement, ast.Store) & names_in(loop, ast.Load) for statement in drawing):
+        return None  # what was drawn once (the actions of an episode, say) is data to the loop: drawn anew it is another problem
     first = loop.body[0]
     if first.lineno == loop.lineno:
         return None
@@ -183,8 +188,7 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
     for statement in chosen:
         edits += script.removed(statement)
     words = ", ".join(f"`{short(script.segment(statement), 40)}`" for statement in chosen[:2])
-    drawn = any(isinstance(node, ast.Call) and called(node) in _DRAWN for statement in chosen for node in ast.walk(statement))
-    meaning = f"It is then computed anew, with the weights {'and new random numbers ' * drawn}of that round."
+    meaning = f"It is then computed anew, with the weights {'and new random numbers ' * bool(drawing)}of that round."
     return scripts.fix(f"Compute {words} in every round of the loop.", edits, meaning, safe=False)
 
 
