@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Argument, Operand, shortened
+from torchsleuth.evidence_forward import Argument, FailedOperation, Operand, shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import Culprits, argument_fact, failed, offender_facts, offenders, operand_facts, setting_facts
+from torchsleuth.rules.forward._words import Culprits, advice, argument_fact, failed, offender_facts, offenders, operand_facts, setting_facts
 
 
 class TorchError(CrashRule):
@@ -52,6 +52,8 @@ class TorchError(CrashRule):
         operation = failed(evidence)
         if operation is None:
             return None
+        if "modified by an inplace operation" in operation.message:
+            return self._hidden_save(operation)
         named = offenders(operation)
         culprits = Culprits()
         message = first_sentence(operation.message)
@@ -74,6 +76,15 @@ class TorchError(CrashRule):
         refused = operation.name and operation.name not in ("backward", "grad")
         title = f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}")
+
+
+    def _hidden_save(self, operation: FailedOperation) -> Diagnosis:
+        """A node that hides what it saved (a write into a view): the lines alone do not say which one, and `backward` is innocent."""
+        why = "torch says: " + first_sentence(operation.message)
+        facts = (Fact("Neither the operation that saved it nor the write could be told from the recorded lines.", Known.OBSERVED),)
+        settle = "Run it again with `torchsleuth run --deep`: every operation is then logged, and both lines are named."
+        title = "a tensor that backward needs was overwritten; the recorded lines do not say which"
+        return Diagnosis(self.name, title, Confidence.POSSIBLE, (), facts, why, advice(settle))
 
 
 def first_sentence(message: str, most: int = 400) -> str:
