@@ -106,7 +106,7 @@ def run_on_pretend_device(program: str | Path, stderr: str = "", both_copies: bo
 
 
 def _pretending(path: Path, out: Path, err: Path, options: Options, stderr: str, both_copies: bool, stops: bool) -> None:
-    recorder.BlackBox, recorder.Guard = PretendBox, PretendGuard
+    recorder.BlackBox, recorder._guard = PretendBox, PretendGuard
     PretendBox.both_copies, PretendBox.stops = both_copies, stops
     if stderr:
         from torchsleuth.capture import assert_text

@@ -13,7 +13,6 @@ import torch
 
 from torchsleuth import env
 from torchsleuth.record.blackbox.box import BlackBox
-from torchsleuth.record.blackbox.guard import Guard
 from torchsleuth.record.oplog import OperationLog
 from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
 
@@ -59,7 +58,7 @@ class Recorder:
         sequence_number = torch._C._autograd._get_sequence_nr
         ring = Ring(history)
         oplog = None if exact_seconds == 0 else OperationLog(sequence_number, exact_seconds)
-        self.recording = Recording(ring, oplog, Guard() if guard else BlackBox(), threading.get_ident())
+        self.recording = Recording(ring, oplog, _guard() if guard else BlackBox(), threading.get_ident())
         self._lines = self._chosen(ring, sequence_number)
         self._on_handled = on_handled
         self._running = False
@@ -118,6 +117,12 @@ class Recorder:
         if self._lines:
             self._lines.stop()
         self.recording.box.disarm()
+
+
+def _guard() -> BlackBox:
+    from torchsleuth.record.blackbox.guard import Guard  # only where asked for: every program pays for what is imported here
+
+    return Guard()
 
 
 _live: set[Recorder] = set()

@@ -362,7 +362,6 @@ def _learn(filename: str) -> Origin:
     return origin
 
 
-_Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # wrappers of all kinds have no memory to copy
 _EMBEDDING_CODE = torch.nn.functional.embedding.__code__
 _INDEXED = Allows.INDEXED
