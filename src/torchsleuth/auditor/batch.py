@@ -197,7 +197,7 @@ def _masked(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     if not masks:
         return None
     mask = masks[0]
-    flags = mask.tensor != 0
+    flags = (mask.tensor != 0).to(leaf.tensor.device)
     keep, suspicious = _keep_value(mask, flags, leaf, pad_ids)
     if keep is None:
         return None

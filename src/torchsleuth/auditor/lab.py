@@ -58,7 +58,7 @@ class Lab:
             watched = trace = Trace(keep=keep, change=_chained([*lookups, *([healing] if healing else [])]))
         elif lookups:
             watched = Changing("embedding", _chained(lookups))
-        return self.runner.run(args, kwargs, trace=watched, mode=self.mode), trace
+        return self.runner.run(args, kwargs, trace=watched, mode=self.mode, changed=True), trace
 
     def locate(
         self, leaf_where: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool

@@ -14,6 +14,8 @@ from torchsleuth.auditor.gradients import grad_state
 from torchsleuth.auditor.observation import NoUpdate, Site
 from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
 
+KEPT_BYTES = 64 << 20  # copies of parameters from before the step: enough to see whether it changes any, and no burden on a full GPU
+
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
@@ -74,7 +76,12 @@ class OptimizerWatch:
     def before(self, optimizer: Optimizer) -> None:
         self.no_update = None
         self.step_site = site_of(place_here(2))
-        self._before = {id(p): p.detach().clone() for p in parameters_of(optimizer)}
+        self._before, room = {}, KEPT_BYTES
+        for p in sorted(parameters_of(optimizer), key=torch.Tensor.numel):
+            room -= p.numel() * p.element_size()
+            if room < 0 and self._before:
+                break
+            self._before[id(p)] = p.detach().clone()
 
     def after(self, optimizer: Optimizer, states: dict[int, str]) -> None:
         """`states` are the gradients' as `backward` left them."""

@@ -94,7 +94,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     try:
-        result = lab.runner.run(args, kwargs, mode="eval")
+        result = lab.runner.run(args, kwargs, mode="eval", changed=True)
     except Exception:
         return None
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.trace import Changing, Trace
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -33,6 +34,7 @@ class Runner:
         self.model, self.autocast, self.seed = model, autocast, seed
         self.calls = 0
         self._calm: tuple[typing.Any] | None = None
+        self.generators: list[torch.Generator] = []  # the program's own, as far as the model was seen to draw from them
         self.precise = False  # without autocast, even if the program uses it
         named = list(model.named_modules())
         self.modules = [module for _, module in named]
@@ -49,14 +51,17 @@ class Runner:
         then: typing.Callable[[typing.Any], typing.Any] | None = None,
         mode: str = "as-is",
         seed: int = 0,
+        changed: bool = False,
     ) -> typing.Any:
         """The model's result; `then` runs on it (a loss) under the same conditions and replaces it.
 
-        `mode`: "as-is"; "no-statistics" (as is, but BatchNorm uses its running values); "eval".
+        `mode`: "as-is"; "no-statistics" (as is, but BatchNorm uses its running values); "eval". `changed`: the inputs are
+        not the program's own, and may ask for what is not there.
         """
         self.calls += 1
         with contextlib.ExitStack() as stack:
             stack.enter_context(untouched(self.model, self.modules))
+            stack.callback(self._wind_back, [(g, g.get_state()) for g in self.generators], trace)
             stack.enter_context(alone())
             if mode != "as-is":
                 self._set_mode(mode)
@@ -64,6 +69,10 @@ class Runner:
             stack.enter_context(torch.enable_grad() if grad else torch.no_grad())
             if self.autocast is not None:
                 stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1], enabled=not self.precise))
+            if self.precise:
+                stack.enter_context(accelerator.exact())
+            if changed and accelerator.in_use():
+                stack.enter_context(accelerator.Surviving())
             if isinstance(trace, Trace):
                 stack.enter_context(self._module_paths(trace))
             if trace is not None:
@@ -76,6 +85,14 @@ class Runner:
         if self._calm is None:
             self._calm = (self.run(args, kwargs, mode="eval"),)
         return self._calm[0]
+
+    def _wind_back(self, states: list[tuple[torch.Generator, torch.Tensor]], trace: Trace | Changing | None) -> None:
+        if isinstance(trace, Trace):
+            new = [(g, state) for g, state in trace.generators if not any(g is known for known in self.generators)]
+            self.generators += [g for g, _ in new]
+            states = [*states, *new]
+        for generator, state in states:
+            generator.set_state(state)
 
     def _set_mode(self, mode: str) -> None:
         for module in self.modules:  # `untouched` puts the flags back
@@ -109,13 +126,17 @@ class Runner:
 def untouched(model: nn.Module, modules: list[nn.Module] | None = None) -> Iterator[None]:
     """Whatever happens inside, the model, the random numbers and the standard streams are as before."""
     modules = modules or list(model.modules())
-    saved, containers, held, grads = [], [], [], []
+    saved, containers, held, grads, chances = [], [], [], [], []
     for module in modules:
         attributes = module.__dict__
         saved.append((module, dict(attributes), dict(module._buffers), dict(module._parameters), dict(module._modules)))
         for name, value in attributes.items():
             if isinstance(value, torch.Tensor):
                 held.append((value, value.detach().clone(), value._version))
+            elif isinstance(value, torch.Generator):
+                chances.append((value.set_state, value.get_state()))
+            elif isinstance(value, random.Random):
+                chances.append((value.setstate, value.getstate()))
             elif isinstance(value, _CONTAINERS) and name[0] != "_":
                 containers.append((value, value.copy()))
                 inside = value.values() if isinstance(value, dict) else value
@@ -138,6 +159,8 @@ def untouched(model: nn.Module, modules: list[nn.Module] | None = None) -> Itera
         for container, copy in containers:
             container.clear()
             container.extend(copy) if isinstance(container, (list, collections.deque)) else container.update(copy)
+        for put_back, state in chances:
+            put_back(state)
         for tensor, copy, version in held:
             if tensor._version != version:
                 with torch.no_grad():

@@ -109,6 +109,7 @@ class Session:
 
     def experiments_after(self, step: StepView, fields: dict[str, typing.Any]) -> None:
         """The experiments for a step that a running program took by itself; `fields` is what was seen of it."""
+        self.runner.generators = [generator for generator, _ in step.trace.generators]
         self.fields.update(fields)
         before = preflight.batch_facts(self.call, self.pad_ids)
         self.fields["inputs"] = (*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model))

@@ -90,6 +90,7 @@ class Trace(TorchFunctionMode):
         self.every: list[Watcher] = []  # watchers that look at each call
         self.module_path = module_path or (lambda: "")
         self.parameters: dict[int, weakref.ref] = {}  # key -> parameter that some call took as an input
+        self.generators: list[tuple[torch.Generator, torch.Tensor]] = []  # the program's own, as they were before their first use here
         self.producer: dict[int, int] = {}  # tensor key -> index of the operation that made it
         self.failed: Op | None = None
         self.truncated = False
@@ -171,6 +172,9 @@ class Trace(TorchFunctionMode):
         for tensor, seen in zip(inputs, op.ins, strict=True):
             if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
                 self.parameters[seen.key] = weakref.ref(tensor)
+        generator = kwargs.get("generator")
+        if isinstance(generator, torch.Generator) and not any(generator is known for known, _ in self.generators):
+            self.generators.append((generator, generator.get_state()))
         op.grad_enabled = torch.is_grad_enabled()
         if not op.grad_enabled:
             op.scope = self._no_grad
