@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import subprocess
+import sys
 import textwrap
 
 import pytest
+import torch
 from pretend import run_on_pretend_device
 from programs import run_program
 from test_blackbox import gpu, report_on_gpu
@@ -15,6 +19,8 @@ from torchsleuth.diagnose import diagnose
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_device import DeviceDeath, DeviceState
 from torchsleuth.model import RaisedException
+from torchsleuth.record.blackbox.box import BlackBox
+from torchsleuth.record.blackbox.memory import HostCopier, Ring
 
 EMBEDDING_LINE = (
     "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1515: indexSelectSmallIndex: block: [0,0,0], thread: [3,0,0] "
@@ -69,6 +75,75 @@ def test_assertion_text_chooses_among_calls() -> None:
         run = run_on_pretend_device(TWO_SUSPECTS, stderr=line, both_copies=True)
         (diagnosis,) = run.diagnoses
         assert diagnosis["rule"] == "index-out-of-range" and said in run.words(), run.words()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("torch.index_select(x, 0, rows, out=torch.empty(2, 3))", "`rows[1]` = 4"),
+        ("torch.gather(x, 0, cells, out=torch.empty(1, 3))", "`cells[0, 2]` = 4"),
+        ("torch.scatter(x, 0, cells, x, out=torch.empty(4, 3))", "`cells[0, 2]` = 4"),
+        ("torch.take(x, 9 * rows, out=torch.empty(2))", "beyond the 12 elements of `x`"),
+    ],
+)
+def test_calls_with_out_are_watched(call: str, said: str) -> None:
+    run = run_on_pretend_device(f"""
+        import torch
+        x, rows, cells = torch.randn(4, 3), torch.tensor([1, 4]), torch.tensor([[1, 2, 4]])
+        {call}
+        print(x.sum().item())
+    """)
+    assert run.diagnoses[0]["rule"] == "index-out-of-range" and run.diagnoses[0]["culprits"][0]["line"] == 4
+    assert said in run.words(), run.words()
+
+
+def test_an_index_on_another_device_is_copied_on_that_device() -> None:
+    class Devices(HostCopier):
+        devices, device = 2, 1  # the program's current one
+        copied_on: list[int] = []
+
+        def copy(self, target, source, size, stream):
+            self.copied_on.append(self.device)
+            super().copy(target, source, size, stream)
+
+    memory = ctypes.create_string_buffer(1 << 12)
+    box, devices = BlackBox("cpu"), Devices()
+    box.arm(Ring(ctypes.addressof(memory), 1 << 12, memory), devices)
+    try:
+        torch.randn(4, 3).gather(0, torch.tensor([[2, 1]]))
+    finally:
+        box.disarm()
+    assert devices.copied_on == [torch.tensor(0).get_device()] and devices.device == 1, "the program's own is current again"
+    ((_, part),) = [(entry, entry.parts[0]) for entry in box.newest_first()]
+    assert list(memoryview(box.bytes_of(part)).cast("q")) == [2, 1]
+
+
+PRINTS = """
+    import ctypes, os, sys
+    from torchsleuth.record.blackbox.transcript import transcript
+    libc = ctypes.CDLL(None)
+    def say(words):
+        libc.fputs(words, ctypes.c_void_p(ctypes.c_void_p.in_dll(libc, "stderr").value))
+    say(b"before\\n")
+    transcript.begin()
+    say(b"during\\n")
+    print(repr(transcript.text(until=lambda text: "during" in text)))
+    try:
+        os.wait()
+    except ChildProcessError:
+        print("no child to wait for")
+    transcript.end()
+    say(b"after\\n")
+    transcript.begin()
+    say(b"last words\\n")
+    os.abort()
+"""
+
+
+def test_what_c_prints_is_copied_and_still_printed() -> None:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(PRINTS)], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["'during\\n'", "no child to wait for"]
+    assert sorted(done.stderr.splitlines()) == ["after", "before", "during", "last words"], "and an abort loses nothing"
 
 
 def test_nobody_is_accused_whose_values_are_in_range() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 
 from torchsleuth.evidence_device import AssertText
+from torchsleuth.record.blackbox.transcript import transcript
 
 _LINE = re.compile(
     r"(?P<file>[^\s:][^:\n]*):(?P<line>\d+): (?P<kernel>[^\n]*?): block: \[[\d, ]+\], thread: \[[\d, ]+\] Assertion `(?P<assertion>.*)` failed\."
 )
-_MOST_READ = 1 << 18
 
 # Which operators have which kernels, by the kernel's source file and its name or assertion. A file that is not
 # here names nobody and excludes nobody.
@@ -65,13 +64,5 @@ def may_be(text: AssertText | None, operator: str) -> bool:
 
 
 def of_this_process() -> AssertText | None:
-    """From the standard error stream, where that goes to a file; from a terminal or pipe nothing can be read back."""
-    try:
-        if not stat.S_ISREG(os.fstat(2).st_mode):
-            return None
-        with open("/proc/self/fd/2", "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _MOST_READ))
-            return parsed(file.read().decode("utf-8", "replace"))
-    except OSError:
-        return None
+    """From what was printed since the black box began to listen."""
+    return parsed(transcript.text(until=parsed))

@@ -38,7 +38,7 @@ def investigate(crash: Crash) -> DeviceDeath | None:
     if not kind:
         return None
     box = crash.recording.box if crash.recording is not None else None
-    text = crash.assert_text
+    text = crash.assert_text if kind == "assert" else None
     calls = _shown(crash.watched_calls)
     culprit = crash.culprit_call
     noticed = crash.place_of_failure()

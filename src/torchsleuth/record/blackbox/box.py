@@ -25,6 +25,7 @@ from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.record.blackbox.entrance import Entrance
 from torchsleuth.record.blackbox.memory import RING_BYTES, Copier, CudaCopier, Ring
 from torchsleuth.record.blackbox.operations import EMBEDDING, WATCHED, Allows, Watched
+from torchsleuth.record.blackbox.transcript import transcript
 from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
 
 MOST_ENTRIES = 4096  # a power of two
@@ -89,16 +90,20 @@ class BlackBox:
         """Arm once the program has initialised CUDA; before that there is nothing to watch, and asking would initialise it."""
         if getattr(torch.version, "cuda", None) and not torch.cuda._is_in_bad_fork():
             self._wanted = True
-            torch.cuda._lazy_call(self._arm_on_cuda)
+            torch.cuda._lazy_call(self._on_first_use)
 
-    def _arm_on_cuda(self) -> None:
+    def _on_first_use(self) -> None:
         if not self._wanted:  # the recording has ended meanwhile
             return
         try:
-            pinned = torch.empty(RING_BYTES, dtype=torch.uint8, pin_memory=True)
-            self.arm(Ring(pinned.data_ptr(), RING_BYTES, pinned), CudaCopier(), _cuda_summary(MOST_ENTRIES))
+            transcript.begin()
+            self._arm_on_cuda()
         except Exception as error:  # the program's first use of CUDA must not fail because of us
             self.broken = f"{type(error).__name__}: {error}"
+
+    def _arm_on_cuda(self) -> None:
+        pinned = torch.empty(RING_BYTES, dtype=torch.uint8, pin_memory=True)
+        self.arm(Ring(pinned.data_ptr(), RING_BYTES, pinned), CudaCopier(), _cuda_summary(MOST_ENTRIES))
 
     def arm(self, ring: Ring, copier: Copier, summary: typing.Callable | None = None) -> None:
         self.ring = ring
@@ -122,6 +127,7 @@ class BlackBox:
 
     def disarm(self) -> None:
         self._wanted = False
+        transcript.end()
         _armed.discard(self)
         library, self._library = self._library, None
         if library is not None:
@@ -152,8 +158,6 @@ class BlackBox:
         thread = threading.get_ident
         on_cuda = self._device_type == "cuda"
         capturing = torch._C._cuda_isCurrentStreamCapturing if on_cuda else lambda: False
-        several = on_cuda and torch.cuda.device_count() > 1
-        current_device = torch._C._cuda_getDevice if on_cuda else lambda: 0
         is_there = self._is_there
         storage_of, device_of = torch._C._storage_address, torch.Tensor.get_device
         fresh = capacity // 2
@@ -212,16 +216,13 @@ class BlackBox:
                 return
             note_at(watched, index, args, program, user, within)
 
-        def note_at(watched: Watched, index: torch.Tensor, args: tuple, program: tuple, user: tuple, within: str) -> None:
+        def note_here(watched: Watched, index: torch.Tensor, args: tuple, program: tuple, user: tuple, within: str) -> None:
             if capturing():
                 self.capturing = True
                 return
             device = index.get_device()
             stream = stream_of(device)
-            if several and device != current_device():
-                # On a device that is not the current one, the default stream's number would mean another stream.
-                parts = ()
-            elif watched.one:
+            if watched.one:
                 parts = (copied(watched.values[0], None, index, stream),)
             elif watched.allows is _INDEXED:
                 at = watched.values[0]
@@ -233,6 +234,19 @@ class BlackBox:
                 watched, parts, id(table), table.data_ptr(), table.shape, table.dtype, None if dim is None else args[dim],
                 args[number] if number is not None and number < len(args) else None, program, user, within, device, stream, thread(),
             )  # fmt: skip
+
+        def note_there(watched: Watched, index: torch.Tensor, *rest: typing.Any) -> None:
+            # The number of a default stream means that of the current device, which need not be the index's.
+            device, current = index.get_device(), copier.current_device()
+            if device == current:
+                return note_here(watched, index, *rest)
+            copier.exchange_device(device)
+            try:
+                note_here(watched, index, *rest)
+            finally:
+                copier.exchange_device(current)
+
+        note_at = note_there if copier.devices > 1 else note_here
 
         def announce(index: torch.Tensor, weight: torch.Tensor, code: types.CodeType, lasti: int) -> bool:
             """The short form for a table that is given a part of a batch which has been copied already."""

@@ -54,8 +54,12 @@ class Ring:
 class Copier(typing.Protocol):
     """How bytes get into the ring without waiting for them."""
 
+    devices: int  # how many there are
+
     def copy(self, target: int, source: int, size: int, stream: int) -> None: ...
     def stream(self, device: int) -> int: ...
+    def current_device(self) -> int: ...
+    def exchange_device(self, device: int) -> int: ...
 
 
 class CudaCopier:
@@ -69,6 +73,9 @@ class CudaCopier:
         copy.restype = ctypes.c_int
         self.copy = lambda target, source, size, stream: copy(target, source, size, _DEVICE_TO_HOST, stream)
         self.stream = torch._C._cuda_getCurrentRawStream
+        self.devices = torch.cuda.device_count()
+        self.current_device = torch._C._cuda_getDevice
+        self.exchange_device = torch._C._cuda_exchangeDevice
 
 
 class HostCopier:
@@ -76,6 +83,8 @@ class HostCopier:
 
     dead = False
     copies = False
+    devices = 1
+    device = -1  # what a tensor on the CPU says of its own
 
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
         if not self.dead or self.copies:
@@ -83,6 +92,13 @@ class HostCopier:
 
     def stream(self, device: int) -> int:
         return 0
+
+    def current_device(self) -> int:
+        return self.device
+
+    def exchange_device(self, device: int) -> int:
+        self.device, before = device, self.device
+        return before
 
 
 def cuda_runtime() -> ctypes.CDLL:

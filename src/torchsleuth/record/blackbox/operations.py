@@ -46,7 +46,7 @@ EMBEDDING = Watched("embedding", "embedding", Allows.ROWS, (1,))
 
 _SCATTERS = ("scatter.value", "scatter.src", "scatter.reduce", "scatter.value_reduce")
 
-WATCHED: tuple[Watched, ...] = (
+_FORMS: tuple[Watched, ...] = (
     *_along(Allows.ALONG_DIM, "index_select", "gather", "index_add", "index_add_", "index_copy", "index_copy_", "index_reduce",
             "index_reduce_", "scatter_add", "scatter_add_", "scatter_reduce.two", "scatter_reduce_.two"),
     *_along(Allows.ALONG_DIM, *_SCATTERS, *(name.replace("scatter.", "scatter_.") for name in _SCATTERS)),
@@ -69,6 +69,19 @@ WATCHED: tuple[Watched, ...] = (
     Watched("_assert_async", "_assert_async", Allows.TRUE, (0,)),
     Watched("_assert_async.msg", "_assert_async", Allows.TRUE, (0,)),
 )  # fmt: skip
+
+# `out=` makes another overload of the same arguments: by the overload that it belongs to.
+_OUT = {
+    **{name: f"{name}.out" for name in (
+        "index_select", "gather", "index_add", "index_copy", "index_reduce", "scatter_add", "take", "multinomial",
+        "multi_margin_loss", "binary_cross_entropy", "max_unpool2d", "max_unpool3d",
+    )},
+    **{name: f"{name}_out" for name in (*_SCATTERS, "scatter_reduce.two", "index.Tensor")},
+    "nll_loss_forward": "nll_loss_forward.output",
+    "nll_loss2d_forward": "nll_loss2d_forward.output",
+}  # fmt: skip
+
+WATCHED: tuple[Watched, ...] = (*_FORMS, *(form._replace(operator=_OUT[form.operator]) for form in _FORMS if form.operator in _OUT))
 
 
 class Legal(typing.NamedTuple):

@@ -150,8 +150,9 @@ class IndexOutOfRange(CrashRule):
         facts += _misleading(operation, values.limit)
         facts += setting_facts(operation)
         where = f"`{operation.module}`" if operation.module else f"`{operation.name.strip('_')}`"
-        what = {"rows": f"the {plural(int(values.high) + 1, 'row')} of {where}"}.get(
-            values.limit, f"{values.limit} of {table.called if table is not None else 'the tensor'}, which has size {int(values.high) + 1}"
+        called, size = table.called if table is not None else "the tensor", int(values.high) + 1
+        what = {"rows": f"the {plural(size, 'row')} of {where}", "elements": f"the {plural(size, 'element')} of {called}"}.get(
+            values.limit, f"{values.limit} of {called}, which has size {size}"
         )
         title = f"{bad.called} holds {first.value}, beyond {what}" if first.value >= 0 else f"{bad.called} holds {first.value}, a negative index, for {what}"
         why = (
