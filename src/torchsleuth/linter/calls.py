@@ -306,7 +306,11 @@ class Calls(Results):
                 owner = self.on_this_path(owner)
                 self.mark_requires_grad(owner)
             return owner
-        if name in ("retain_grad", "register_hook", "detach_", "share_memory_", "zero_grad"):
+        if name == "detach_":
+            owner = self.on_this_path(owner)
+            owner.grad, owner.leaf, owner.inputs = False, False, ()
+            return owner
+        if name in ("retain_grad", "register_hook", "share_memory_", "zero_grad"):
             return owner if name.endswith("_") else UNKNOWN
         if name.endswith("_") and not name.startswith("_") and not name.endswith("__"):
             where = node.func.value

@@ -131,7 +131,8 @@ class Comparison:
         for spec in self.job["parameters"]:
             if spec["kind"] != "number":
                 continue
-            for label in sorted({c for p in self.job["parameters"] for c in p.get("dims", [])} | {"tail"}):
+            classes = {p["class"] for p in self.job["parameters"] if p["kind"] == "size"}
+            for label in sorted({c for p in self.job["parameters"] for c in p.get("dims", [])} | classes | {"tail"}):
                 spec["kind"], spec["like"] = "vector", label
                 try:
                     self._trial({}, extra, seed=7, must_run=False)

@@ -67,6 +67,19 @@ def is_optimizer(node: ast.expr, frame: Frame) -> bool:
     return bool(OPTIMIZER.search(text)) and not SCHEDULER.search(text)
 
 
+def cut_between(body: list[ast.stmt], name: str, one: ast.AST, other: ast.AST) -> bool:
+    """`loss = loss.item()` or `loss.detach_()` between the two: the name no longer stands for a tensor with a history."""
+    first, last = sorted((one.lineno, other.lineno))
+    for node in (n for s in body for n in ast.walk(s)):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            if first <= node.lineno <= last or "item()" in ast.unparse(node.value):
+                return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach_" and node.lineno <= last:
+            if isinstance(node.func.value, ast.Name) and node.func.value.id == name:
+                return True
+    return False
+
+
 def mentions(function: ast.AST, *names: str, part: str = "") -> bool:
     """Whether any of these attribute or function names, or one with this part, occurs in the function."""
     wanted = set(names)

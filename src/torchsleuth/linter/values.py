@@ -131,7 +131,10 @@ NOT_OPERATIONS = frozenset(
     "size dim numel stride is_floating_point is_contiguous data_ptr element_size nelement get_device storage_offset "
     "is_complex ndimension is_cuda untyped_storage storage".split()
 )
-RANDOM = frozenset("dropout bernoulli rand randn rand_like randn_like multinomial randint normal randperm".split())
+RANDOM = frozenset(
+    "dropout bernoulli rand randn rand_like randn_like randint_like multinomial randint normal randperm poisson dropout1d dropout2d dropout3d "
+    "alpha_dropout feature_dropout gumbel_softmax rrelu".split()
+)
 # Tensor functions found directly below `torch`, by way of the derivative table and the lists above.
 TORCH_OPERATIONS = frozenset(name.split("/")[0] for name in SAVED) | INT_RESULT | BOOL_RESULT | frozenset(
     "where stack cat concat hstack vstack dstack clone detach maximum minimum cosine_similarity one_hot embedding relu "

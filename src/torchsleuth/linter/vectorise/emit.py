@@ -147,6 +147,8 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
         if not adds or store.test is not None:
             raise GiveUp(f"two turns may write to the same place of `{store.target}`")
         return _scattered(plan, store, target, value, out)
+    if value.kind == "free" and not value.dims and not value.more and _is_behind(target):
+        raise GiveUp(f"`{ast.unparse(value.code)[:40]}` may be a number or a tensor, and is written to columns")
     if store.test is not None:
         return _masked(plan, store, target, value)
     if value.more and not target.more:
@@ -168,6 +170,12 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
         return ast.AugAssign(_as_target(target.code), store.op, code)
     place = target.code if not is_plain else ast.Subscript(target.code, ast.Slice(), ast.Store())
     return ast.Assign([_as_target(place)], code)
+
+
+def _is_behind(target: Lifted) -> bool:
+    """`x[:, i]`: a loop's dimension comes after one of the value's own, and what is written without a loop would meet the wrong one."""
+    dims = target.dims
+    return any(d not in (INNER, ONE) and any(e in (INNER, ONE) for e in dims[:p]) for p, d in enumerate(dims))
 
 
 def _fixed_rank(store: Store) -> int:

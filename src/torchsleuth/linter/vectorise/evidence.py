@@ -14,10 +14,12 @@ if typing.TYPE_CHECKING:
 
 COLLECTORS = {"torch.stack": "stack", "torch.tensor": "tensor", "torch.cat": "cat", "torch.concat": "cat", "torch.as_tensor": "tensor",
               "torch.FloatTensor": "tensor", "torch.vstack": "vstack"}  # fmt: skip
-# What is iterated and never shown to be a tensor is taken for one by its name, or not at all.
-TENSOR_NAME = re.compile(
-    r"^[a-z]\d?$|tensor|matri|logit|prob|score|feat|emb|image|img|inp|batch|data|row|vec|point|hidden|att|weight|value|pred|"
-    r"target|label|box|coord|pos|signal|wave|ind|ids|token|mask|seq|text|src|tgt|query|key",
+# What is only ever indexed by one number or iterated may be a list of tensors, of rows of different lengths even: it is taken
+# for a tensor by its name, or not at all. A method's arguments come from machinery that lists are part of; there the name must say it.
+TENSOR_NAME = re.compile(r"^[a-z]\d?$|tensor|matri|^(inp|input|inputs|logits|image|batch|waveform|signal)$", re.IGNORECASE)
+TENSOR_IN_FUNCTION = re.compile(
+    TENSOR_NAME.pattern + r"|logit|prob|score|feat|emb|image|img|inp|batch|data|row|vec|point|hidden|att|weight|value|pred|target|label|box|"
+    r"coord|pos|signal|wave|ind|ids|token|mask|seq|text|src|tgt|query|key",
     re.IGNORECASE,
 )
 
@@ -48,6 +50,10 @@ def require_tensors(plan: Plan) -> None:
     unsure = {base for base, facts in lifter.bases.items() if not facts["sure"]}
     if not unsure:
         return
+    for base in unsure:
+        named = TENSOR_IN_FUNCTION if _is_own_argument(base, plan) else TENSOR_NAME
+        if not named.search(base) and not _is_indexed_like_an_array(base, plan.loop):
+            raise GiveUp(f"nothing here shows that `{base}` is a tensor; it may be a list")
     iterated: set[str] = set()
     for node in ast.walk(plan.loop):
         if isinstance(node, (ast.For, ast.comprehension)):
@@ -59,8 +65,6 @@ def require_tensors(plan: Plan) -> None:
     adds_up = plan.reader.accumulators and not (plan.collected or plan.reader.stores)
     if adds_up or isinstance(plan.loop, ast.Call) and plan.context.dotted(plan.loop.func) not in COLLECTORS:
         raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of tensors")
-    if not any(TENSOR_NAME.search(base) for base in unsure):
-        raise GiveUp("nothing here shows that it runs over a tensor")
     calls = [call for call, _ in plan.collected] + ([plan.loop] if isinstance(plan.loop, ast.Call) else [])
     if plan.reader.grown or any(COLLECTORS.get(plan.context.dotted(c.func)) in ("cat", "vstack") for c in calls):
         raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pieces")
@@ -71,6 +75,40 @@ def require_tensors(plan: Plan) -> None:
         if isinstance(gathered, ast.Subscript) and isinstance(gathered.value, ast.Name) and gathered.value.id in iterated:
             if isinstance(gathered.slice, ast.Constant):
                 raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pairs")
+
+
+def _is_own_argument(base: str, plan: Plan) -> bool:
+    """An argument, always given, of a function that belongs to no class and handles no list."""
+    frame = plan.context.frame
+    arguments = getattr(frame.node, "args", None)
+    if arguments is None or frame.cls is not None or plan.context.stacked & plan.context.arguments:
+        return False
+    optional = {a.arg for a in arguments.args[len(arguments.args) - len(arguments.defaults) :]} | {a.arg for a in arguments.kwonlyargs}
+    return base not in optional
+
+
+def _is_indexed_like_an_array(base: str, loop: ast.AST) -> bool:
+    """`x[i, j]`, `x[:, j]`, `x[i].item()`, or an index `y[i, x[i]]` itself: not what one does with a list of tensors."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript):
+            if isinstance(node.slice, ast.Tuple) and ast.unparse(node.value).split("[")[0] == base:
+                return True
+            if any(isinstance(n, ast.Subscript) and ast.unparse(n.value) == base for n in ast.walk(node.slice)):
+                return True
+        elif isinstance(node, ast.Attribute) and node.attr == "item" and isinstance(node.value, ast.Subscript):
+            if ast.unparse(node.value.value) == base:
+                return True
+        elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.target, ast.Tuple) and isinstance(node.iter, ast.Call):
+            # `for i, n in enumerate(lengths)` with `y[i, n]`
+            given = [ast.unparse(a) for a in node.iter.args]
+            function = ast.unparse(node.iter.func)
+            if base in given and function in ("enumerate", "zip"):
+                place = 1 if function == "enumerate" else given.index(base)
+                target = node.target.elts[place] if place < len(node.target.elts) else None
+                if isinstance(target, ast.Name) and any(isinstance(n, ast.Subscript) and any(isinstance(m, ast.Name) and m.id == target.id for m in ast.walk(n.slice))
+                                                        for n in ast.walk(loop)):  # fmt: skip
+                    return True
+    return False
 
 
 def require_no_leftovers(plan: Plan) -> None:

@@ -65,7 +65,8 @@ class Lifter(Indexing):
 
     def positions(self, axis: Axis) -> Lifted:
         """The loop variable itself, as a tensor of all its values."""
-        device = next((b for b, facts in self.bases.items() if facts.get("sure", True) and "." not in b), "")
+        sure = [b for b, facts in self.bases.items() if facts.get("sure", True)]
+        device = min(sure, key=lambda b: "." in b, default="")  # a name before an attribute
         bounds = [axis.stop_code] if axis.start == 0 else [number(axis.start), axis.stop_code]
         keywords = {"device": expression(f"{device}.device")} if device else {}
         code = method(name("torch"), "arange", *bounds, **keywords)

@@ -7,6 +7,7 @@ import copy
 import typing
 from dataclasses import replace
 
+from torchsleuth.linter.values import RANDOM
 from torchsleuth.linter.vectorise.axes import Gathered
 from torchsleuth.linter.vectorise.context import integer, is_dotted
 from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, RankUnknown, aligned, method, name, number
@@ -127,6 +128,8 @@ def _module(lifter: Lifter, node: ast.Call, func: ast.Attribute, kind: str) -> L
 
 
 def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast.expr]) -> Lifted:
+    if last in RANDOM:
+        raise GiveUp(f"`{ast.unparse(node)[:40]}` draws new numbers in every turn")
     if last in ("matmul", "dot", "inner", "mm", "bmm", "mv", "vdot") and len(node.args) == 2:
         rank = 1 if last in ("dot", "vdot") else None
         left, right = lifter.lift(node.args[0]), lifter.lift(node.args[1])
@@ -168,7 +171,7 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         values = [lifter.lift(a) for a in node.args]
         extra = {k: lifter.lift(w) for k, w in keywords.items()}
         given = [*values, *extra.values()]
-        if not any(v.axes for v in given):
+        if not any(v.axes or v.dims or v.more for v in given):
             return Lifted(copy.deepcopy(node), kind="free")
 
         def build(*codes):

@@ -128,7 +128,7 @@ def _finished(plan: Plan) -> Plan:
     require_tensors(plan)
     require_no_leftovers(plan)
     gone = {t.id for statement in plan.removed if isinstance(statement, ast.Assign) for t in statement.targets if isinstance(t, ast.Name)}
-    device = next((b for b in plan.reader.lifter.bases if "." not in b and b not in gone), None)
+    device = min((b for b in plan.reader.lifter.bases if b not in gone), key=lambda b: "." in b, default=None)
     if device is not None:
         placer = _Placer(device)
         plan.statements = [placer.visit(s) for s in plan.statements]

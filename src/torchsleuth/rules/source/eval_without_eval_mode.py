@@ -84,7 +84,10 @@ def _is_given(model: str, context: ast.expr) -> bool:
 
 
 def _is_prepared(function: str, tree: ast.Module) -> bool:
-    """Called under a context that is given something, or by a function that calls `eval()` itself."""
+    """Called under a context that is given something, or by a function that calls `eval()` itself; or handed on, to be called who knows where."""
+    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    if any(isinstance(n, ast.Name) and n.id == function and isinstance(n.ctx, ast.Load) and id(n) not in called for n in ast.walk(tree)):
+        return True
     for node in ast.walk(tree):
         if not isinstance(node, (ast.With, ast.FunctionDef)) or getattr(node, "name", "") == function:
             continue

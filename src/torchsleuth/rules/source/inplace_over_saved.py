@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.linter.events import Hazard
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.recording import is_shown_to_record
 from torchsleuth.model import Confidence, Role
 
 INPLACE_FORMS = ("module", "inplace-argument")
@@ -53,6 +54,8 @@ class InplaceOverSaved(LintRule):
         write = hazard.write
         if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard):
             return None
+        if write.op == "copy" and write.target.op == "argument" and not is_shown_to_record(write.frame, view):
+            return None  # `state.copy_(state * decay + x)`: a state that is carried from call to call where nothing is recorded
         return self.found(hazard, view)
 
     def found(self, hazard: Hazard, view: View):

@@ -49,7 +49,7 @@ class LeafWrittenInPlace(LintRule):
             return None
         if write.text in write.frame.frozen or "(" in write.text:  # p.mul_(…).add_(…): the first write has been spoken of
             return None
-        if target.op == "parameter" and (view.has("requires_grad_(False)") or view.has("requires_grad = False")):
+        if target.op in ("parameter", "Parameter") and (view.has("requires_grad_(False)") or view.has("requires_grad = False")):
             return None  # which of the parameters were frozen is not known
         if not is_shown_to_record(write.frame, view):
             return None

@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.lintrule import Found, LintRule, View, safe_fix, unsafe_fix
-from torchsleuth.linter.training import events_in
+from torchsleuth.linter.training import cut_between, events_in
 from torchsleuth.model import Confidence, Role
 
 
@@ -63,7 +63,7 @@ class LossAccumulatedWithGraph(LintRule):
             event = backward.get(loss)
             if event is None or event.retains or total == loss or _trained(frame.node, total):
                 continue
-            if _rebound_between(node.body, loss, event.node, statement):
+            if cut_between(node.body, loss, event.node, statement):
                 continue
             if event.conditional and len(backward) == 1 and _returned(frame.node, total):
                 continue  # where nothing is trained here, the caller may need the graph of the sum
@@ -119,13 +119,3 @@ def _trained(function: ast.AST, total: str) -> bool:
 
 def _returned(function: ast.AST, total: str) -> bool:
     return any(isinstance(n, ast.Return) and isinstance(n.value, ast.Name) and n.value.id == total for n in ast.walk(function))
-
-
-def _rebound_between(body: list[ast.stmt], loss: str, backward: ast.Call, statement: ast.stmt) -> bool:
-    """`loss = loss.item()` between backward and the addition."""
-    first, last = sorted((backward.lineno, statement.lineno))
-    for node in (n for s in body for n in ast.walk(s)):
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == loss for t in node.targets):
-            if first <= node.lineno <= last or "item()" in ast.unparse(node.value):
-                return True
-    return False

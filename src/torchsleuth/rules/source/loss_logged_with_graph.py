@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.lintrule import Found, LintRule, View, safe_fix, unsafe_fix
-from torchsleuth.linter.training import events_in
+from torchsleuth.linter.training import cut_between, events_in
 from torchsleuth.model import Confidence, Role
 
 
@@ -61,7 +61,7 @@ class LossLoggedWithGraph(LintRule):
             if not isinstance(argument, ast.Name) or argument.id not in backward or _used_for_training(frame.node, ast.unparse(call.func.value)):
                 continue
             event = backward[argument.id]
-            if _rebound(node.body, argument.id, event.node, statement):
+            if cut_between(node.body, argument.id, event.node, statement):
                 continue
             found.append(
                 self.diagnosis(
@@ -91,9 +91,3 @@ def _used_for_training(function: ast.AST, name: str) -> bool:
             if last in ("sum", "stack", "cat", "backward") and any(ast.unparse(a) == name for a in node.args):
                 return True
     return False
-
-
-def _rebound(body: list[ast.stmt], name: str, backward: ast.Call, statement: ast.stmt) -> bool:
-    first, last = sorted((backward.lineno, statement.lineno))
-    return any(isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in n.targets) and first <= n.lineno <= last
-               for s in body for n in ast.walk(s))  # fmt: skip

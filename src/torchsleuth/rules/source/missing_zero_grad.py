@@ -61,8 +61,8 @@ class MissingZeroGrad(LintRule):
             return None
         if mentions(frame.node, "zero_", "set_to_none", "closure", "fill_", part="zero_grad") or _clears_by_hand(frame.node):
             return None
-        if any(isinstance(n, ast.Name) and n.id == steps[0].receiver and isinstance(n.ctx, ast.Store) for n in ast.walk(node)):
-            return None  # a new optimizer in every turn, for what that turn makes
+        if _made_for_the_turn(node, steps[0].receiver):
+            return None
         if _calls_helper(node, steps[0].receiver) or _clears_in_a_helper(node, frame, view):
             return None
         first, step = backward[0], steps[0]
@@ -83,6 +83,19 @@ class MissingZeroGrad(LintRule):
             Confidence.CERTAIN if receiver in frame.env and frame.env[receiver].kind == "optimizer" else Confidence.LIKELY,
             fixes=fixes,
         )
+
+
+def _made_for_the_turn(loop: ast.For | ast.While, optimizer: str) -> bool:
+    """A new optimizer in every turn, for what that turn makes (and not for a model that outlives it)."""
+    nodes = list(ast.walk(loop))
+    made = [n for n in nodes if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == optimizer for t in n.targets)]
+    if not made:
+        return any(isinstance(n, ast.Name) and n.id == optimizer and isinstance(n.ctx, ast.Store) for n in nodes)
+    inner = {t.id for m in made for n in ast.walk(m) if isinstance(n, ast.comprehension) for t in ast.walk(n.target) if isinstance(t, ast.Name)}
+    turning = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} - {optimizer} - inner
+    read = {n.id for m in made for n in ast.walk(m.value) if isinstance(n, ast.Name)}
+    has_model = any(isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters") for m in made for n in ast.walk(m.value))
+    return bool(read & turning) or not has_model
 
 
 def _clears_by_hand(function: ast.AST) -> bool:

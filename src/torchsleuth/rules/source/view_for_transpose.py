@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.linter.events import Call
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import CONSTRUCTORS
 from torchsleuth.model import Confidence, Role
+
+LAID_OUT = re.compile(r"weight|pack|cache|scale|storage|buffer|block|tile|kernel", re.IGNORECASE)
 
 
 class ViewForTranspose(LintRule):
@@ -54,6 +57,8 @@ class ViewForTranspose(LintRule):
             sizes = sizes[0].elts
         if shape is None or len(shape) < 2 or len(sizes) < 2:
             return None
+        if isinstance(call.node.func.value, ast.Name) and LAID_OUT.search(call.node.func.value.id):
+            return None  # stored for a kernel, which says in which order
         if call.receiver.op in ("pad", "cat", "concat") or call.receiver.op in CONSTRUCTORS:
             return None  # padded by one and cut anew: the shift of relative positions; or memory that something else filled
         shape = _still_meant(shape, call.frame.node)
