@@ -32,7 +32,7 @@ class Arguments(typing.NamedTuple):
     needs: tuple[bool, ...]  # `checked`, as ctx.needs_input_grad has it
 
     def with_values(self, values: typing.Iterable) -> Arguments:
-        return Arguments(tuple(values), *self[1:])
+        return tuple.__new__(Arguments, (tuple(values), *self[1:]))
 
     def shapes(self) -> str:
         """`x [4, 5], w [5]`: the shapes of the tensors."""
@@ -50,17 +50,21 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
     """
     if not given:
         raise UsageError(f"{subject.name}: no inputs to check it with; pass tensors, or shapes such as (1, 32, 100)")
-    by_shape = not any(isinstance(value, torch.Tensor) for value in given)
-    values = tuple(
-        torch.randn(value, generator=noise.generator, dtype=torch.float64) if by_shape and _is_shape(value) else value
-        for value in given
-    )
-    values = subject.bound(values)
-    names = subject.names(len(values))
-    for name, value in zip(names, values, strict=True):
+    by_shape = True
+    for value in given:
         if isinstance(value, torch.Tensor):
-            _refuse_unusual(subject, name, value)
-    floats = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor) and v.is_floating_point()]
+            by_shape = False
+            break
+    if by_shape:
+        given = tuple(torch.randn(value, generator=noise.generator, dtype=torch.float64) if _is_shape(value) else value for value in given)
+    values = subject.bound(given)
+    names = subject.names(len(values))
+    floats = []
+    for k, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            _refuse_unusual(subject, names[k], value)
+            if value.is_floating_point():
+                floats.append(k)
     if not floats:
         seen = ", ".join(f"{n} is {_kind(v)}" for n, v in zip(names, values, strict=True))
         raise UsageError(f"{subject.name}: no input is a floating-point tensor, so there is no gradient to check ({seen})")
@@ -72,10 +76,10 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
     elif left_out := [k for k in floats if k not in checked]:
         ending = "s no grad: its gradient was" if len(left_out) == 1 else " no grad: their gradients were"
         remarks.append(f"{_listed(names, left_out)} require{ending} not checked")
-    facts = tuple(_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values))
-    dtypes = tuple(v.dtype if isinstance(v, torch.Tensor) else None for v in values)
-    needs = tuple(k in checked for k in range(len(values)))
-    return Arguments(tuple(_own(v) for v in values), tuple(checked), names, facts, dtypes, bool(required), tuple(remarks), needs)
+    facts = tuple([_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values)])
+    dtypes = tuple([v.dtype if isinstance(v, torch.Tensor) else None for v in values])
+    needs = tuple([k in checked for k in range(len(values))])
+    return Arguments(tuple(map(_own, values)), tuple(checked), names, facts, dtypes, bool(required), tuple(remarks), needs)
 
 
 def in_dtypes(arguments: Arguments, dtypes: typing.Sequence[torch.dtype | None]) -> Arguments:
@@ -90,16 +94,21 @@ def _own(value: typing.Any) -> typing.Any:
     if not isinstance(value, torch.Tensor):
         return value
     value = value.detach()
-    if value.is_floating_point():
-        return value.to(torch.float64, memory_format=torch.contiguous_format, copy=True)
-    return value.clone()
+    if value.is_floating_point() and value.dtype is not torch.float64:
+        return value.to(torch.float64, memory_format=torch.contiguous_format)
+    return value.clone(memory_format=torch.contiguous_format) if value.is_floating_point() else value.clone()
 
 
 def _is_shape(value: object) -> bool:
     return isinstance(value, (tuple, torch.Size)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
 
 
+_USUAL = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool))
+
+
 def _refuse_unusual(subject: Subject, name: str, value: torch.Tensor) -> None:
+    if value.layout is torch.strided and value.dtype in _USUAL and (value.is_cpu or value.is_cuda):
+        return
     if value.is_complex():
         raise UsageError(
             f"{subject.name}: {name} is {_kind(value)}; complex inputs are not checked. "
@@ -128,6 +137,13 @@ def _listed(names: typing.Sequence[str], positions: typing.Sequence[int]) -> str
 
 def _fact(position: int, name: str, value: typing.Any, checked: bool, required: bool) -> TensorFact:
     if isinstance(value, torch.Tensor):
-        return TensorFact(position, name, True, dtype_name(value.dtype), tuple(value.shape), str(value.device), checked, required)
+        return tensor_fact(position, name, value.dtype, value.shape, value.device, checked, required)
     plain = isinstance(value, (bool, int, float, str, type(None)))
     return TensorFact(position, name, False, value=repr(value) if plain else type(value).__name__)
+
+
+@functools.lru_cache(maxsize=1024)
+def tensor_fact(
+    position: int, name: str, dtype: torch.dtype, shape: torch.Size, device: torch.device, checked: bool = False, required: bool = False
+) -> TensorFact:
+    return TensorFact(position, name, True, dtype_name(dtype), tuple(shape), str(device), checked, required)

@@ -67,21 +67,24 @@ class Bench:
             return self.subject.forward(values, needs or arguments.needs)
 
     def random_grads(self, run: Run) -> tuple:
-        return tuple(self.generator.like(out).clone() if is_float(out) else None for out in run.outputs)
+        return tuple([self.generator.like(out).clone() if is_float(out) else None for out in run.outputs])
 
     def evaluate(
-        self, arguments: Arguments, grads: tuple | None = None, needs: tuple[bool, ...] = (), run: Run | None = None
+        self, arguments: Arguments, grads: tuple | None = None, needs: tuple[bool, ...] = (), run: Run | None = None, spent: bool = False
     ) -> Evaluation:
-        """One forward and one backward; whatever backward raises becomes a problem, forward's errors pass."""
+        """One forward and one backward; whatever backward raises becomes a problem, forward's errors pass.
+
+        `spent`: nobody looks at `grads` afterwards, so backward may have them as they are.
+        """
         run = self.forward(arguments, needs) if run is None else run
         grads = self.random_grads(run) if grads is None else grads
         materialize = getattr(run.context, "materialize_grads", True)
         # Copies: backward may write into what it is given, and `grads` is compared with afterwards.
-        self.sent = passed = tuple(
-            g.clone() if g is not None and not is_expanded(g) else g if g is not None
+        self.sent = passed = tuple([
+            (g if spent or is_expanded(g) else g.clone()) if g is not None
             else torch.zeros_like(out) if materialize and isinstance(out, torch.Tensor) else None
             for g, out in zip(grads, run.outputs, strict=True)
-        )  # fmt: skip
+        ])  # fmt: skip
         try:
             if not torch.is_grad_enabled():
                 raw = self.subject.backward(run.context, passed)
@@ -194,7 +197,7 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
             continue
         if not needs[k]:
             continue
-        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and _usual(grad) and _usual(value):
+        if isinstance(grad, torch.Tensor) and grad.dtype is value.dtype and grad.shape == value.shape and _alike(grad, value):
             settled[k] = grad
         elif grad is None:
             settled[k] = None
@@ -225,8 +228,8 @@ def settle(arguments: Arguments, raw: tuple, needs: tuple[bool, ...]) -> tuple[d
     return settled, tuple(problems)
 
 
-def _usual(value: torch.Tensor) -> bool:
-    return value.is_cpu and value.layout is torch.strided
+def _alike(grad: torch.Tensor, value: torch.Tensor) -> bool:
+    return grad.layout is torch.strided and (grad.is_cpu and value.is_cpu or grad.device == value.device)
 
 
 def is_expanded(value: torch.Tensor) -> bool:

@@ -123,12 +123,12 @@ class Conditions(Judge):
         self.cases.append((name, arguments.shapes()))
 
     def types(self, exact: Evaluation) -> None:
-        """The types the user has, where they are not float64."""
+        """The types the user has, where they are not float64, against a pass in float64."""
         dtypes = self.given_types()
-        if any(is_float(v) and v.dtype is not torch.float64 for v in self.study.values):
+        if any(is_float(v) and v.dtype is not torch.float64 for v in exact.arguments.values):
             return
         name = " and ".join(sorted({dtype_name(d) for d in dtypes if d is not None and d.is_floating_point}))
-        arguments = in_dtypes(self.study, dtypes)
+        arguments = in_dtypes(exact.arguments, dtypes)
         try:
             run = self.bench.forward(arguments)
             short = tuple(None if g is None else g.to(o.dtype) for g, o in zip(exact.grads, run.outputs, strict=True))
@@ -143,11 +143,11 @@ class Conditions(Judge):
             return
         kinds = {o.dtype for o in run.outputs if is_float(o)} | {d for d in dtypes if d is not None and d.is_floating_point}
         bound = 0.2 if kinds & {torch.float16, torch.bfloat16} else 0.02
-        for k in self.study.checked:
+        for k in arguments.checked:
             want, got = exact.settled.get(k), other.settled.get(k)
             if want is None or got is None or k in self.bad:
                 continue
-            error = float((got.double() - want).norm()) / max(float(want.norm()), 1e-30)
+            error = length(got - want) / max(length(want), 1e-30)
             if error > bound:
                 fair = through_forward(self.bench, other).get(k)
                 fair_error = float((fair.double() - want).norm()) / max(float(want.norm()), 1e-30) if fair is not None else 1.0
@@ -237,29 +237,38 @@ class Conditions(Judge):
         elif not found:
             self.cases.append(("autocast", "bfloat16"))
 
-    def types_and_autocast(self, exact: Evaluation) -> bool:
+    def types_and_autocast(self, exact: Evaluation, given: Evaluation) -> bool:
         """One float32 pass under autocast; where autocast changes no type, it is the plain float32 pass as well.
 
-        Where it does, there is a plain float32 pass beside it. False where the inputs have other types.
+        Where it does, there is a plain float32 pass beside it: on the inputs `given`, where those of `exact` are too
+        large for float32 to have digits left. False where the inputs have other types.
         """
-        if any(d not in (None, torch.float32) and d.is_floating_point for d in self.given_types()):
+        if self.bench.random or self.bench.writes:
             return False
-        if self.bench.random or self.bench.writes or any(is_float(v) and v.dtype is not torch.float64 for v in exact.arguments.values):
-            return False
+        for dtype, value in zip(self.given_types(), exact.arguments.values, strict=True):
+            if dtype is not None and dtype.is_floating_point and (dtype is not torch.float32 or value.dtype is not torch.float64):
+                return False
         short = transforms.in_float32(exact.arguments)
         cast = other = transforms.under_autocast(self.bench, short, exact.grads)
         if isinstance(cast, Exception) or cast.problems or any(is_float(o) and o.dtype is not torch.float32 for o in cast.run.outputs):
             other = None
-            with contextlib.suppress(Exception):
-                run = self.bench.forward(short)
-                other = self.bench.evaluate(short, transforms.grads_for(run, exact.grads), run=run)
+            if not self.drowns(exact):
+                with contextlib.suppress(Exception):
+                    run = self.bench.forward(short)
+                    other = self.bench.evaluate(short, transforms.grads_for(run, exact.grads), run=run, spent=True)
         if other is not None and self.close(exact, other):
             self.cases.append(("float32", ""))
         else:
-            self.types(self.base)
+            small = variants.elements(given.arguments) <= variants.LARGE and given.arguments.values[given.arguments.checked[0]].is_cpu
+            self.types(given if small else self.base)
         if not self.findings and not self.bad:
             self.autocast(cast)
         return True
+
+    def drowns(self, exact: Evaluation) -> bool:
+        """Whether a gradient is so small beside the outputs that the rounding of float32 is as large."""
+        outputs = sum(length(g) * length(o) for g, o in zip(exact.grads, exact.run.outputs, strict=True) if g is not None)
+        return any(g is not None and self.sizes[k] * length(g) < 1e-5 * outputs for k, g in exact.settled.items())
 
     @staticmethod
     def close(exact: Evaluation, other: Evaluation) -> bool:

@@ -13,12 +13,12 @@ import typing
 import torch
 
 from torchsleuth.checker import mechanics, quick, second, source, transforms, variants
-from torchsleuth.checker.arguments import Arguments, arguments_for, dtype_name, in_dtypes
+from torchsleuth.checker.arguments import Arguments, arguments_for, dtype_name, in_dtypes, tensor_fact
 from torchsleuth.checker.bench import Evaluation, finite, is_float
 from torchsleuth.checker.conditions import Conditions
 from torchsleuth.checker.randomness import unchanged
 from torchsleuth.checker.subject import Run
-from torchsleuth.checker.trial import Finding, TensorFact, Trial
+from torchsleuth.checker.trial import Finding, Trial
 from torchsleuth.checker.truth import TOLERANCE, tolerance_now
 from torchsleuth.errors import UsageError
 
@@ -41,7 +41,8 @@ class Experiment(Conditions):
         self.arguments = arguments_for(self.subject, self.given, self.generator, self.made)
         self.remarks += self.arguments.remarks
         run = self.first_run()
-        token = tolerance_now.set(self.tolerance_for(run))
+        self.tolerance = self.tolerance_for(run)
+        token = tolerance_now.set(self.tolerance)
         try:
             with torch.no_grad():
                 self.on_trial(run)
@@ -73,7 +74,7 @@ class Experiment(Conditions):
                 self.other_inputs()
                 self.layouts(self.base)
             autocast = not self.findings and not self.bad
-            if not (autocast and self.types_and_autocast(together.evaluation if together else self.base)):
+            if not (autocast and self.types_and_autocast(together.evaluation if together else self.base, given)):
                 self.types(self.base)
                 autocast = not self.findings and not self.bad
                 if autocast:
@@ -100,7 +101,7 @@ class Experiment(Conditions):
             return self.study
         if variants.elements(self.arguments) <= variants.SMALL:
             return self.on_cpu()
-        return next((other for other in self.small_copies(self.on_cpu())), None) or self.study
+        return next(self.small_copies(self.on_cpu()), None) or self.study
 
     @functools.cached_property
     def base(self) -> Evaluation:
@@ -145,9 +146,8 @@ class Experiment(Conditions):
         try:
             run = bench.forward(arguments)
         except Exception as error:
-            run = self.in_given_types(error)
+            run, watch = self.in_given_types(error)
             arguments = self.arguments
-            watch = mechanics.Watch(arguments.values)
         self.check_outputs(run)
         written = watch.written()
         self.originals = {k: copy for k, _, _, copy in watch.tensors}
@@ -174,17 +174,18 @@ class Experiment(Conditions):
             self.originals = {k: v.clone() for k, v in enumerate(self.arguments.values) if isinstance(v, torch.Tensor)}
         return run
 
-    def in_given_types(self, error: Exception) -> Run:
+    def in_given_types(self, error: Exception) -> tuple[Run, mechanics.Watch]:
         """forward does not take float64; does it take what the user has?"""
         arguments = in_dtypes(self.arguments, self.arguments.dtypes)
         if any(d not in (None, torch.float64) and d.is_floating_point for d in self.arguments.dtypes):
+            watch = mechanics.Watch(arguments.values)
             try:
                 run = self.bench.forward(arguments)
             except Exception as other:
                 raise self.refusal(other) from None
             self.arguments = arguments
             self.remarks.append(f"forward does not take float64 ({second.described(error)}): checked in the inputs' own types")
-            return run
+            return run, watch
         raise self.refusal(error) from None
 
     def refusal(self, error: Exception) -> UsageError:
@@ -239,7 +240,7 @@ class Experiment(Conditions):
 
     def on_cpu(self) -> Arguments:
         """The inputs on the CPU, where experiments can do no harm, if forward runs there; else as they are."""
-        if self.arguments.values[self.arguments.checked[0]].device.type == "cpu":
+        if self.arguments.values[self.arguments.checked[0]].is_cpu:
             return self.arguments
         other = self.arguments.with_values(v.cpu() if isinstance(v, torch.Tensor) else v for v in self.arguments.values)
         try:
@@ -268,15 +269,15 @@ class Experiment(Conditions):
     # -- the result -------------------------------------------------------------------------------
 
     def trial(self, run: Run) -> Trial:
-        outputs = tuple(
-            TensorFact(o, "output" if len(run.outputs) == 1 else f"output {o}", True, dtype_name(v.dtype), tuple(v.shape), str(v.device))
+        outputs = tuple([
+            tensor_fact(o, "output" if len(run.outputs) == 1 else f"output {o}", v.dtype, v.shape, v.device)
             for o, v in enumerate(run.outputs) if isinstance(v, torch.Tensor)
-        )  # fmt: skip
+        ])  # fmt: skip
         code = getattr(self.subject.backward_code, "__code__", None) or getattr(self.subject.forward_code, "__code__", None)
         first = self.arguments.values[self.arguments.checked[0]]
         return Trial(
             self.subject.name, source.shown_file(code.co_filename) if code else "", code.co_firstlineno if code else 0,
-            self.arguments.facts, outputs, dtype_name(first.dtype), str(first.device), self.directions, self.tolerance_for(run),
+            self.arguments.facts, outputs, dtype_name(first.dtype), str(first.device), self.directions, self.tolerance,
             self.subject.evaluations, tuple(dict.fromkeys(self.cases)), tuple(dict.fromkeys(self.refused)), self.double,
             tuple(self.findings), (), tuple(dict.fromkeys(self.remarks)),
         )  # fmt: skip

@@ -23,7 +23,8 @@ def untouched(values: typing.Iterable, reached: frozenset[str]) -> typing.Iterat
         with torch.enable_grad():
             yield state
     finally:
-        torch.set_default_dtype(dtype)
+        if torch.get_default_dtype() is not dtype:
+            torch.set_default_dtype(dtype)
         torch.set_grad_enabled(threads)
         for restore in kept:
             restore()

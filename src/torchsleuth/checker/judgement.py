@@ -72,7 +72,7 @@ class Judge:
         inputs = [k for k in evaluation.arguments.checked if k not in self.bad and evaluation.settled.get(k) is not None]
         suspects: list[int] = []
         if individually:
-            if not all(at_a_glance(self.bench, evaluation, inputs, sizes) for _ in range(self.directions)):
+            if not all([at_a_glance(self.bench, evaluation, inputs, sizes) for _ in range(self.directions)]):
                 if not self.deterministic(evaluation.arguments):
                     return False
                 suspects = [k for k in inputs if not all(agrees(self.bench, evaluation, [k], sizes) for _ in range(self.directions))]
@@ -84,7 +84,7 @@ class Judge:
                 right = False
                 self.findings.append(found)
                 self.bad.add(k)
-        if individually:
+        if individually and self.findings:
             self.findings = self.located(evaluation)
         if right:
             self.cases.append((case, evaluation.arguments.shapes() if case else ""))

@@ -99,21 +99,30 @@ def _with_derivatives(trial: Experiment, arguments: Arguments, sizes: dict[int, 
                 curves = (None,) * len(everything)
     except Exception:
         return None
-    outputs = tuple(out.detach() if isinstance(out, torch.Tensor) else out for out in outputs)
+    outputs = tuple([out.detach() if isinstance(out, torch.Tensor) else out for out in outputs])
     here = Run(None, outputs, returned)
     moves = {k: like(values[k]) for k in checked}
     grad_moves = [like(g) for g in grads]
     sent = dict(zip(live, (g.detach() for g in grads), strict=True))
     gradient = {k: None if g is None else g.detach() for k, g in zip(checked, first, strict=True)}
-    evaluation = Evaluation(arguments, here, tuple(sent.get(o) for o in range(len(outputs))), (), gradient, ())
+    evaluation = Evaluation(arguments, here, tuple(map(sent.get, range(len(outputs)))), (), gradient, ())
     there = _moved(trial, evaluation, moves, sizes, dict(zip(live, grad_moves, strict=True)))
-    if there is None or any(there.settled.get(k) is None for k, g in gradient.items() if g is not None):
+    if there is None:
         return None
+    for k, g in gradient.items():
+        if g is not None and there.settled.get(k) is None:
+            return None
     if not _rises(evaluation, there, moves, sizes):
         return None
-    rise = sum(product(w, there.settled[k] - gradient[k]) for k, w in zip(checked, weights, strict=True) if w is not None)
-    found = sum(sizes[k] * product(c, moves[k]) for k, c in zip(checked, curves, strict=False) if c is not None)
-    found += sum(product(c, m) for c, m in zip(curves[len(checked) :], grad_moves, strict=True) if c is not None)
+    rise = found = 0.0
+    for k, weight, curve in zip(checked, weights, curves, strict=False):
+        if weight is not None:
+            rise += product(weight, there.settled[k] - gradient[k])
+        if curve is not None:
+            found += sizes[k] * product(curve, moves[k])
+    for curve, move in zip(curves[len(checked) :], grad_moves, strict=True):
+        if curve is not None:
+            found += product(curve, move)
     right = abs(rise / A_STEP - found) <= 1e-4 * abs(found)
     return Together(evaluation, "refused" if refuses else "right" if right else "")
 
@@ -125,11 +134,10 @@ def _first(bench: Bench, arguments: Arguments, outputs: tuple, leaves: list, gra
         return None
     raw = bench.subject.backward(node, tuple(grads))
     first = [raw[k] for k in arguments.checked]
-    fits = all(
-        isinstance(g, torch.Tensor) and g.shape == leaf.shape and g.dtype is leaf.dtype and g.layout is torch.strided
-        for g, leaf in zip(first, leaves, strict=True)
-    )
-    return first if fits else None
+    for g, leaf in zip(first, leaves, strict=True):
+        if not isinstance(g, torch.Tensor) or g.shape != leaf.shape or g.dtype is not leaf.dtype or g.layout is not torch.strided:
+            return None
+    return first
 
 
 def _moved(
@@ -138,7 +146,7 @@ def _moved(
     """The pass a step further, in plain memory and outside the engine; None where anything is odd about it, a write by backward too."""
     bench, arguments = trial.bench, evaluation.arguments
     values = [torch.add(v, moves[k], alpha=A_STEP * sizes[k]) if k in moves else v for k, v in enumerate(arguments.values)]
-    grads = tuple(None if g is None else torch.add(g, grad_moves[o], alpha=A_STEP) for o, g in enumerate(evaluation.grads))
+    grads = tuple([None if g is None else torch.add(g, grad_moves[o], alpha=A_STEP) for o, g in enumerate(evaluation.grads)])
     try:
         moved = arguments.with_values(values)
         run = bench.forward(moved)
@@ -146,21 +154,29 @@ def _moved(
         there = bench.evaluate(moved, grads, run=run)
     except Exception:
         return None
-    if there.problems or any(values[k]._version for k in moves):
+    if there.problems:
         return None
+    for k in moves:
+        if values[k]._version:
+            return None
     # A write past the version counter shows in the values: they are compared next.
     if versions != [out._version for out in run.outputs if isinstance(out, torch.Tensor)]:
         return None
-    if any(g is not None and (sent._version or not torch.equal(g, sent)) for g, sent in zip(grads, bench.sent, strict=True)):
-        return None
+    for g, sent in zip(grads, bench.sent, strict=True):
+        if g is not None and (sent._version or not torch.equal(g, sent)):
+            return None
     return there
 
 
 def _rises(evaluation: Evaluation, there: Evaluation, moves: dict[int, torch.Tensor], sizes: dict[int, float]) -> bool:
     """Whether forward's values rise from one pass to the other as the gradient says; what does not pass is looked at again."""
-    outputs = zip(evaluation.grads, evaluation.run.outputs, there.run.outputs, strict=True)
-    rise = sum(product(grad, ahead - here) for grad, here, ahead in outputs if grad is not None)
-    expected = sum(sizes[k] * product(grad, moves[k]) for k, grad in evaluation.settled.items() if grad is not None)
+    rise = expected = 0.0
+    for grad, here, ahead in zip(evaluation.grads, evaluation.run.outputs, there.run.outputs, strict=True):
+        if grad is not None:
+            rise += product(grad, ahead - here)
+    for k, grad in evaluation.settled.items():
+        if grad is not None:
+            expected += sizes[k] * product(grad, moves[k])
     return abs(rise / A_STEP - expected) <= 10 * tolerance_now.get() * abs(expected)
 
 
@@ -192,7 +208,7 @@ def _out_of_order(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _repeated(arguments: Arguments) -> Arguments:
     """Every batch of one as a batch of three: the same memory three times."""
     return arguments.with_values(
-        v.expand(3, *v.shape[1:]) if isinstance(v, torch.Tensor) and v.ndim and v.shape[0] == 1 else v for v in arguments.values
+        [v.expand(3, *v.shape[1:]) if isinstance(v, torch.Tensor) and v.ndim and v.shape[0] == 1 else v for v in arguments.values]
     )
 
 
@@ -250,7 +266,7 @@ def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], str
         if not empty and not finite(run):
             return False
         grads = bench.random_grads(run) if strides is None else tuple(bench.generator.like(out, strides) if is_float(out) else None for out in run.outputs)
-        evaluation = bench.evaluate(arguments, grads, run=run)
+        evaluation = bench.evaluate(arguments, grads, run=run, spent=empty)
     except Exception:
         return False
     if evaluation.problems:

@@ -121,7 +121,7 @@ def vmap(bench: Bench, arguments: Arguments) -> list[Finding]:
 
 
 def in_float32(arguments: Arguments) -> Arguments:
-    return arguments.with_values(v.to(torch.float32) if is_float(v) else v for v in arguments.values)
+    return arguments.with_values([v.float() if is_float(v) else v for v in arguments.values])
 
 
 def under_autocast(bench: Bench, short: Arguments, grads: tuple | None) -> Evaluation | Exception:
@@ -132,14 +132,14 @@ def under_autocast(bench: Bench, short: Arguments, grads: tuple | None) -> Evalu
             run = bench.forward(short)
     except Exception as error:
         return error
-    return bench.evaluate(short, grads_for(run, grads), run=run)
+    return bench.evaluate(short, grads_for(run, grads), run=run, spent=True)
 
 
 def grads_for(run: Run, grads: tuple | None) -> tuple:
-    """The grads in the types of the outputs; ones where there are none."""
+    """Copies of the grads in the types of the outputs; ones where there are none."""
     if grads is None:
         return tuple(torch.ones_like(o) if is_float(o) else None for o in run.outputs)
-    return tuple(g if g is None else g.to(o.dtype) for g, o in zip(grads, run.outputs, strict=True))
+    return tuple(g if g is None else g.to(o.dtype, copy=True) for g, o in zip(grads, run.outputs, strict=True))
 
 
 def autocast(bench: Bench, evaluation: Evaluation) -> tuple[list[Finding], str]:

@@ -25,7 +25,7 @@ def tensors(arguments: Arguments) -> list[int]:
 
 
 def elements(arguments: Arguments) -> int:
-    return max((arguments.values[k].numel() for k in tensors(arguments)), default=0)
+    return max([v.numel() for v in arguments.values if isinstance(v, torch.Tensor)], default=0)
 
 
 def leading(arguments: Arguments, outputs: typing.Sequence) -> tuple[int, ...]:
@@ -70,7 +70,10 @@ def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: Noise) 
 
 def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """For inputs with two equal dimensions: the same with those dimensions told apart."""
-    if not any(isinstance(v, torch.Tensor) and len(set(v.shape)) < v.ndim for v in arguments.values):
+    for v in arguments.values:
+        if isinstance(v, torch.Tensor) and len(set(v.shape)) < v.ndim:
+            break
+    else:
         return
     positions: dict[int, list[tuple[int, int]]] = {}
     square = set()
@@ -91,11 +94,17 @@ def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Argume
 
 def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """Small copies of large inputs, the most reduced first."""
-    sizes = sorted({n for v in arguments.values if isinstance(v, torch.Tensor) for n in v.shape if n > 1})
-    short = {n: min(n, small) for n, small in zip(sizes, itertools.count(3), strict=False)}
-    yield with_sizes(arguments, short, generator)
-    for n in reversed(sizes):
-        yield with_sizes(arguments, {n: short[n]}, generator)
+    for shapes in _smaller(tuple([v.shape if isinstance(v, torch.Tensor) else None for v in arguments.values])):
+        yield resized(arguments, shapes, generator)
+
+
+@functools.lru_cache(maxsize=1024)
+def _smaller(shapes: tuple[torch.Size | None, ...]) -> list[dict[int, list[int]]]:
+    """All sizes reduced, told apart by their order; then one size at a time, the largest first."""
+    sizes = sorted({n for shape in shapes if shape is not None for n in shape if n > 1})
+    short = dict(zip(sizes, map(min, sizes, itertools.count(3)), strict=True))
+    mappings = [short, *({n: short[n]} for n in reversed(sizes))]
+    return [{k: [m.get(n, n) for n in shape] for k, shape in enumerate(shapes) if shape is not None} for m in mappings]
 
 
 def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise) -> Arguments | None:
@@ -111,6 +120,9 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise
         value = values[k]
         old_shape = value.shape
         if old_shape == tuple(shape):
+            continue
+        if 0 in shape:
+            values[k] = value.new_empty(shape)
             continue
         if all(map(operator.le, shape, old_shape)):
             values[k] = value.as_strided(shape, value.stride(), value.storage_offset()).contiguous()
@@ -129,10 +141,10 @@ def resized(arguments: Arguments, shapes: dict[int, list[int]], generator: Noise
 
 
 def risky(arguments: Arguments) -> bool:
-    return any(
-        isinstance(v, torch.Tensor) and not v.is_cpu and not v.is_floating_point() and v.dtype is not torch.bool
-        for v in arguments.values
-    )  # fmt: skip
+    for v in arguments.values:
+        if isinstance(v, torch.Tensor) and not v.is_cpu and not v.is_floating_point() and v.dtype is not torch.bool:
+            return True
+    return False
 
 
 def jittered(value: torch.Tensor, generator: Noise) -> torch.Tensor:
@@ -151,7 +163,6 @@ class Noise:
     def __init__(self, seed: int):
         self.seed = seed
         self.place = seed % (POOL // 2)
-        self.pool = _pool()
 
     @functools.cached_property
     def generator(self) -> torch.Generator:
@@ -168,8 +179,8 @@ class Noise:
                 self.place = (self.place + 7919) % 1009
             start, self.place = self.place, self.place + count
             if strides is None:
-                return self.pool.as_strided(shape, _dense(shape), start)
-            return self.pool[start : start + count].clone().as_strided(shape, strides(shape))
+                return _from_pool(shape, start)
+            return _from_pool((count,), start).clone().as_strided(shape, strides(shape))
         # In float32 first: several times as fast as float64, and any random numbers do.
         out = torch.randn(value.shape, generator=self.generator).to(value.dtype if value.is_floating_point() else torch.float64)
         out = out if value.device.type == "cpu" else out.to(value.device)
@@ -182,6 +193,12 @@ POOL = 2**16
 @functools.cache
 def _pool() -> torch.Tensor:
     return torch.randn(POOL, generator=torch.Generator().manual_seed(POOL), dtype=torch.float64)
+
+
+@functools.lru_cache(maxsize=1024)
+def _from_pool(shape: tuple[int, ...], start: int) -> torch.Tensor:
+    """A view of the pool: the same seed asks for the same ones, and making a view takes as long as reading it."""
+    return _pool().as_strided(shape, _dense(shape), start)
 
 
 @functools.lru_cache(maxsize=4096)
