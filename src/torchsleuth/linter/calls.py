@@ -232,7 +232,7 @@ class Calls(Results):
             out.items = [values, places]
         elif tensors:
             part = self.view_of(tensors[0], node, name) if view or name in v.VIEWS else self.result(node, name, tensors)
-            part.ndim = tensors[0].ndim if name != "unbind" else None
+            part.ndim = tensors[0].ndim if name not in ("unbind", "meshgrid", "broadcast_tensors", "unique") else None
             part.shape = self._split_shape(node, tensors[0]) if name in ("split", "chunk", "tensor_split") else None
             out.kind = "list"
             out.items = [part]

@@ -146,7 +146,7 @@ class Results:
         else:
             out.grad = False if self.frame.no_grad else base.grad if base is not None else None
         if base is not None:
-            out.ndim = base.ndim + 1 if last == "Embedding" and base.ndim is not None else base.ndim if last != "Embedding" else None
+            out.ndim = base.ndim + 1 if last == "Embedding" and base.ndim is not None else base.ndim if last not in ("Embedding", "Flatten") else None
             if base.shape is not None and last not in ("Embedding", "Flatten") and not last.startswith(("Conv", "MaxPool", "AvgPool")):
                 out.shape = (*base.shape[:-1], None) if last in ("Linear", "LazyLinear") else base.shape
             tensors = (base,)

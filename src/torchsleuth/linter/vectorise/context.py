@@ -52,6 +52,7 @@ class Context:
     weak: set[str] = field(default_factory=set)  # what NumPy arrays show as well: `.shape`, several indices
     stacked: set[str] = field(default_factory=set)  # given to `torch.stack` or `torch.cat` as it is: as a rule a list
     counted: set[str] = field(default_factory=set)  # `len(x[0])`: as one writes for a list of lists
+    sized: set[str] = field(default_factory=set)  # `len(x)` is taken: no number
     with_numpy: bool = False  # the file uses NumPy, too
 
     # Sizes --------------------------------------------------------------------------------------
@@ -147,6 +148,8 @@ class Context:
         value = self.value(text)
         if value is not None and value.kind == "number":
             return True
+        if text in self.sized:
+            return False
         return (text in self.arguments and not self.counts.get(text)) or text in self.sizes or "." in text
 
 
@@ -189,6 +192,16 @@ def is_dotted(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
+def plain(statement: ast.AST) -> ast.AST:
+    """`out: Tensor = torch.zeros(n)` as the assignment it is, always the same one, at the same place of the source."""
+    if not isinstance(statement, ast.AnnAssign) or statement.value is None or not isinstance(statement.target, ast.Name):
+        return statement
+    known = getattr(statement, "_torchsleuth_plain", None)
+    if known is None:
+        known = statement._torchsleuth_plain = ast.copy_location(ast.Assign([statement.target], statement.value), statement)
+    return known
+
+
 def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     """Read the function (or the module's own statements) around a loop once."""
     context = Context(frame, dotted)
@@ -218,10 +231,10 @@ def _own_nodes(function: ast.AST) -> list[ast.AST]:
     known = getattr(function, "_torchsleuth_nodes", None)
     if known is not None:
         return known
-    nodes: list[ast.AST] = list(getattr(function, "body", []))
+    nodes: list[ast.AST] = [plain(s) for s in getattr(function, "body", [])]
     for node in nodes:  # the list grows while it is read
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            nodes.extend(ast.iter_child_nodes(node))
+            nodes.extend(plain(n) for n in ast.iter_child_nodes(node))
     function._torchsleuth_nodes = nodes
     return nodes
 
@@ -333,6 +346,8 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
             elif isinstance(node.func, ast.Name) and node.func.id in ("list", "isinstance", "dict", "set", "sorted", "is_tensor") and node.args:
                 if is_dotted(node.args[0]):
                     context.against.setdefault(ast.unparse(node.args[0]), f"is used in `{ast.unparse(node)[:40]}` here")
+            elif isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1 and is_dotted(node.args[0]):
+                context.sized.add(ast.unparse(node.args[0]))
             elif isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1 and isinstance(node.args[0], ast.Subscript):
                 if is_dotted(node.args[0].value) and integer(node.args[0].slice) is not None:
                     context.counted.add(ast.unparse(node.args[0].value))

@@ -61,7 +61,7 @@ class Headers:
             function = iterated.func.id
             if function == "range":
                 return self._range(target, iterated)
-            if function == "enumerate" and len(iterated.args) == 1 and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            if function == "enumerate" and len(iterated.args) == 1 and not iterated.keywords and isinstance(target, ast.Tuple) and len(target.elts) == 2:
                 if not isinstance(target.elts[0], ast.Name):
                     raise GiveUp("its target is not understood")
                 return self._rows(target.elts[1], iterated.args[0], target.elts[0].id)

@@ -87,6 +87,8 @@ class Lifter(Indexing):
         rank = self.context.rank(text)
         if rank is not None or (text in self.context.evidence and text not in self.context.against):
             return self.base(node)
+        if text in self.context.sized and text in self.context.arguments:
+            return self.base(node)
         if size_expression(node) is None:
             if not self.context.is_number(text):
                 raise GiveUp(f"nothing here shows what `{text}` is")
@@ -141,10 +143,17 @@ class Lifter(Indexing):
         if isinstance(node.op, ast.MatMult):
             return ops.matmul(self, self.lift(node.left), self.lift(node.right))
         left, right = self.lift(node.left), self.lift(node.right)
+        if isinstance(node.op, ast.Pow) and right.axes and integer(node.left) is not None and not self._counts_up(node.right):
+            left = replace(left, code=ast.Constant(float(integer(node.left))))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
         out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
         if not isinstance(node.op, (ast.Div, ast.Pow)) and all(v.kind == "index" or _is_whole_number(v) for v in (left, right)):
             out = replace(out, kind="index") if out.axes else out
         return replace(out, factors=(left, right)) if isinstance(node.op, ast.Mult) else out
+
+    def _counts_up(self, node: ast.expr) -> bool:
+        """`i`, `i + 1`: never below zero."""
+        found = self.loop_offset(node)
+        return found is not None and found[0].start + found[1] >= 0
 
     def _compare(self, node: ast.Compare) -> Lifted:
         if len(node.ops) != 1:

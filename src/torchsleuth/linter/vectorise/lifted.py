@@ -232,7 +232,8 @@ def common_layout(values: list[Lifted], order: list[str]) -> tuple[tuple[str, ..
         widest = max((v for v in values if v.more), key=lambda v: len(v.dims))
         inner = widest.rank
         lead = tuple(a for a in order if a in axes)
-        if widest.axes == lead and _fits(widest.dims, widest.dims):
+        behind = any(d == INNER for d in widest.dims[: len(lead)])  # a loop-free operand of unknown shape must find the value's own dimensions last
+        if widest.axes == lead and not (behind and any(v.kind == "free" for v in values)):
             return tuple(widest.dims), True
         return (*lead, *(INNER,) * inner), True
     widest = max(values, key=lambda v: (v.rank, len(v.dims)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.vectorise.axes import Gathered
-from torchsleuth.linter.vectorise.context import Context, context_of
+from torchsleuth.linter.vectorise.context import Context, context_of, plain
 from torchsleuth.linter.vectorise.emit import (
     EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, stored,
 )  # fmt: skip
@@ -41,6 +41,7 @@ class Plan:
 
 def plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, frame: Frame, dotted, keep_stores: bool = False) -> Plan:
     """How to do without this loop; raises `GiveUp` with the reason where that is not known."""
+    body = [plain(s) for s in body]
     return _with_ranks(frame, loop, dotted, lambda reader: _plan_loop(loop, body, position, frame, reader, keep_stores))
 
 

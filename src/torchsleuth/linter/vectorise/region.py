@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
-from torchsleuth.linter.vectorise.context import size_expression
+from torchsleuth.linter.vectorise.context import plain, size_expression
 from torchsleuth.linter.vectorise.lifted import GiveUp
 from torchsleuth.linter.vectorise.plan import Plan
 
@@ -73,7 +73,7 @@ def _setup(plan: Plan, before: list[ast.stmt]) -> list[ast.stmt]:
     needed = _reads([plan.loop, *(node for node, _ in plan.replaced), *(code for _, code in plan.replaced), *plan.statements])
     chosen: list[ast.stmt] = []
     removed = {id(s) for s in plan.removed}
-    for statement in reversed(before):
+    for statement in map(plain, reversed(before)):
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             continue
         target = statement.targets[0]
