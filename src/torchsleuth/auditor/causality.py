@@ -40,7 +40,7 @@ class Causality:
         if not wanted and (intent := _meant(self.call.model, self.step)):
             named = {leaf.name for leaf in batches.sequences(self.call)}
             wanted = [lookup for lookup in self.step.watch.lookups if self._leaf_for(lookup).name in named]
-        leaves = [self._leaf_for(lookup) for lookup in wanted[:1]]
+        leaves = [leaf for lookup in wanted[:1] if (leaf := self._leaf_for(lookup)).path or self.lab.embedded(leaf)]
         if not leaves and self.demanded:
             intent = "The model is meant to see no later position (`causal=True`)."
             leaves = batches.sequences(self.call)[-1:]

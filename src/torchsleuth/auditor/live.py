@@ -23,6 +23,8 @@ from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import autocast_here
 from torchsleuth.auditor.captured import Captured, called_name, copied, keywords, mode_dependent, path_of
+from torchsleuth.auditor.compiling import CompileWatch
+from torchsleuth.auditor.ending import Ending, Parts, first_line
 from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch, ModeNotes
@@ -31,24 +33,13 @@ from torchsleuth.auditor.observation import ModeFact, Observation, Vanish
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.preflight import traced_facts
 from torchsleuth.auditor.runner import unwrapped
-from torchsleuth.auditor.session import BUDGET_SECONDS, Session
+from torchsleuth.auditor.session import BUDGET_SECONDS
 from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
 from torchsleuth.auditor.trace import Op
-from torchsleuth.model import Diagnosis
 
 MOST_BEFORE_STEP = 50_000  # calls kept from before the first training step
-MOST_EXPERIMENTS = 2  # of the models called in the step, so many are experimented on; the facts of the step are read for all
-
-
-@dataclass
-class Parts:
-    """What the watch found, for a report of whichever command it ran under."""
-
-    diagnoses: tuple[Diagnosis, ...] = ()
-    notes: tuple[str, ...] = ()
-    observations: tuple[Observation, ...] = ()
 
 
 @dataclass
@@ -64,6 +55,7 @@ class StepWatch:
         self._backward = BackwardWatch(self.view.trace)
         self._optimizers = OptimizerWatch()
         self._modes = ModeNotes()
+        self._compiling = CompileWatch(self._compiles, self._compiled_call)
         self._later: LaterWatch | None = None
         self.captured: list[Captured] = []
         self._silent = SilentCalls(self.view)
@@ -99,6 +91,7 @@ class StepWatch:
         self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
         self._optimizers.start()
         self._modes.start()
+        self._compiling.start()
         enter_below(trace)
 
     def _release(self) -> None:
@@ -106,9 +99,8 @@ class StepWatch:
         if not self._on:
             return
         self._on = False
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._remove_hooks()
+        self._compiling.release()
         self._optimizers.stop()
         self.view.trace.most = 0
         self._take_off()
@@ -121,6 +113,7 @@ class StepWatch:
             handle.remove()
         self._step_handles.clear()
         self._modes.stop()
+        self._compiling.stop()
         if self._later is not None:
             self._later.stop()
 
@@ -132,9 +125,14 @@ class StepWatch:
 
     def failed(self, error: Exception) -> None:
         """Something here went wrong: the program is not to suffer from it."""
-        self.notes.append(f"the watch was given up: {type(error).__name__}: {_first_line(error)}")
+        self.notes.append(f"the watch was given up: {type(error).__name__}: {first_line(error)}")
         self._done = True
         self.stop()
+
+    def _remove_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
     def _take_off(self) -> None:
         if threading.get_ident() == self._home:
@@ -155,31 +153,49 @@ class StepWatch:
         if not self._here():
             return
         self._depth += 1
-        if self._depth != 1 or self._done:
+        if self._depth == 1:
+            self._called(module, inputs)
+
+    def _called(self, module: nn.Module, inputs: typing.Any, named: dict[str, typing.Any] | None = None) -> None:
+        if self._done:
             return
         if not torch.is_grad_enabled():
             self._silent.note(module)
         elif self._loss_seen and self._optimizer is None:
             self._conclude()  # a second forward pass after a backward: the step had no optimizer
         elif any(p.requires_grad for p in module.parameters()):
-            self._capture(module, inputs)
+            self._capture(module, inputs, named)
+
+    @harmless
+    def _compiles(self, whole_model: bool) -> None:
+        """The program compiles something, and the compiler must not see the trace; nor the hooks, where modules are compiled."""
+        if not self._here():
+            return
+        if not self._compiled:
+            self._compiled = True
+            self.notes.append("the program compiles its code; the step was not traced, the experiments run it uncompiled")
+        self.view.trace.most = 0
+        self._take_off()
+        if whole_model:
+            self._remove_hooks()
+
+    @harmless
+    def _compiled_call(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        if self._here():
+            self._called(module, args, kwargs)
 
     @unseen
-    def _capture(self, module: nn.Module, inputs: typing.Any) -> None:
+    def _capture(self, module: nn.Module, inputs: typing.Any, named: dict[str, typing.Any] | None) -> None:
         inner, taken = unwrapped(module)
-        if "torch.compile" in taken:
-            self._compiled = True
-            self.notes.append("the model is compiled; its step was not traced, the experiments use the model inside")
-            self.view.trace.most = 0
-        elif taken:
+        if taken and taken != "torch.compile":
             self.notes.append(f"the model was audited without its wrapper ({taken})")
         trace = self.view.trace
         if not self.captured and len(trace.ops) > MOST_BEFORE_STEP:
             trace.ops.clear()
             trace.producer.clear()
-        if inner in [c.model for c in self.captured]:
-            return
-        call = Call(inner, tuple(inputs), keywords())
+        if any(inner is part for c in self.captured for part in c.model.modules()):
+            return  # the same again, or a part of it, as a checkpoint calls it during the backward pass
+        call = Call(inner, tuple(inputs), keywords() if named is None else named)
         self._keys[id(inner)] = parameter_keys(trace, inner)
         self.captured.append(
             Captured(
@@ -270,7 +286,7 @@ class StepWatch:
         except Exception as error:
             for one in self.captured:  # what was seen before does not need the tensors
                 self.fields.setdefault(id(one.model), {"inputs": tuple(self.view.watch.inputs)})
-            self.notes.append(f"the first step could not be read: {type(error).__name__}: {_first_line(error)}")
+            self.notes.append(f"the first step could not be read: {type(error).__name__}: {first_line(error)}")
         finally:
             for one in self.captured:
                 one.output = None
@@ -322,8 +338,6 @@ class StepWatch:
             wanted = {n: s for n, s in wanted.items() if s != "nan"}
         return self._backward.vanished(wanted, self._keys[id(model)]) if wanted else []
 
-    # -- the end ----------------------------------------------------------------------------------
-
     def finish(self) -> Parts:
         """The experiments on the captured call, judged together with what the steps showed."""
         if not self._done and self._on and (self.captured or self._loss_seen):
@@ -333,72 +347,9 @@ class StepWatch:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
-        diagnoses: list[Diagnosis] = [d for observation in self._silent_found for d in findings(observation)]
-        observations = list(self._silent_found)
-        notes = list(self.notes)
-        self._add_later_facts(notes)
-        for rank, one in enumerate(sorted(self.captured, key=lambda c: -c.size)):
-            kept = self.fields.get(id(one.model), {})
-            try:
-                observation = self._observation(one) if rank < MOST_EXPERIMENTS else _plain_observation(one, kept)
-            except Exception as error:  # a device that died with the program, for one
-                notes.append(f"no experiment was made: {type(error).__name__}: {_first_line(error)}")
-                observation = _plain_observation(one, kept)
-            observations.append(observation)
-            notes += observation.notes
-            for diagnosis in findings(observation):
-                if diagnosis not in diagnoses and not _repeats(diagnosis, diagnoses):
-                    diagnoses.append(diagnosis)
-        return Parts(tuple(diagnoses), tuple(dict.fromkeys(notes)), tuple(observations))
-
-    def _add_later_facts(self, notes: list[str]) -> None:
-        """What the steps after the first one showed, into the fields of the models it is about."""
-        later = self._later
-        if later is None:
-            return
-        try:
-            modes = [*later.turned(), *later.evaluations()]
-        except Exception as error:
-            notes.append(f"the mode of an evaluation could not be tested: {type(error).__name__}: {_first_line(error)}")
-            modes = later.turned()
-        for key, fact in modes:
-            fields = self.fields.setdefault(key, {})
-            fields["modes"] = (*fields.get("modes", ()), fact)
-        kept = tuple(later.kept_gradients())
-        if kept:
-            largest = max(self.captured, key=lambda c: c.size)
-            self.fields.setdefault(id(largest.model), {})["kept"] = kept
-
-    def _observation(self, one: Captured) -> Observation:
-        fields = self.fields.get(id(one.model), {})
-        if one.copy is None:
-            return _plain_observation(one, fields, "the inputs of the first step were too large to copy; no experiment was made")
-        session = Session(one.model, one.copy, None, one.site, one.autocast, self.budget_s)
-        was = [(m, m.training) for m in one.model.modules()]
-        try:
-            if one.training != one.model.training:
-                one.model.train(one.training)
-            session.experiments_after(self.view, fields)
-        finally:
-            for module, training in was:
-                module.training = training
-        return session.observation()
-
-
-def _plain_observation(one: Captured, fields: dict[str, typing.Any], *notes: str) -> Observation:
-    """What was seen of the step, without experiments."""
-    return Observation(type(one.model).__name__, one.site, training=one.training, notes=notes, **fields)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]
+        return Ending(self.view, self.captured, self.fields, self._later, self.budget_s).parts(self._silent_found, list(self.notes))
 
 
 def _scaled() -> bool:
     """Is a gradient scaler at work? Its first steps overflow by design and are skipped."""
     return any(type(o).__name__ == "GradScaler" and o.is_enabled() for o in gc.get_objects() if type(o).__name__ == "GradScaler")
-
-
-def _repeats(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
-    spans = {c.span for c in diagnosis.culprits}
-    return any(o.rule == diagnosis.rule and spans and spans == {c.span for c in o.culprits} for o in others)

@@ -21,9 +21,12 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor import accelerator
+from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.trace import Changing, Trace
 
 _CONTAINERS = (list, dict, set, collections.deque)
+HALVES = (torch.float16, torch.bfloat16)
+WIDENED_BYTES = 1 << 30  # of weights in single precision
 BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
@@ -36,6 +39,8 @@ class Runner:
         self._calm: tuple[typing.Any] | None = None
         self.generators: list[torch.Generator] = []  # the program's own, as far as the model was seen to draw from them
         self.precise = False  # without autocast, even if the program uses it
+        self.wide = False  # in single precision, even if the model's weights have only half
+        self._wide: dict[int, torch.Tensor] = {}
         named = list(model.named_modules())
         self.modules = [module for _, module in named]
         self.names = {id(m): name for name, m in named}
@@ -63,6 +68,7 @@ class Runner:
             stack.enter_context(untouched(self.model, self.modules))
             stack.callback(self._wind_back, [(g, g.get_state()) for g in self.generators], trace)
             stack.enter_context(alone())
+            stack.enter_context(uncompiled())
             if mode != "as-is":
                 self._set_mode(mode)
             _seed_all(self.seed + seed)
@@ -73,6 +79,9 @@ class Runner:
                 stack.enter_context(accelerator.exact())
             if changed and accelerator.in_use():
                 stack.enter_context(accelerator.Surviving())
+            if self.wide:
+                self._widen()
+                args, kwargs = widened(args), widened(kwargs)
             if isinstance(trace, Trace):
                 stack.enter_context(self._module_paths(trace))
             if trace is not None:
@@ -85,6 +94,24 @@ class Runner:
         if self._calm is None:
             self._calm = (self.run(args, kwargs, mode="eval"),)
         return self._calm[0]
+
+    @property
+    def can_widen(self) -> bool:
+        """Are there weights in half precision, few enough for a copy of all?"""
+        halves = {id(t): t.numel() for m in self.modules for t in (*m._parameters.values(), *m._buffers.values()) if t is not None and t.dtype in HALVES}
+        return 0 < 4 * sum(halves.values()) <= WIDENED_BYTES
+
+    def _widen(self) -> None:
+        """Copies in single precision in the place of weights that have half; `untouched` puts those back."""
+        for module in self.modules:
+            for name, tensor in module._parameters.items():
+                if tensor is not None and tensor.dtype in HALVES:
+                    if id(tensor) not in self._wide:
+                        self._wide[id(tensor)] = nn.Parameter(tensor.detach().float(), requires_grad=False)
+                    module._parameters[name] = self._wide[id(tensor)]
+            for name, tensor in module._buffers.items():
+                if tensor is not None and tensor.dtype in HALVES:
+                    module._buffers[name] = tensor.float()
 
     def _wind_back(self, states: list[tuple[torch.Generator, torch.Tensor]], trace: Trace | Changing | None) -> None:
         if isinstance(trace, Trace):
@@ -232,6 +259,15 @@ def _seed_all(seed: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
+
+
+def widened(value: typing.Any) -> typing.Any:
+    """Arguments with tensors of half precision in single precision."""
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in HALVES else value
+    if type(value) is dict:
+        return {key: widened(item) for key, item in value.items()}
+    return type(value)(map(widened, value)) if type(value) in (tuple, list) else value
 
 
 def unwrapped(model: nn.Module) -> tuple[nn.Module, str]:

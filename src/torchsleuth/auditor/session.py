@@ -286,13 +286,7 @@ class Session:
     def lab(self) -> Lab | None:
         """The undisturbed run, and whether the model gives the same result twice."""
         mode = "no-statistics" if self.model.training else "as-is"
-        trace = Trace()
-        self.runner.precise = True  # low precision would hide small movements; what mixes with what does not depend on it
-        try:
-            base = self.runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode)
-        except Exception:
-            self.runner.precise, trace = False, Trace()
-            base = self.runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode)
+        base, trace = self._base(mode)
         again = self.runner.run(self.call.args, self.call.kwargs, mode=mode)
         floor = 0.0
         for (name, one), (_, two) in zip(output_leaves(base), output_leaves(again), strict=False):
@@ -310,6 +304,18 @@ class Session:
                 )
                 return None
         return Lab(self.runner, self.call, base, trace, floor, mode)
+
+    def _base(self, mode: str) -> tuple[typing.Any, Trace]:
+        """Low precision would hide small movements; what mixes with what does not depend on it. But not every model can do without."""
+        runner = self.runner
+        for runner.precise, runner.wide in ((True, runner.can_widen), (True, False), (False, False)):
+            trace = Trace()
+            try:
+                return runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode), trace
+            except Exception:
+                if not runner.precise:
+                    raise
+        raise AssertionError
 
     def dropout_in_eval(self, step: StepView) -> None:
         if step.trace.ops and not step.trace.truncated and not any(may_drop(op) for op in step.trace.ops):

@@ -1,0 +1,101 @@
+"""When a watched program has ended: the experiments on what its first step captured, judged together with what all steps showed."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+
+from torchsleuth.auditor.captured import Captured
+from torchsleuth.auditor.judge import findings
+from torchsleuth.auditor.later import LaterWatch
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.session import Session
+from torchsleuth.auditor.stepview import StepView
+from torchsleuth.model import Diagnosis
+
+MOST_EXPERIMENTS = 2  # of the models called in the step, so many are experimented on; the facts of the step are read for all
+
+
+@dataclass
+class Parts:
+    """What the watch found, for a report of whichever command it ran under."""
+
+    diagnoses: tuple[Diagnosis, ...] = ()
+    notes: tuple[str, ...] = ()
+    observations: tuple[Observation, ...] = ()
+
+
+@dataclass
+class Ending:
+    """`view` is the traced first step; `fields` what was read from it for each captured model, by its identity."""
+
+    view: StepView
+    captured: list[Captured]
+    fields: dict[int, dict[str, typing.Any]]
+    later: LaterWatch | None
+    budget_s: float
+
+    def parts(self, silent: list[Observation], notes: list[str]) -> Parts:
+        """`silent` are modules that ran without gradients although they were to be trained."""
+        diagnoses: list[Diagnosis] = [d for observation in silent for d in findings(observation)]
+        observations = list(silent)
+        self._add_later_facts(notes)
+        for rank, one in enumerate(sorted(self.captured, key=lambda c: -c.size)):
+            kept = self.fields.get(id(one.model), {})
+            try:
+                observation = self._observation(one) if rank < MOST_EXPERIMENTS else _plain_observation(one, kept)
+            except Exception as error:  # a device that died with the program, for one
+                notes.append(f"no experiment was made: {type(error).__name__}: {first_line(error)}")
+                observation = _plain_observation(one, kept)
+            observations.append(observation)
+            notes += observation.notes
+            for diagnosis in findings(observation):
+                if diagnosis not in diagnoses and not _repeats(diagnosis, diagnoses):
+                    diagnoses.append(diagnosis)
+        return Parts(tuple(diagnoses), tuple(dict.fromkeys(notes)), tuple(observations))
+
+    def _add_later_facts(self, notes: list[str]) -> None:
+        """What the steps after the first one showed, into the fields of the models it is about."""
+        if self.later is None:
+            return
+        try:
+            modes = [*self.later.turned(), *self.later.evaluations()]
+        except Exception as error:
+            notes.append(f"the mode of an evaluation could not be tested: {type(error).__name__}: {first_line(error)}")
+            modes = self.later.turned()
+        for key, fact in modes:
+            fields = self.fields.setdefault(key, {})
+            fields["modes"] = (*fields.get("modes", ()), fact)
+        kept = tuple(self.later.kept_gradients())
+        if kept:
+            largest = max(self.captured, key=lambda c: c.size)
+            self.fields.setdefault(id(largest.model), {})["kept"] = kept
+
+    def _observation(self, one: Captured) -> Observation:
+        fields = self.fields.get(id(one.model), {})
+        if one.copy is None:
+            return _plain_observation(one, fields, "the inputs of the first step were too large to copy; no experiment was made")
+        session = Session(one.model, one.copy, None, one.site, one.autocast, self.budget_s)
+        was = [(m, m.training) for m in one.model.modules()]
+        try:
+            if one.training != one.model.training:
+                one.model.train(one.training)
+            session.experiments_after(self.view, fields)
+        finally:
+            for module, training in was:
+                module.training = training
+        return session.observation()
+
+
+def _plain_observation(one: Captured, fields: dict[str, typing.Any], *notes: str) -> Observation:
+    """What was seen of the step, without experiments."""
+    return Observation(type(one.model).__name__, one.site, training=one.training, notes=notes, **fields)
+
+
+def _repeats(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
+    spans = {c.span for c in diagnosis.culprits}
+    return any(o.rule == diagnosis.rule and spans and spans == {c.span for c in o.culprits} for o in others)
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
