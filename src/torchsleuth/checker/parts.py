@@ -16,8 +16,9 @@ import torch
 
 from torchsleuth.checker import slices
 from torchsleuth.checker.bench import Bench, Evaluation, settle
-from torchsleuth.checker.edits import Change
-from torchsleuth.checker.mend import Case, Compiler, experiments
+from torchsleuth.checker.cases import Case, experiments
+from torchsleuth.checker.change import Change
+from torchsleuth.checker.compiling import Compiler
 from torchsleuth.checker.source import Method, returned_expression
 from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differing

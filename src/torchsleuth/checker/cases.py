@@ -1,0 +1,118 @@
+"""The experiments that a changed method has to pass: inputs, grad_outputs and the true gradients, over other values and sizes."""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from torchsleuth.checker import variants
+from torchsleuth.checker.arguments import Arguments
+from torchsleuth.checker.bench import Bench, Evaluation, finite, settle
+from torchsleuth.checker.mechanics import Watch
+from torchsleuth.checker.source import Method
+from torchsleuth.checker.subject import Run
+from torchsleuth.checker.truth import differing, true_gradient
+
+
+class Case(typing.NamedTuple):
+    """One experiment to pass: inputs, grads, and the true gradients by input."""
+
+    arguments: Arguments
+    run: Run
+    grads: tuple
+    true: dict[int, torch.Tensor]
+
+
+def experiments(bench: Bench, method: Method, evaluation: Evaluation) -> list[Case]:
+    """What a changed method is tried on; nothing where that could do harm, or cannot be done twice."""
+    arguments = evaluation.arguments
+    if any(v.device.type != "cpu" for v in arguments.values if isinstance(v, torch.Tensor)):
+        return []  # a changed index on a GPU may end the CUDA context
+    if bench.experiments is None or bench.experiments[0] is not evaluation:
+        try:
+            cases = _cases(bench, evaluation)
+        except Exception:
+            cases = []
+        bench.experiments = evaluation, cases if cases and not _writes(bench, cases[0]) else []
+    return bench.experiments[1]
+
+
+def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
+    arguments = evaluation.arguments
+    others = [arguments, arguments, variants.redrawn(arguments, bench.generator), variants.moved(arguments, bench.generator)]
+    sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
+    others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
+    others += [other for _, other in variants.other_constants(arguments)]
+    out = []
+    for position, other in enumerate(other for other in others if other is not None):
+        try:
+            run = bench.forward(other)
+            if position and not finite(run):
+                continue
+            grads = evaluation.grads if position == 0 else bench.random_grads(run)
+            again = evaluation._replace(arguments=other, run=run, grads=grads)
+            true = {}
+            for k in arguments.checked:
+                found, _ = true_gradient(bench, again, k)
+                if found is None:
+                    break
+                true[k] = found.gradient
+            else:
+                out.append(Case(other, run, _passed(run, grads), true))
+        except Exception:
+            if position == 0:
+                return []
+    return out
+
+
+def _passed(run: Run, grads: tuple) -> tuple:
+    return tuple(
+        torch.zeros_like(o) if g is None and isinstance(o, torch.Tensor) and run.context.materialize_grads else g
+        for g, o in zip(grads, run.outputs, strict=True)
+    )
+
+
+def _writes(bench: Bench, case: Case) -> bool:
+    """A backward that writes into what it is given cannot be run twice on it."""
+    watches = [Watch(case.grads), Watch(case.run.context.to_save or ()), Watch(case.arguments.values)]
+    try:
+        with torch.no_grad():
+            bench.subject.backward(case.run.context, case.grads)
+    except Exception:
+        pass
+    return any(watch.written() for watch in watches)
+
+
+def right_already(bench: Bench, cases: list[Case]) -> set[int]:
+    def right(k: int) -> bool:
+        return all(right_in(bench, case, bench.subject.backward, {k}) for case in cases)
+
+    return {k for k in cases[0].true if right(k)}
+
+
+def right_in(bench: Bench, case: Case, backward: typing.Callable, wanted: set[int]) -> bool:
+    try:
+        with torch.no_grad():
+            raw = backward(case.run.context, case.grads)
+        raw = raw if isinstance(raw, tuple) else (raw,)
+        settled, problems = settle(case.arguments, raw, case.arguments.needs)
+    except Exception:
+        return False
+    if any(p.kind == "count" or p.kind == "unexpected" or p.input in wanted for p in problems if p.kind != "none"):
+        return False
+    for k in wanted:
+        grad = settled.get(k)
+        if grad is None:
+            if bool((case.true[k] != 0).any()):
+                return False
+        elif bool(differing(grad, case.true[k]).any()):
+            return False
+    return True
+
+
+def passes(bench: Bench, cases: list[Case], wanted: set[int], right: set[int], function: typing.Callable) -> bool:
+    def backward(context, grads):
+        return function(context, list(grads)) if bench.subject.boxed else function(context, *grads)
+
+    return all(right_in(bench, case, backward, wanted | right) for case in cases)

@@ -1,0 +1,131 @@
+"""Changes that exchange what is there: another order, operator, constant, function, comparison or name."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import typing
+
+from torchsleuth.checker.change import Change, Scope, offset, swapped
+from torchsleuth.checker.source import Method
+
+SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
+         "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
+         "prod": ("sum",), "max": ("sum",), "min": ("sum",)}  # fmt: skip
+UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach".split())
+OPERATORS = {ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/", "@"), ast.Div: ("*",), ast.MatMult: ("*",)}
+COMPARISONS = {ast.Gt: ("<", ">=", "<=", "=="), ast.Lt: (">", "<=", ">=", "=="), ast.GtE: ("<=", ">"), ast.LtE: (">=", "<"),
+               ast.Eq: ("!=",), ast.NotEq: ("==",)}  # fmt: skip
+
+
+def orders(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """Returned gradients, unpacked tensors and arguments in another order."""
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+        for a, b in itertools.combinations(node.value.elts, 2):
+            yield Change(node.value, swapped(method, node.value, a, b), True)
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+        elements = node.targets[0].elts
+        for a, b in itertools.combinations(elements, 2):
+            yield Change(node.targets[0], swapped(method, node.targets[0], a, b), True)
+    if isinstance(node, ast.Call) and len(node.args) in (2, 3):
+        for a, b in itertools.combinations(node.args, 2):
+            yield Change(node, swapped(method, node, a, b))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.MatMult, ast.Div)):
+        yield Change(node, swapped(method, node, node.left, node.right))
+
+
+def constants(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if not isinstance(node, ast.Constant):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            for n in (0, 1, 2, -2, -1):
+                if -n != node.operand.value:
+                    yield Change(node, str(n), True)
+        return
+    value = node.value
+    if isinstance(value, bool):
+        yield Change(node, str(not value))
+    elif isinstance(value, int):
+        for n in (0, 1, 2, 3, -1, -2, value + 1, value - 1, value * 2):
+            if n != value:
+                yield Change(node, str(n))
+    elif isinstance(value, float):
+        for number in (value * 2, value / 2, 1.0, -value, value * 3, value / 3):
+            if number != value:
+                yield Change(node, repr(number))
+        for name in scope.numbers:
+            yield Change(node, name)
+
+
+def operators(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if isinstance(node, ast.BinOp):
+        left, right = method.segment(node.left), method.segment(node.right)
+        between = method.segment(node)
+        start = offset(method, node)
+        i = offset(method, node.left) - start + len(left)
+        j = offset(method, node.right) - start
+        symbol = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**"}.get(type(node.op))
+        for operator in OPERATORS.get(type(node.op), ()):
+            if symbol and between[i:j].count(symbol) == 1:
+                yield Change(node, between[:i] + between[i:j].replace(symbol, operator) + between[j:])
+        yield Change(node, left)
+        if not isinstance(node.op, (ast.Div, ast.Pow)):
+            yield Change(node, right if not isinstance(node.op, ast.Sub) else f"-{right}")
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
+        yield Change(node, method.segment(node.operand))
+
+
+def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return
+    name = node.func.attr
+    owner = method.segment(node.func.value)
+    rest = method.segment(node)[len(method.segment(node.func)) :]
+    for other in SWAPS.get(name, ()):
+        yield Change(node, f"{owner}.{other}{rest}")
+    if name in UNDOABLE and owner not in ("torch", "F"):
+        yield Change(node, owner)
+    if name in ("var", "std") and not any(k.arg in ("unbiased", "correction") for k in node.keywords):
+        yield Change(node, f"{owner}.{name}({', '.join(filter(None, (rest[1:-1], 'unbiased=False')))})")
+    if name in ("sum", "mean") and not node.args and not node.keywords:
+        for dim in (0, 1, -1):
+            yield Change(node, f"{owner}.{name}({dim})")
+    if name in ("sum", "mean") and (node.args or node.keywords) and not any(k.arg == "keepdim" for k in node.keywords):
+        yield Change(node, f"{owner}.{name}({rest[1:-1]}, keepdim=True)")
+
+
+def comparisons(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = method.segment(node.left), method.segment(node.comparators[0])
+        for symbol in COMPARISONS.get(type(node.ops[0]), ()):
+            yield Change(node, f"{left} {symbol} {right}")
+
+
+def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in scope.tensors:
+        for name in scope.tensors:
+            if name != node.id:
+                yield Change(node, name)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        for name in (*scope.numbers, *(name for name, rank in scope.tensors.items() if not rank)):
+            yield Change(node, name)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        text = method.segment(node)
+        for group in (scope.tensors, scope.numbers):
+            if text in group:
+                for name in group:
+                    if name != text:
+                        yield Change(node, name)
+
+
+def counts(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """None put in for an input that has no gradient, or a returned value taken out."""
+    if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Tuple):
+        yield Change(node.value, f"{method.segment(node.value)}, None", True)
+        yield Change(node.value, f"{method.segment(node.value)}, None, None", True)
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield Change(node.value, f"{method.segment(node.value)}, None", True)
+        yield Change(node.value, ", ".join(method.segment(e) for e in node.value.elts[:-1]), True)
+        for position in range(len(node.value.elts)):
+            parts = [method.segment(e) for e in node.value.elts]
+            parts.insert(position, "None")
+            yield Change(node.value, ", ".join(parts), True)
