@@ -82,6 +82,15 @@ class CarriedTensor:
     made_by: str
     used: Place | None
     used_by: str
+    # The line of the maker's own function during which the oldest freed part of its history was made; None where that was
+    # before the function was called, or is not known.
+    since: int | None = None
+    # Where one expression carries several and it is not known which of them this is: the names of all, `h` and `c`.
+    together: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.tensor.name,) if self.tensor.name else self.together
 
 
 @dataclass(frozen=True, slots=True)

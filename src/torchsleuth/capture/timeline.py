@@ -92,6 +92,14 @@ class Timeline:
                     return operation
         return None
 
+    def maker(self, ident: int, storage: int) -> Operation | None:
+        """The logged call that made this tensor object: not one that wrote into it and returned it, as `step` and `add_` do."""
+        for operation in reversed(self.operations):
+            if any(mark.ident == ident and mark.storage == storage for mark in operation.results):
+                if operation.name == "requires_grad_" or not any(mark.ident == ident for mark in operation.operands):
+                    return operation
+        return None
+
     def first_with_storage(self, storage: int) -> Operation | None:
         """The logged call that allocated this storage: the latest one to return it without having been given it."""
         for operation in reversed(self.operations):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph, Place
 from torchsleuth.fixes.copies import occurrences
@@ -48,15 +49,22 @@ def _carried(
 ) -> list[Fix | None]:
     loops = script.loops_around(backward)
     fixes: list[Fix | None] = []
+    if _in_one_round(scripts, script, backward, freed, carried[0], loops):
+        return _for_another_optimizer(scripts, script, backward, carried[0]) or _shared(scripts, script, backward, freed)
     outside = [_made_outside(scripts, script, item, loops[0] if loops else None) for item in carried]
     if loops and any(statement is not None for statement in outside):
-        fixes.append(computed_in_loop(scripts, script, backward, next(s for s in outside if s is not None)))
+        statement, item = next((s, item) for s, item in zip(outside, carried, strict=True) if s is not None)
+        fixes.append(computed_in_loop(scripts, script, backward, statement, item.since))
+        if fixes == [None]:
+            at_birth = _detached_where_made(scripts, script, statement, item)
+            if at_birth is not None:
+                return [at_birth]
         fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
         if not any(fix is not None for fix in fixes):
             fixes.append(_detached_where_used(scripts, next(item for item, statement in zip(carried, outside) if statement is not None)))
         return fixes
     if loops:
-        known = [_outside_name(scripts, script, item) for item in carried if path_is_simple(item.tensor.name)]
+        known = [_outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
         names = [name for name in known if _is_visible(script, backward, name)]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
@@ -70,7 +78,7 @@ def _carried(
             fixes.append(scripts.fix(f"Detach {words} after each step's backward.", edits, meaning, safe=False))
     elif script.class_of(backward) is not None:
         # A method that does one step: what the object keeps for the next one.
-        kept = [item.tensor.name for item in carried if item.tensor.name.startswith("self.") and path_is_simple(item.tensor.name)]
+        kept = [name for item in carried for name in item.names if name.startswith("self.") and path_is_simple(name)]
         own = [name for name in dict.fromkeys(kept) if _is_set_in(script, backward, name)]
         words = ", ".join(f"`{name}`" for name in own)
         fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
@@ -86,9 +94,9 @@ def _is_set_in(script: Script, backward: ast.stmt, name: str) -> bool:
     return any(path_of(node) == name and isinstance(node.ctx, ast.Store) for node in ast.walk(owner) if isinstance(node, ast.Attribute))
 
 
-def _outside_name(scripts: Scripts, script: Script, item: CarriedTensor) -> str:
+def _outside_name(scripts: Scripts, script: Script, item: CarriedTensor, name: str) -> str:
     """`self.h` in a module's forward is `model.h` where the module was made: `model = Stateful()`."""
-    name, place = item.tensor.name, _users(item.used) if item.used is not None else None
+    place = _users(item.used) if item.used is not None else None
     home = scripts.get(place)
     node = home.node_at(place.span) if home is not None else None
     owner = home.class_of(node) if home is not None and node is not None else None
@@ -149,6 +157,66 @@ def _starts_as_number(script: Script, node: ast.AST, name: str) -> bool:
     )
 
 
+# -- used again in the same round -----------------------------------------------------------------
+
+
+def _in_one_round(
+    scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph, item: CarriedTensor, loops: list
+) -> bool:
+    """Made, gone through by another backward call, and used again, all in one run of the same block."""
+    places = [_users(place) if place is not None else None for place in (item.made, freed.first, item.used)]
+    if any(scripts.get(place) is not script for place in places) or freed.first.span == freed.second.span:
+        return False
+    found = [script.statement_at(place.span) for place in places]
+    block = script.block_of(backward)
+    if any(statement not in block for statement in found):
+        return False
+    order = [block.index(statement) for statement in (*found, backward)]
+    return order == sorted(order) and order[0] < order[1] < order[2]
+
+
+def _for_another_optimizer(scripts: Scripts, script: Script, backward: ast.stmt, item: CarriedTensor) -> list[Fix | None]:
+    """The second backward is for an optimizer that does not train what made the tensor (the generator, in the
+    discriminator's step): its gradient is not wanted there."""
+    place = _users(item.made)
+    maker = script.node_at(place.span)
+    owner = path_of(maker.func) if isinstance(maker, ast.Call) else ""
+    trained = _trained_after(script, backward)
+    if not owner or not trained or any(owner == name or owner.startswith(f"{name}.") or name.startswith(f"{owner}.") for name in trained):
+        return []
+    fix = _detached_where_used(scripts, item)
+    if fix is None:
+        return []
+    return [dataclasses.replace(fix, meaning=f"This backward then gives `{owner}` no gradient; the optimizer that follows does not train it.")]
+
+
+def _trained_after(script: Script, backward: ast.stmt) -> set[str]:
+    """The modules whose parameters the optimizer that steps next was given, as the source calls them."""
+    block = script.block_of(backward)
+    step = next((s for s in block[block.index(backward) :] for n in ast.walk(s) if isinstance(n, ast.Call) and called(n) == "step"), None)
+    call = next((n for n in ast.walk(step) if isinstance(n, ast.Call) and called(n) == "step"), None) if step is not None else None
+    name = path_of(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else ""
+    made = [n.value for n in ast.walk(script.tree) if isinstance(n, ast.Assign) and any(path_of(t) == name for t in n.targets)] if name else []
+    if len(made) != 1 or not isinstance(made[0], ast.Call):
+        return set()
+    return {
+        path_of(n.func.value)
+        for n in ast.walk(made[0])
+        if isinstance(n, ast.Call) and called(n) in ("parameters", "named_parameters") and isinstance(n.func, ast.Attribute)
+    } - {""}
+
+
+def _detached_where_made(scripts: Scripts, script: Script, statement: ast.stmt, item: CarriedTensor) -> Fix | None:
+    """What was computed before the loop from values that are not computed there again is data to the loop."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or path_of(statement.targets[0]) != item.tensor.name:
+        return None
+    if item.since is not None or not item.tensor.name:
+        return None
+    meaning = f"`{item.tensor.name}` is then data to the loop: no gradient goes back through it."
+    edits = script.wrapped(statement.value, ".detach()")
+    return scripts.fix(f"Detach `{item.tensor.name}` where it is made.", edits, meaning, safe=False)
+
+
 # -- computed once --------------------------------------------------------------------------------
 
 
@@ -161,8 +229,9 @@ def _made_outside(scripts: Scripts, script: Script, item: CarriedTensor, loop: a
     return statement if statement in block and block.index(statement) < block.index(loop) else None
 
 
-def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None) -> Fix | None:
-    """What was computed once before the loop, computed in every round."""
+def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None, since: int | None = -1) -> Fix | None:
+    """What was computed once before the loop, computed in every round. `since`: the line, or None for none in this
+    function, at which the oldest part that was freed was computed; all of that must be computed again."""
     loops = script.loops_around(backward)
     if not loops:
         return None
@@ -176,6 +245,8 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
             return None
         made = last
     chosen = _computation(before, made)
+    if since is None or since > 0 and not any(s.lineno <= since <= (s.end_lineno or s.lineno) for s in chosen):
+        return None
     if any(not isinstance(s, ast.Assign) or not script.is_alone_on_line(s) or "\n" in script.segment(s) for s in chosen):
         return None
     drawing = [s for s in chosen if any(isinstance(node, ast.Call) and called(node) in _DRAWN for node in ast.walk(s))]

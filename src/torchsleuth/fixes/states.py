@@ -30,8 +30,9 @@ def carried_names(script: Script, loop: ast.For | ast.While, root: set[str]) -> 
     changed: set[str] = set()
     reads_first: list[str] = []
     counted = _loop_variables(loop)
-    for statement in loop.body:
-        for node in ast.walk(statement):
+    for statement in _flat(loop.body):
+        own = [node for part in _own_parts(statement) for node in ast.walk(part)]
+        for node in own:
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 text = path_of(node)
                 if text and text not in bound and text not in counted:
@@ -40,7 +41,7 @@ def carried_names(script: Script, loop: ast.For | ast.While, root: set[str]) -> 
                 text = path_of(node.target)
                 if text and text not in bound:
                     reads_first.append(text)
-        for node in ast.walk(statement):
+        for node in own:
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
                 bound.add(path_of(node))
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and path_of(node.value):
@@ -69,10 +70,27 @@ def _loop_variables(loop: ast.AST) -> set[str]:
 def _flat(block: list[ast.stmt]):
     for statement in block:
         yield statement
-        for name in ("body", "orelse"):
+        for name in ("body", "orelse", "finalbody"):
             inner = getattr(statement, name, None)
             if isinstance(inner, list):
                 yield from _flat(inner)
+        for handler in getattr(statement, "handlers", ()):
+            yield from _flat(handler.body)
+
+
+def _own_parts(statement: ast.stmt) -> list[ast.AST]:
+    """A statement without the blocks in it, which come one statement at a time."""
+    if not hasattr(statement, "body"):
+        return [statement]
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return []
+    return [
+        part
+        for name, value in ast.iter_fields(statement)
+        if name not in ("body", "orelse", "finalbody", "handlers", "cases")
+        for part in (value if isinstance(value, list) else [value])
+        if isinstance(part, ast.AST)
+    ]
 
 
 def _texts(statement: ast.stmt) -> set[str]:

@@ -56,7 +56,10 @@ class Names:
         for owner in sharing:  # `linear` saves the transpose of its weight: to the user that is the weight
             if owner.kind in ("parameter", "buffer") and owner.tensor.numel() == tensor.numel():
                 return tensor_fact(owner.tensor, owner.name, owner.kind)
-        return tensor_fact(tensor, view_of=sharing[0].name if sharing else "")
+        # What is smaller than the tensor is a part of it, not what it is a part of.
+        whole = [owner for owner in sharing if owner.tensor.numel() >= tensor.numel() and owner.tensor._base is not tensor]
+        whole.sort(key=lambda owner: owner.tensor._base is not None)
+        return tensor_fact(tensor, view_of=whole[0].name if whole else "")
 
     def same_view(self, tensor: torch.Tensor) -> Named | None:
         """Something that holds just this memory in this layout: an alias, or the variable behind a saved tensor."""

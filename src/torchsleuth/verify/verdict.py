@@ -118,12 +118,12 @@ class Verifier:
             return Verdict(Status.NOT_RUN, f"not finished within {seconds:.0f} s. By hand: {self._by_hand()}")
         if result.reads_input:
             return Verdict(Status.NOT_RUN, f"not run: the program reads standard input. By hand: {self._by_hand()}")
-        refuted = self._refuted(result, point, place)
+        refuted = self._refuted(result, point, place, rule)
         if refuted is not None:
             return refuted
         return self._shown(fix, rule, result, place)
 
-    def _refuted(self, result: Result, point: str, place: str) -> Verdict | None:
+    def _refuted(self, result: Result, point: str, place: str, rule: str) -> Verdict | None:
         if result.type and result.type != "SystemExit":
             same = result.type == self.failure.type and message_shape(result.message) == message_shape(self.failure.message)
             where = f"line {result.line}" if os.path.realpath(result.file or "?") == os.path.realpath(point) else f"{os.path.basename(result.file)}:{result.line}"
@@ -147,6 +147,8 @@ class Verifier:
             return Verdict(Status.NEW_FAILURE, f"{place} was passed, but {noted[-1].infinite} gradient(s) are not finite")
         if noted and noted[-1].missing and not noted[-1].gradients:
             return Verdict(Status.NEW_FAILURE, f"{place} was passed, but no gradient arrived anywhere")
+        if rule == "lost-gradient" and noted and 0 < noted[-1].optimized == noted[-1].untouched:
+            return Verdict(Status.NEW_FAILURE, f"{place} was passed, but none of the optimizer's {noted[-1].optimized} parameters got a gradient")
         return None
 
     def _shown(self, fix: Fix, rule: str, result: Result, place: str) -> Verdict:

@@ -54,7 +54,7 @@ def made_at(crash: Crash, tensor: torch.Tensor) -> tuple[Place | None, str]:
         place = timeline.place_of_node(tensor.grad_fn)
         if place is not None:
             return place, operation_of(tensor.grad_fn.name())
-    producer = timeline.producer(id(tensor), storage_of(tensor))
+    producer = timeline.maker(id(tensor), storage_of(tensor))
     if producer is None:
         return None, ""
     return timeline.place_of_operation(producer), producer.name

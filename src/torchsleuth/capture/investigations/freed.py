@@ -155,9 +155,11 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position
     if not name:
         named = crash.names.with_grad_fn(older)
         name = named[0].name if named else ""
+    several: tuple[str, ...] = ()
     if not name:
-        name = _loop_carried(maker, operation)
-    if not name and maker is not None:
+        carried = _loop_carried(crash, maker, operation)
+        name, several = (carried[0], ()) if len(carried) == 1 else ("", carried)
+    if not name and not several and maker is not None:
         name = bound_name(maker.user_code, maker.user_lasti)
     shape, dtype = _result_of(older)
     return CarriedTensor(
@@ -166,17 +168,59 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position
         operation_of(older.name()),
         timeline.place_of_node(newer),
         operation_of(newer.name()),
+        _since(crash, older),
+        several,
     )
 
 
-def _loop_carried(maker: Operation | None, user: Operation | None) -> str:
-    """The variable that the maker's statement binds and the user's statement reads: `out, h = rnn(x, h)` carries `h`."""
+def _since(crash: Crash, node: typing.Any) -> int | None:
+    """The line that the function which made this node was at when the oldest freed part of its history was made."""
+    place = crash.timeline.place_of_node(node)
+    place = place.via if place is not None and place.via is not None else place
+    freed = [sequence_of(inner) for inner in graph.walk([node], 20_000) if sequence_of(inner) < LEAF_SEQUENCE and graph.is_freed(inner)]
+    if place is None or not freed:
+        return None
+    line, oldest = None, min(freed)
+    known: dict[int, bool] = {}
+    for event in crash.timeline.events():
+        if event.sequence > oldest:
+            break  # an event carries the number of the next node: the line that made the oldest has its number or a smaller one
+        key = id(event.code)
+        if key not in known:
+            same_name = event.code.co_qualname.replace("<locals>.", "") == place.function
+            known[key] = same_name and source.display_name(event.code.co_filename) == place.span.file
+        own = known[key]
+        if own and event.kind is Kind.LINE:
+            line = event.where
+        elif own and event.kind in (Kind.START, Kind.RETURN):
+            line = None
+    return line
+
+
+def _loop_carried(crash: Crash, maker: Operation | None, user: Operation | None) -> tuple[str, ...]:
+    """The variables that the maker's statement binds and the user's statement reads: `out, h = rnn(x, h)` carries `h`."""
     if maker is None or user is None:
-        return ""
+        return ()
     bound = _names(_statement(maker), ast.Store)
     read = _names(_statement(user), ast.Load)
     both = [name for name in bound if name in read]
-    return both[0] if len(both) == 1 else ""
+    if len(both) < 2:
+        return tuple(both)
+    # `h, c = cell(x, (h, c))`: those among what the call is given that the maker returned.
+    call = node_at(user.user_code, user.user_lasti)
+    given = [name for argument in call.args for name in _given(argument)] if isinstance(call, ast.Call) else []
+    found = []
+    for position, mark in enumerate(user.operands[: len(given)]):
+        if crash.timeline.producer(mark.ident, mark.storage, user.index) is maker and given[position] in both:
+            found.append(given[position])
+    return tuple(found)
+
+
+def _given(argument: ast.expr) -> list[str]:
+    """What one argument gives, tuples and lists taken apart: "" for anything but a plain name or path."""
+    if isinstance(argument, (ast.Tuple, ast.List)):
+        return [name for item in argument.elts for name in _given(item)]
+    return [ast.unparse(argument) if isinstance(argument, (ast.Name, ast.Attribute)) else ""]
 
 
 def _statement(operation: Operation) -> ast.stmt | None:

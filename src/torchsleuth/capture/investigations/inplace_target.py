@@ -70,7 +70,7 @@ def _making(crash: Crash, tensor: torch.Tensor) -> tuple[Place | None, str]:
         if place is not None:
             return place, operation_of(tensor.grad_fn.name())
     storage = storage_of(tensor)
-    producer = timeline.producer(id(tensor), storage) or timeline.first_with_storage(storage)
+    producer = timeline.maker(id(tensor), storage) or timeline.first_with_storage(storage)
     if producer is None or producer.raised:
         return None, ""
     return timeline.place_of_operation(producer), producer.name

@@ -107,13 +107,13 @@ class _Search:
                 handed = self._through_python(operation)
                 pending.extend((conversion, (0, 0)) for conversion in handed)
                 self.bare = self.bare or not handed and not operation.operands and _takes_values(operation)
-        # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
-        meant = [cut for cut in cuts if cut[0].reason != "integer"] or cuts
         # A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
         # is the one meant.
-        trained = {id(p) for _, optimizer in self._crash.names.optimizers for group in optimizer.param_groups for p in group["params"]}
+        meant, trained = cuts, _trained(self._crash)
         if len(meant) > 1 and trained:
             meant = [cut for cut in meant if self._reaches(cut[1], trained)] or meant
+        # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
+        meant = [cut for cut in meant if cut[0].reason != "integer"] or meant
         return [cut for cut, _ in meant]
 
     def _reaches(self, cut: Operation, trained: set[int]) -> bool:
@@ -124,6 +124,9 @@ class _Search:
             for mark in operation.operands:
                 if mark.ident in trained:
                     return True
+                named = self._crash.names.by_id(mark.ident)
+                if mark.is_leaf and mark.requires_grad or named is not None and named.kind == "parameter":
+                    continue  # another network's own weights: that they were copied from trained ones makes no path
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None and producer.index not in seen:
                     seen.add(producer.index)
@@ -232,6 +235,11 @@ class _Search:
             return False
         later = [op for op in self._latest.get((mark.ident, mark.storage), []) if op.index > operation.index]
         return all(any(given.ident == mark.ident for given in op.operands) for op in later)
+
+
+def _trained(crash: Crash) -> set[int]:
+    """The parameters that the optimizers in sight hold, by id."""
+    return {id(p) for _, optimizer in crash.names.optimizers for group in optimizer.param_groups for p in group["params"]}
 
 
 def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:

@@ -68,7 +68,8 @@ class FreedGraphRule(CrashRule):
             return None
         carried = freed.carried[0] if freed.carried else None
         if carried is not None:
-            title = f"{upper_first(_carried_name(carried))} carries the graph of an earlier step, already freed, into this backward"
+            verb = "carry" if len(carried.names) > 1 else "carries"
+            title = f"{upper_first(_carried_name(carried))} {verb} a graph that {_earlier(freed)} has freed into this one"
         elif freed.same_root:
             title = f"`backward()` was called a second time on {_root(freed)}"
         elif freed.failing is not None and freed.first is not None:
@@ -92,8 +93,17 @@ def _root(freed: FreedGraph) -> str:
     return freed.root.called if freed.root is not None else "the same tensor"
 
 
+def _earlier(freed: FreedGraph) -> str:
+    """The backward that freed it, by its source where that is another one than the one that failed."""
+    if freed.first is not None and freed.first.span != freed.second.span:
+        return f"`{short(freed.first.source)}`"
+    return "an earlier backward"
+
+
 def _carried_name(carried: CarriedTensor) -> str:
-    return carried.tensor.called if carried.tensor.name else f"a tensor of shape {carried.tensor.size}"
+    if carried.names:
+        return " and ".join(f"`{name}`" for name in carried.names)
+    return f"a tensor of shape {carried.tensor.size}"
 
 
 def _culprits(freed: FreedGraph) -> list[Culprit]:
@@ -103,10 +113,10 @@ def _culprits(freed: FreedGraph) -> list[Culprit]:
         used = item.used.via if item.used is not None and item.used.via is not None else item.used
         name = _carried_name(item)
         if made is not None and used is not None and made.span == used.span:
-            found.append(made.culprit(Role.CREATE, f"builds on {name} of the step before, with its freed graph"))
+            found.append(made.culprit(Role.CREATE, f"builds on {name} of the round before, with the freed graph"))
             continue
         if used is not None:
-            found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the first backward"))
+            found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the graph was freed"))
         if made is not None:
             found.append(made.culprit(Role.CREATE, f"made {name}"))
     if not freed.carried and freed.failing is not None:
@@ -129,8 +139,7 @@ def _facts(freed: FreedGraph) -> list[Fact]:
     for item in freed.carried:
         facts.append(
             Fact(
-                f"{upper_first(_carried_name(item))} (shape {item.tensor.size}, made by `{item.made_by}`) was made before the "
-                f"graph was freed and used by `{item.used_by}` after it.",
+                f"{upper_first(_carried_name(item))} {_description(item)} before the graph was freed and used by `{item.used_by}` after it.",
                 Known.OBSERVED,
             )
         )
@@ -139,13 +148,20 @@ def _facts(freed: FreedGraph) -> list[Fact]:
     return facts
 
 
+def _description(item: CarriedTensor) -> str:
+    if len(item.names) > 1:
+        return "were made"
+    shape = f"shape {item.tensor.size}, " if item.names else ""
+    return f"({shape}made by `{item.made_by}`) was made"
+
+
 def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
     start = "`backward()` frees the values saved for it as soon as it has used them. "
     if carried is not None:
         name = _carried_name(carried)
         return (
-            f"{start}{upper_first(name)} was made in an earlier step and still has that step's history; the new step was computed from it, "
-            "so this backward runs on into the old graph, where the values are gone."
+            f"{start}{upper_first(name)} {'were' if len(carried.names) > 1 else 'was'} computed before {_earlier(freed)}, which went through that history. What is differentiated "
+            f"now was computed from {name} after that, so this backward runs on into the old graph, where the values are gone."
         )
     if freed.same_root:
         return f"{start}The second call needs them again and they are gone."
@@ -156,14 +172,13 @@ def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
 
 def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
     if carried is not None:
-        name = carried.tensor.name
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
-        how = f"`{name} = {name}.detach()`" if name else "call `.detach()` on it"
+        how = ", ".join(f"`{name} = {name}.detach()`" for name in carried.names) or "call `.detach()` on it"
         return [
             Fix(
-                f"Detach it where it is carried over: {how} before it is used in the new step{line}.",
+                f"Detach it where it is carried over: {how} before it is used again{line}.",
                 Applicability.DISPLAY_ONLY,
-                meaning="Gradients then stop at the step boundary (truncated backpropagation through time).",
+                meaning="Gradients then stop there.",
             ),
             Fix(
                 "If it is a sum of losses, call `backward()` once after the loop, or on the current loss only; "

@@ -123,7 +123,8 @@ def _culprits(target: InplaceTarget, leaf: str) -> list[Culprit]:
         if target.base is not None and not target.tensor.is_leaf:
             found.append(target.made.culprit(Role.CREATE, f"made {target.tensor.called}, a view of {leaf}"))
         else:
-            found.append(target.made.culprit(Role.CREATE, f"made {leaf}"))
+            what = "made {} require grad" if target.made_by == "requires_grad_" else "made {}"
+            found.append(target.made.culprit(Role.CREATE, what.format(leaf)))
     return found
 
 
