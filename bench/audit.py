@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import typing
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from torch import nn
 
 import torchsleuth
 from torchsleuth.auditor.live import StepWatch
+from torchsleuth.auditor.runner import Runner
 
 
 class Classifier(nn.Module):
@@ -33,7 +35,7 @@ def batch(size: int, length: int, device: str) -> tuple[torch.Tensor, torch.Tens
     return ids.masked_fill(~mask, 0), mask, torch.randint(0, 5, (size,), device=device)
 
 
-def seconds(work, rounds: int) -> float:
+def seconds(work, rounds: int = 1) -> float:
     times = []
     for _ in range(rounds):
         _wait()
@@ -49,39 +51,72 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
+def cases(device: str):
+    mlp = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5))
+    yield "MLP 20-64-5, batch 16", mlp.to(device), (torch.randn(16, 20, device=device),), torch.randint(0, 5, (16,), device=device)
+    conv = [nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64), nn.ReLU()]
+    cnn = nn.Sequential(*conv, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 5))
+    yield "CNN, batch 16 x 3 x 32 x 32", cnn.to(device), (torch.randn(16, 3, 32, 32, device=device),), torch.randint(0, 5, (16,), device=device)
+    shapes = [(16, 1, 4, 8), (128, 2, 16, 64), (256, 4, 32, 128)]
+    if device == "cuda":
+        shapes += [(768, 12, 32, 128)]
+    for width, layers, size, length in shapes:
+        ids, mask, goal = batch(size, length, device)
+        yield f"encoder {layers} x {width}, batch {size} x {length}", Classifier(width, layers).to(device), (ids, mask), goal
+
+
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    print(f"\naudit ({device}): time in forward passes of the same model, train mode, with a loss")
-    print(f"{'model':<38}{'forward':>10}{'audit':>10}{'ratio':>8}{'first step':>13}{'watched':>10}")
-    for width, layers, size, length in ((16, 1, 4, 8), (128, 2, 16, 64), (256, 4, 32, 128)):
+    print(f"\naudit ({device}): time in forward passes of the same model, train mode, with a loss; ratios within rounds, median of 7")
+    print(f"{'model':<38}{'forward':>10}{'audit':>10}{'ratio':>8}{'passes':>8}{'first step':>13}{'watched':>10}")
+    for name, model, inputs, goal in cases(device):
         torch.manual_seed(0)
-        model = Classifier(width, layers).to(device)
-        ids, mask, goal = batch(size, length, device)
 
         def loss(out: torch.Tensor, goal: torch.Tensor = goal) -> torch.Tensor:
             return F.cross_entropy(out, goal)
 
-        forward = seconds(lambda: model(ids, mask), 9)  # noqa: B023
-        report = torchsleuth.audit(model, (ids, mask), loss_fn=loss)  # the first one also compiles and imports
+        def audit(model=model, inputs=inputs, loss=loss) -> typing.Any:
+            return torchsleuth.audit(model, inputs if len(inputs) > 1 else inputs[0], loss_fn=loss)
+
+        for _ in range(3):  # the first ones also compile and import
+            report = audit()
+            loss(model(*inputs))
         assert not report.diagnoses, report
-        audit = seconds(lambda: torchsleuth.audit(model, (ids, mask), loss_fn=loss), 3)  # noqa: B023
-        plain = seconds(lambda: _step(model, ids, mask, goal), 5)  # noqa: B023
-        watched = seconds(lambda: _watched_step(model, ids, mask, goal), 5)  # noqa: B023
-        name = f"encoder {layers} x {width}, batch {size} x {length}"
-        print(f"{name:<38}{forward * 1e3:>8.1f}ms{audit * 1e3:>8.0f}ms{audit / forward:>8.1f}{plain * 1e3:>11.1f}ms{watched / plain:>9.2f}x")
+        rounds = [(seconds(lambda: loss(model(*inputs)), 5), seconds(audit)) for _ in range(7)]  # noqa: B023
+        forward, audited = (statistics.median(r[i] for r in rounds) for i in (0, 1))
+        ratio = statistics.median(b / a for a, b in rounds)
+        steps = [(seconds(lambda: _step(model, inputs, goal)), seconds(lambda: _watched_step(model, inputs, goal))) for _ in range(7)]  # noqa: B023
+        plain, watched = statistics.median(a for a, _ in steps), statistics.median(b / a for a, b in steps)
+        print(f"{name:<38}{forward * 1e3:>8.2f}ms{audited * 1e3:>8.1f}ms{ratio:>8.1f}{_passes(audit):>8}{plain * 1e3:>11.1f}ms{watched:>9.2f}x")
 
 
-def _step(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, goal: torch.Tensor) -> None:
+def _passes(audit: typing.Callable) -> int:
+    """Forward passes that one audit makes."""
+    counts, original = [0], Runner.run
+
+    def counted(self, *args, **kwargs):
+        counts[0] += 1
+        return original(self, *args, **kwargs)
+
+    Runner.run = counted
+    try:
+        audit()
+    finally:
+        Runner.run = original
+    return counts[0]
+
+
+def _step(model: nn.Module, inputs: tuple, goal: torch.Tensor) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    F.cross_entropy(model(ids, mask), goal).backward()
+    F.cross_entropy(model(*inputs), goal).backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
-def _watched_step(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, goal: torch.Tensor) -> None:
+def _watched_step(model: nn.Module, inputs: tuple, goal: torch.Tensor) -> None:
     watch = StepWatch()
     watch.start()
-    _step(model, ids, mask, goal)
+    _step(model, inputs, goal)
     watch.stop()
 
 

@@ -99,9 +99,15 @@ def rules_of(base: type[Rule]) -> tuple[typing.Any, ...]:
     return tuple(rule for rule in all_rules() if isinstance(rule, base))
 
 
-def _rule_classes() -> Iterator[type[Rule]]:
-    package = importlib.import_module("torchsleuth.rules")
-    for found in pkgutil.walk_packages(package.__path__, "torchsleuth.rules."):
+@functools.cache
+def rules_below(folder: str) -> tuple[Rule, ...]:
+    """The rules of one folder of `rules/`, in order of name; no other is imported for it."""
+    return tuple(sorted((cls() for cls in _rule_classes(f".{folder}")), key=lambda rule: rule.name))
+
+
+def _rule_classes(folder: str = "") -> Iterator[type[Rule]]:
+    package = importlib.import_module(f"torchsleuth.rules{folder}")
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         module = importlib.import_module(found.name)
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__ and value.name:

@@ -22,12 +22,15 @@ class FiniteWatch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.places: list[tuple[Op, str, str]] = []  # the call, "nan" or "inf", and what its inputs were like
+        self.resting = False
         self._spoilt: set[int] = set()  # keys of tensors known to hold NaN
 
     def install(self) -> None:
         self.trace.every.append(self._look)
 
     def _look(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        if self.resting:
+            return
         if op.name in ARRANGING or len(self.places) >= MOST or not op.outs:
             if self._spoilt and any(seen.key in self._spoilt for seen in op.ins):
                 self._spoilt.update(seen.key for seen in op.outs)

@@ -7,6 +7,7 @@ without gradient the way is followed forward to the call where its history ends.
 from __future__ import annotations
 
 import ast
+import math
 import collections
 import inspect
 import types
@@ -27,16 +28,27 @@ _INDICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "median
 
 
 def grad_state(grad: torch.Tensor | None) -> str:
-    if grad is None:
-        return "none"
-    values = grad.detach()
-    if values.is_sparse:
-        values = values._values()
-    if values.numel() == 0:
-        return "ok"
-    total = values.abs().sum()  # one synchronisation for the usual case
-    if bool(total.isfinite()):
-        return "zero" if float(total) == 0 else "ok"
+    return grad_states([grad])[0]
+
+
+def grad_states(grads: typing.Iterable[torch.Tensor | None]) -> list[str]:
+    """"none", "zero", "ok", "nan" or "inf" for each; a device is waited for once, not for each."""
+    values = [None if g is None else g.detach()._values() if g.is_sparse else g.detach() for g in grads]
+    groups: dict[tuple, list[int]] = {}
+    for position, value in enumerate(values):
+        if value is not None and value.numel():
+            groups.setdefault((value.device, value.dtype), []).append(position)
+    totals: dict[int, float] = {}
+    with torch.no_grad():
+        for positions in groups.values():
+            found = [values[p].abs().sum(dtype=torch.float32) for p in positions]  # type: ignore[union-attr]
+            totals.update(zip(positions, torch.stack(found).tolist(), strict=True))
+    return ["none" if value is None else _state_of(value, totals.get(position, 1.0)) for position, value in enumerate(values)]
+
+
+def _state_of(values: torch.Tensor, total: float) -> str:
+    if math.isfinite(total):
+        return "zero" if total == 0 else "ok"
     if bool(values.isnan().any()):
         return "nan"
     return "inf" if bool(values.isinf().any()) else "ok"

@@ -8,14 +8,15 @@ import typing
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.verdicts import AuditRule
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report
-from torchsleuth.rule import rules_of
+from torchsleuth.rule import rules_below
 
 _STRENGTH = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
 
 
 def findings(observation: Observation) -> tuple[Diagnosis, ...]:
     found: list[tuple[int, int, Diagnosis]] = []
-    for rule in rules_of(AuditRule):
+    for rule in rules_below("training"):
+        assert isinstance(rule, AuditRule)
         for diagnosis in rule.judge(observation):
             found.append((_STRENGTH[diagnosis.confidence], rule.order, diagnosis))
     return _causes(observation, tuple(diagnosis for _, _, diagnosis in sorted(found, key=lambda item: item[:2])))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 import typing
 import weakref
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unsee
 from torchsleuth.auditor.observation import KeptGradient, ModeFact, Site
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
-from torchsleuth.auditor.sites import place_here, site_of
+from torchsleuth.auditor.sites import place_here, place_of, site_of
 from torchsleuth.auditor.trace import Trace
 
 STEPS_FOR_GRADIENTS = 4
@@ -52,6 +53,7 @@ class Carry:
     norm: float = 0.0  # of the gradient that was carried over, the first time
     site: Site | None = None
     backward: Site | None = None
+    home: int = field(default_factory=threading.get_ident)
 
     def attach(self) -> None:
         self.handles = [
@@ -69,7 +71,8 @@ class Carry:
             return
         if self.used and not self.norm:
             self.norm = float((old._values() if old.is_sparse else old).norm())
-            self.backward = site_of(place_here(2))
+            # On a GPU the engine calls from a thread of its own, while the program's waits in `backward()`.
+            self.backward = site_of(place_here(2)) or site_of(place_of(sys._current_frames().get(self.home)))
 
     @harmless
     def _added(self, parameter: torch.Tensor) -> None:

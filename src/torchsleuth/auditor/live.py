@@ -25,7 +25,7 @@ from torchsleuth.auditor.calling import autocast_here
 from torchsleuth.auditor.captured import Captured, called_name, copied, keywords, mode_dependent, path_of
 from torchsleuth.auditor.compiling import CompileWatch
 from torchsleuth.auditor.ending import Ending, Parts, first_line
-from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
+from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch, ModeNotes
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
@@ -233,8 +233,8 @@ class StepWatch:
     def _backward_passed(self) -> None:
         self._loss_seen = True
         for one in self.captured:
-            for parameter in one.model.parameters():
-                self._states[id(parameter)] = grad_state(parameter.grad)
+            parameters = list(one.model.parameters())
+            self._states.update(zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True))
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:

@@ -212,9 +212,11 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
             found.append(max((hot for _, hot in members), key=lambda h: h.nodes))
     if not found:
         for (code, line, _), ops in exits.items():
+            if len(ops) < ITEM_REPEATS:
+                continue
             loop = _loop_around(code, line)
             site = trace.site(ops[0])
-            if len(ops) >= ITEM_REPEATS and loop is not None and site is not None and not _runs_layers(trace, ops):
+            if loop is not None and site is not None and not _runs_layers(trace, ops):
                 found.append(HotLine(0, total, len(ops), site, loop, 1, "item"))
     return found
 

@@ -24,6 +24,8 @@ from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.trace import Changing, Trace
 
+_GONE = object()
+_PLAIN = {bool, int, float, str, tuple}
 _CONTAINERS = (list, dict, set, collections.deque)
 HALVES = (torch.float16, torch.bfloat16)
 WIDENED_BYTES = 1 << 30  # of weights in single precision
@@ -36,6 +38,7 @@ class Runner:
     def __init__(self, model: nn.Module, autocast: tuple[str, torch.dtype] | None = None, seed: int = 20240229) -> None:
         self.model, self.autocast, self.seed = model, autocast, seed
         self.calls = 0
+        self.kept: Kept | None = None
         self._calm: tuple[typing.Any] | None = None
         self.generators: list[torch.Generator] = []  # the program's own, as far as the model was seen to draw from them
         self.precise = False  # without autocast, even if the program uses it
@@ -65,7 +68,8 @@ class Runner:
         """
         self.calls += 1
         with contextlib.ExitStack() as stack:
-            stack.enter_context(untouched(self.model, self.modules))
+            self.kept = self.kept or Kept(self.modules)
+            stack.enter_context(untouched(self.model, self.kept))
             stack.callback(self._wind_back, [(g, g.get_state()) for g in self.generators], trace)
             stack.enter_context(alone())
             stack.enter_context(uncompiled())
@@ -149,52 +153,80 @@ class Runner:
             after.remove()
 
 
+class Kept:
+    """All of a model that a run may change, as it was; good for any number of runs, each of which ends with `put_back()`."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._tables: list[tuple[dict, dict]] = []  # live, as it was
+        self._containers: list[tuple[typing.Any, typing.Any]] = []
+        self._chances: list[tuple[typing.Callable, typing.Any]] = []
+        self._buffered: list[dict] = []
+        self._grads: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        self._held: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+        for module in modules:
+            attributes = module.__dict__
+            tables = (attributes, module._buffers, module._parameters, module._modules)
+            self._tables += [(table, table.copy()) for table in tables if table]
+            for name, value in attributes.items():
+                if value is None or type(value) in _PLAIN:
+                    continue
+                if isinstance(value, torch.Tensor):
+                    self.hold(value)
+                elif type(value) is torch.Generator:
+                    self._chances.append((value.set_state, value.get_state()))
+                elif isinstance(value, random.Random):
+                    self._chances.append((value.setstate, value.getstate()))
+                elif isinstance(value, _CONTAINERS) and name[0] != "_":
+                    self._containers.append((value, value.copy()))
+                    for inside in value.values() if isinstance(value, dict) else value:
+                        if isinstance(inside, torch.Tensor) and not isinstance(inside, nn.Parameter):
+                            self.hold(inside)
+            self._grads += [(p, p.grad) for p in module._parameters.values() if p is not None]
+            if module._buffers:
+                self._buffered.append(module._buffers)
+
+    def hold(self, tensor: torch.Tensor) -> None:
+        """This tensor's values are put back, too."""
+        if id(tensor) not in self._held:
+            self._held[id(tensor)] = (tensor, tensor.detach().clone(), tensor._version)
+
+    def lend_buffers(self) -> None:
+        """Copies in their place, for the run to write to: a graph that waits for its backward pass may need the originals."""
+        for table in self._buffered:
+            for name, buffer in table.items():
+                if buffer is not None:
+                    table[name] = buffer.detach().clone()
+
+    def put_back(self) -> None:
+        for table, before in self._tables:
+            if len(table) != len(before) or any(table.get(name, _GONE) is not value for name, value in before.items()):
+                table.clear()
+                table.update(before)
+        for container, copy in self._containers:
+            container.clear()
+            container.extend(copy) if isinstance(container, (list, collections.deque)) else container.update(copy)
+        for put_back, state in self._chances:
+            put_back(state)
+        for key, (tensor, copy, version) in self._held.items():
+            if tensor._version != version or not torch.equal(tensor, copy):
+                with torch.no_grad():
+                    tensor.copy_(copy)
+                self._held[key] = (tensor, copy, tensor._version)
+        for parameter, grad in self._grads:
+            if parameter.grad is not grad:
+                parameter.grad = grad
+
+
 @contextlib.contextmanager
-def untouched(model: nn.Module, modules: list[nn.Module] | None = None) -> Iterator[None]:
+def untouched(model: nn.Module, kept: Kept | None = None) -> Iterator[None]:
     """Whatever happens inside, the model, the random numbers and the standard streams are as before."""
-    modules = modules or list(model.modules())
-    saved, containers, held, grads, chances = [], [], [], [], []
-    for module in modules:
-        attributes = module.__dict__
-        saved.append((module, dict(attributes), dict(module._buffers), dict(module._parameters), dict(module._modules)))
-        for name, value in attributes.items():
-            if isinstance(value, torch.Tensor):
-                held.append((value, value.detach().clone(), value._version))
-            elif isinstance(value, torch.Generator):
-                chances.append((value.set_state, value.get_state()))
-            elif isinstance(value, random.Random):
-                chances.append((value.setstate, value.getstate()))
-            elif isinstance(value, _CONTAINERS) and name[0] != "_":
-                containers.append((value, value.copy()))
-                inside = value.values() if isinstance(value, dict) else value
-                held += [(t, t.detach().clone(), t._version) for t in inside if isinstance(t, torch.Tensor) and not isinstance(t, nn.Parameter)]
-        grads += [(p, p.grad) for p in module._parameters.values() if p is not None]
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                module._buffers[name] = buffer.detach().clone()
+    kept = kept or Kept(list(model.modules()))
+    kept.lend_buffers()
     try:
         with random_kept(), _quiet():
             yield
     finally:
-        for module, attributes, buffers, parameters, children in saved:
-            for name in [n for n in module.__dict__ if n not in attributes]:
-                del module.__dict__[name]
-            module.__dict__.update(attributes)
-            for table, before in ((module._buffers, buffers), (module._parameters, parameters), (module._modules, children)):
-                table.clear()
-                table.update(before)
-        for container, copy in containers:
-            container.clear()
-            container.extend(copy) if isinstance(container, (list, collections.deque)) else container.update(copy)
-        for put_back, state in chances:
-            put_back(state)
-        for tensor, copy, version in held:
-            if tensor._version != version:
-                with torch.no_grad():
-                    tensor.copy_(copy)
-        for parameter, grad in grads:
-            if parameter.grad is not grad:
-                parameter.grad = grad
+        kept.put_back()
 
 
 @contextlib.contextmanager
@@ -233,9 +265,9 @@ def random_kept() -> Iterator[None]:
         yield
         return
     _keeping.on = True
-    numpy = sys.modules.get("numpy")
+    numpy_random = sys.modules.get("numpy.random")
     python_state, torch_state = random.getstate(), torch.get_rng_state()
-    numpy_state = numpy.random.get_state() if numpy is not None else None
+    numpy_state = numpy_random.get_state() if numpy_random is not None else None
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     try:
         yield
@@ -243,8 +275,8 @@ def random_kept() -> Iterator[None]:
         _keeping.on = False
         random.setstate(python_state)
         torch.set_rng_state(torch_state)
-        if numpy is not None and numpy_state is not None:
-            numpy.random.set_state(numpy_state)
+        if numpy_random is not None:
+            numpy_random.set_state(numpy_state)
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
 
@@ -256,9 +288,9 @@ def _seed_all(seed: int) -> None:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         for generator in torch.cuda.default_generators:
             generator.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(seed % 2**32)
 
 
 def widened(value: typing.Any) -> typing.Any:

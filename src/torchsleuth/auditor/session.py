@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import sys
 import time
 import typing
@@ -19,7 +20,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
-from torchsleuth.auditor.gradients import grad_state, is_lone_bias, optimizer_facts
+from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move, Observation, Site
@@ -57,7 +58,14 @@ def audit(
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"audit needs an nn.Module, not {type(model).__name__}")
-    where = site_of(place_here(2))
+    with _no_collections():
+        return _audited(model, batch, loss_fn, target, optimizer, causal, overfit, budget_s, site_of(place_here(2)))
+
+
+def _audited(
+    model: nn.Module, batch: typing.Any, loss_fn: typing.Any, target: typing.Any, optimizer: typing.Any,
+    causal: bool, overfit: bool, budget_s: float, where: Site | None,
+) -> Report:  # fmt: skip
     inner, taken = unwrapped(model)
     lazy = [name for name, p in inner.named_parameters() if is_lazy(p)]
     if lazy:
@@ -123,14 +131,10 @@ class Session:
 
     @contextlib.contextmanager
     def _quick(self) -> typing.Iterator[None]:
-        collecting = gc.isenabled()
-        gc.disable()  # many short runs make much garbage; looking for cycles in it would take longer than they do
         try:
-            with random_kept():
+            with random_kept(), _no_collections():
                 yield
         finally:
-            if collecting:
-                gc.enable()
             if self._said:
                 print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
 
@@ -157,7 +161,15 @@ class Session:
 
     def step(self) -> StepView | None:
         """Forward, loss and backward once, traced. None if the model cannot be run at all."""
+        try:
+            return self._step(closely=False)
+        except _NotFinite:
+            return self._step(closely=True)
+
+    def _step(self, closely: bool) -> StepView | None:
+        """`closely`: look at each result on the way for NaN and infinity. Where the loss is finite there is no need to."""
         view = StepView()
+        view.finite.resting = not closely
         view.watch.refuses = True
         keys = parameter_keys(view.trace, self.model)
         parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -166,6 +178,8 @@ class Session:
                 self.call.args, self.call.kwargs, trace=view.trace, grad=True,
                 then=lambda output: self._backward(view, keys, parameters, output),
             )  # fmt: skip
+        except _NotFinite:
+            raise
         except Exception as error:
             view.trace.change = None
             facts = [*view.watch.inputs, *preflight.crash_facts(self.call, view.trace, error)]
@@ -187,13 +201,15 @@ class Session:
         trace = view.trace
         inside = slice(0, len(trace.ops))
         loss = self._loss_of(output)
+        if view.finite.resting and loss is not None and not math.isfinite(loss.detach()):
+            raise _NotFinite
         states: dict[str, str] | None = None
         watch = BackwardWatch(trace)
         with _paused(trace):
             if loss is not None and parameters:
                 if loss.requires_grad:
                     grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
-                    states = {name: grad_state(grad) for name, grad in zip(parameters, grads, strict=True)}
+                    states = dict(zip(parameters, grad_states(grads), strict=True))
                     if set(states.values()) & {"zero", "nan"}:
                         watch.attach(loss)  # once more, looking at every node
                         torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
@@ -251,7 +267,7 @@ class Session:
                 loss = self._loss_of(output)
                 wanted = {n: parameters[n] for n in names if any(parameters[n] is p for p in self.model.parameters())}
                 grads = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-                result.update({n: grad_state(g) for n, g in zip(wanted, grads, strict=True)})
+                result.update(zip(wanted, grad_states(grads), strict=True))
 
             self.runner.run(self.call.args, self.call.kwargs, grad=True, then=then)
         return {n for n in names if result.get(n) == "zero"}
@@ -328,6 +344,22 @@ class Session:
         result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps))
         if result is not None:
             self.fields["overfit"] = result
+
+
+@contextlib.contextmanager
+def _no_collections() -> typing.Iterator[None]:
+    """Many short runs make much garbage; looking for cycles in it would take longer than they do."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _NotFinite(Exception):
+    """The loss is not finite: look again, closely."""
 
 
 @contextlib.contextmanager

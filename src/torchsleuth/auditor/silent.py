@@ -9,7 +9,7 @@ from torch import nn
 
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.captured import Captured, called_name
-from torchsleuth.auditor.gradients import grad_state
+from torchsleuth.auditor.gradients import grad_states
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
@@ -35,7 +35,8 @@ class SilentCalls:
         for one in self._calls:
             if id(one.model) in trained or not any(id(p) in optimized for p in one.model.parameters()):
                 continue
-            states = {name: grad_state(p.grad) for name, p in one.model.named_parameters()}
+            named = dict(one.model.named_parameters())
+            states = dict(zip(named, grad_states(p.grad for p in named.values()), strict=True))
             fields = self.view.facts(one.model, None, loss, states, self._keys[id(one.model)], optimized, None, slice(0, 0), (), slice(0, 0))
             cuts, weights = fields.get("cuts", ()), fields.get("weights", ())
             if not cuts:

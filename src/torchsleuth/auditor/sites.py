@@ -37,7 +37,10 @@ NOWHERE = Place(None, -1, None, -1)
 
 def place_here(depth: int = 1) -> Place:
     """The place of the program's code that led here."""
-    frame: types.FrameType | None = sys._getframe(depth)
+    return place_of(sys._getframe(depth))
+
+
+def place_of(frame: types.FrameType | None) -> Place:
     code, offset, frame_id, direct = None, -1, 0, True
     while frame is not None:
         origin = origin_of_file(frame.f_code.co_filename)

@@ -173,7 +173,7 @@ class Trace(TorchFunctionMode):
             if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
                 self.parameters[seen.key] = weakref.ref(tensor)
         generator = kwargs.get("generator")
-        if isinstance(generator, torch.Generator) and not any(generator is known for known, _ in self.generators):
+        if type(generator) is torch.Generator and not any(generator is known for known, _ in self.generators):
             self.generators.append((generator, generator.get_state()))
         op.grad_enabled = torch.is_grad_enabled()
         if not op.grad_enabled:
