@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import io
+import operator
 import random
 import sys
 import threading
@@ -24,7 +25,6 @@ from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.trace import Changing, Trace
 
-_GONE = object()
 _PLAIN = {bool, int, float, str, tuple}
 _CONTAINERS = (list, dict, set, collections.deque)
 HALVES = (torch.float16, torch.bfloat16)
@@ -199,7 +199,7 @@ class Kept:
 
     def put_back(self) -> None:
         for table, before in self._tables:
-            if len(table) != len(before) or any(table.get(name, _GONE) is not value for name, value in before.items()):
+            if len(table) != len(before) or not all(map(operator.is_, table.values(), before.values())):
                 table.clear()
                 table.update(before)
         for container, copy in self._containers:
