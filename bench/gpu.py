@@ -13,12 +13,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import gc
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+import typing
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -87,24 +90,34 @@ def recorded():
         recorder.stop()
 
 
-CONTEXTS = {
-    "plain": contextlib.nullcontext,
-    "plain again (noise)": contextlib.nullcontext,
-    "the black box": boxed,
-    "torchsleuth run, steady state": recorded,
-}
-# (the step, timed steps per round, rounds, steps before them in each round). Library functions are left alone by the
-# recorder after a thousand calls, that is after some 90 steps of a model of 12 layers: its steady state.
+@dataclass(frozen=True)
+class Workload:
+    make: typing.Callable[[], typing.Callable[[], None]]
+    steps: int  # timed at a stretch
+    rounds: int
+    until_familiar: int  # steps after which the recorder leaves library functions alone: its steady state
+
+    def short(self) -> typing.Callable[[], None]:
+        step = self.make()
+        for _ in range(5):
+            step()
+        gc.collect()
+        gc.freeze()  # what is alive by now is not looked at again
+        return step
+
+
+# Library functions are left alone after a thousand calls, that is after some 90 steps of a model of 12 layers.
 WORKLOADS = {
-    "BERT-base 32x128": (lambda: bert_step(32, 128), 20, 4, 90),
-    "BERT-base 128x256": (lambda: bert_step(128, 256), 4, 8, 1),
-    "recommender, 26 tables": (recommender_step, 25, 60, 3),
+    "BERT-base 32x128": Workload(lambda: bert_step(32, 128), 5, 40, 90),
+    "BERT-base 128x256": Workload(lambda: bert_step(128, 256), 3, 12, 2),
+    "recommender, 26 tables": Workload(recommender_step, 20, 60, 3),
 }
+AGAIN, BOX, RUN, BLOCKING = "plain again (noise)", "the black box", "torchsleuth run, steady state", "CUDA_LAUNCH_BLOCKING=1"
 
 
-def measured(step, contexts, steps: int, rounds: int, before: int) -> dict[str, list[float]]:
-    for _ in range(5):
-        step()
+def measured(step, contexts: dict, steps: int, rounds: int, before: int) -> dict[str, list[float]]:
+    """Seconds per step, round by round. `before` steps come first in each, and what they left behind is collected:
+    a program begins to record once, not sixty times."""
     times: dict[str, list[float]] = {name: [] for name in contexts}
     for turn in range(rounds):
         order = list(contexts.items())
@@ -112,6 +125,7 @@ def measured(step, contexts, steps: int, rounds: int, before: int) -> dict[str, 
             with context():
                 for _ in range(before):
                     step()
+                gc.collect()
                 torch.cuda.synchronize()
                 began = time.perf_counter()
                 for _ in range(steps):
@@ -119,6 +133,10 @@ def measured(step, contexts, steps: int, rounds: int, before: int) -> dict[str, 
                 torch.cuda.synchronize()
                 times[name].append((time.perf_counter() - began) / steps)
     return times
+
+
+def ratio(times: dict[str, list[float]], name: str) -> float:
+    return statistics.median(mine / base for mine, base in zip(times[name], times["plain"]))
 
 
 def blocking(name: str) -> float:
@@ -129,19 +147,22 @@ def blocking(name: str) -> float:
 
 
 def one(name: str) -> None:
-    make, steps, rounds, _ = WORKLOADS[name]
-    print(json.dumps(statistics.median(measured(make(), {"plain": contextlib.nullcontext}, steps, max(3, rounds // 4), 1)["plain"])))
+    workload = WORKLOADS[name]
+    times = measured(workload.short(), {"plain": contextlib.nullcontext}, workload.steps, 5, 1)
+    print(json.dumps(statistics.median(times["plain"])))
 
 
 def tables() -> None:
     print(f"\n{datetime.date.today()}, {torch.cuda.get_device_name()}, Python {sys.version.split()[0]}, torch {torch.__version__}")
-    print(f"{'a training step':<28}{'plain':>10}" + "".join(f"{name:>32}" for name in [*list(CONTEXTS)[1:], "CUDA_LAUNCH_BLOCKING=1"]))
-    for name, (make, steps, rounds, before) in WORKLOADS.items():
-        times = measured(make(), CONTEXTS, steps, rounds, before)
-        plain = times["plain"]
-        ratios = [statistics.median(mine / base for mine, base in zip(times[context], plain)) for context in list(CONTEXTS)[1:]]
-        ratios.append(blocking(name) / statistics.median(plain))
-        print(f"{name:<28}{statistics.median(plain) * 1e3:>7.2f} ms" + "".join(f"{ratio:>31.3f}x" for ratio in ratios), flush=True)
+    print(f"{'a training step':<28}{'plain':>10}" + "".join(f"{name:>32}" for name in (AGAIN, BOX, RUN, BLOCKING)))
+    plain = contextlib.nullcontext
+    for name, workload in WORKLOADS.items():
+        step = workload.short()
+        boxes = measured(step, {"plain": plain, BOX: boxed, AGAIN: plain}, workload.steps, workload.rounds, 3)
+        runs = measured(step, {"plain": plain, RUN: recorded}, 4 * workload.steps, 6, workload.until_familiar)
+        usual = statistics.median(boxes["plain"])
+        ratios = [ratio(boxes, AGAIN), ratio(boxes, BOX), ratio(runs, RUN), blocking(name) / usual]
+        print(f"{name:<28}{usual * 1e3:>7.2f} ms" + "".join(f"{one:>31.3f}x" for one in ratios), flush=True)
         torch.cuda.empty_cache()
 
 

@@ -10,6 +10,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule, rules_of
+from torchsleuth.rules.device._words import printed_fact
 
 _ORDER = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
 
@@ -55,13 +56,14 @@ def _on_the_device(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:
     device = evidence.device
     if device is None or not device.recovered:
         return diagnosis
-    facts = [Fact("These values were copied to the host on the same stream, just before the kernel that refused them: nothing was run again.", Known.OBSERVED)]
+    before = "the compiled code ran" if device.compiled else "the kernel that refused them"
+    facts = [Fact(f"These values were copied to the host on the same stream, just before {before}: nothing was run again.", Known.OBSERVED)]
     if device.noticed is not None and device.behind:
         seen = device.noticed.via or device.noticed
         where = f"{seen.span.file}:{seen.span.line}"
         facts.append(Fact(f"The traceback ends at {where}, `{shortened(seen.source)}`: there the program first noticed that the GPU had stopped.", Known.OBSERVED))
     if device.text is not None:
-        facts.append(Fact(f"The GPU printed: assertion `{device.text.assertion}` failed ({device.text.file}:{device.text.line}, {device.text.kernel}).", Known.OBSERVED))
+        facts.append(printed_fact(device.text))
     facts.append(Fact("After such an error a process cannot use the GPU any more: restart it (or the notebook's kernel).", Known.OBSERVED))
     return dataclasses.replace(diagnosis, facts=(*diagnosis.facts, *facts))
 

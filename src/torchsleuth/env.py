@@ -19,6 +19,9 @@ LOCALS_ARE_A_SNAPSHOT = sys.version_info < (3, 13)
 # -X no_debug_ranges or PYTHONNODEBUGRANGES; then only line numbers are known.
 HAS_POSITIONS = next(iter((lambda: 0).__code__.co_positions()), (None,) * 4)[2] is not None
 
+# What `torch.compile` wraps a function into: `compile_wrapper` since torch 2.8 or so, `_fn` before.
+COMPILED_WRAPPERS = ("compile_wrapper", "_fn")
+
 
 def saved_tensors_can_be_unpacked_one_by_one() -> bool:
     """torch 2.13's `SavedTensor` has `unpack()`; 2.11's has not, and a node's list of them is unpacked as a whole."""

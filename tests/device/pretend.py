@@ -81,6 +81,7 @@ class PretendGuard(Guard):
         super().__init__("cpu")
 
     def arm_with_cuda(self) -> None:
+        self.compile_nothing()
         self.arm_guard()
 
 

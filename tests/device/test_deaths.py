@@ -14,6 +14,7 @@ from pretend import run_on_pretend_device
 from programs import run_program
 from test_blackbox import gpu, report_on_gpu
 
+from torchsleuth import env
 from torchsleuth.capture import assert_text
 from torchsleuth.diagnose import diagnose
 from torchsleuth.evidence import Evidence
@@ -161,6 +162,88 @@ def test_a_compiled_check_is_told_apart() -> None:
     assert "0 <= tmp4 < 10" in words and "torch.compile" in words and not run.diagnoses[0]["culprits"]
 
 
+COMPILED = """
+    import torch
+    from torch import nn
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(10, 4)
+        def forward(self, ids, lengths):
+            return self.embed(ids.clamp(max=9)).sum()
+    exec(compile("def fail(error): raise error", "<torch device>", "exec"))
+    BODY
+    fail(RuntimeError("CUDA error: device-side assert triggered"))
+"""
+COMPILED_CALLS = {
+    "a module": ("`ids`", """
+    model = torch.compile(Tagger(), backend="eager")
+    for step in range(3):
+        ids = torch.randint(0, 10, (4, 6))
+        ids[2, 3] = 57 if step == 2 else 0
+        model(ids, lengths=torch.tensor([100]))  # here"""),
+    "a batch": ("`batch['ids']`", """
+    model = Tagger()
+    model.compile(backend="eager")
+    for step in range(2):
+        batch = {"ids": torch.randint(0, 10, (4, 6)), "lengths": torch.tensor([100 + step])}
+        batch["ids"][2, 3] = 57 if step else 0
+        model(**batch)  # here"""),
+    "a method": ("`batch['ids']`", """
+    class Trainer:
+        model = Tagger()
+        @torch.compile(backend="eager")
+        def step(self, batch):
+            return self.model(batch["ids"], None)
+    trainer = Trainer()
+    for step in range(2):
+        batch = {"ids": torch.zeros(4, 6, dtype=torch.long)}
+        batch["ids"][2, 3] = 57 * step
+        trainer.step(batch)  # here"""),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not env.HAS_MONITORING, reason="compiled calls are seen by sys.monitoring")
+@pytest.mark.parametrize("kind", COMPILED_CALLS)
+def test_the_argument_that_breaks_a_compiled_check(kind: str) -> None:
+    name, body = COMPILED_CALLS[kind]
+    program = COMPILED.replace("    BODY", body.strip("\n"))
+    run = run_on_pretend_device(program, stderr=COMPILED_LINE)
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["rule"] == "device-side-assert" and diagnosis["confidence"] == "likely"
+    here = next(number for number, line in enumerate(program.splitlines(), 1) if line.endswith("# here"))
+    assert diagnosis["culprits"][0]["line"] == here
+    assert diagnosis["title"].startswith(f"{name} holds 57") and f"{name[:-1]}[2, 3]` = 57" in run.words(), run.words()
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "f(torch.tensor([99]), torch.tensor([77]))",  # two that could be
+        "f(torch.tensor([1]), torch.tensor([2]))",  # none that could be
+        "[f(torch.tensor([99]), torch.tensor([2])) for _ in range(2)]",  # one, and the GPU has survived it before
+    ],
+)
+def test_no_argument_of_a_compiled_call_is_accused_in_doubt(calls: str) -> None:
+    body = f'    f = torch.compile(lambda a, b: a.float().mean() + b.float().mean(), backend="eager")\n    {calls}'
+    run = run_on_pretend_device(COMPILED.replace("    BODY", body), stderr=COMPILED_LINE)
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["confidence"] == "possible" and not diagnosis["culprits"]
+    assert "--guard" in run.words()
+
+
+def test_guard_sees_what_would_have_been_compiled() -> None:
+    run = run_on_pretend_device("""
+        import torch
+        def look(table, rows):
+            return table[rows].sum()
+        torch.compile(look, backend="eager")(torch.randn(10, 4), torch.tensor([3, 10]))
+    """, guard=True)  # fmt: skip
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["rule"] == "index-out-of-range" and diagnosis["culprits"][0]["line"] == 4
+    assert "`rows[1]` = 10" in run.words(), run.words()
+
+
 def test_guard_stops_at_the_line() -> None:
     run = run_on_pretend_device(TWO_SUSPECTS, guard=True)
     (diagnosis,) = run.diagnoses
@@ -271,7 +354,12 @@ def test_gpu_compiled(tmp_path) -> None:
     (diagnosis,) = report["diagnoses"]
     told = json.dumps(diagnosis, ensure_ascii=False)
     assert diagnosis["rule"] == "device-side-assert" and "torch.compile" in told and "index out of bounds" in told
-    assert diagnosis["culprits"] == []
+    if env.HAS_MONITORING:
+        assert diagnosis["culprits"][0]["line"] == 3 and "holds 99" in told
+    else:
+        assert diagnosis["culprits"] == []
+    guarded = report_on_gpu((tmp_path / "main.py").read_text(), tmp_path, "--guard", same=False)["diagnoses"][0]
+    assert guarded["rule"] == "index-out-of-range" and guarded["culprits"][0]["line"] == 2
 
 
 @gpu

@@ -31,8 +31,9 @@ class Judged:
 
 
 def judged(box: BlackBox) -> list[Judged]:
-    """The last calls, newest first."""
-    return [_judged(box, entry) for entry in itertools.islice(box.newest_first(), _MOST_JUDGED)]
+    """The last calls, newest first; what compiled code is given has no range of its own (see `compiled`)."""
+    calls = (entry for entry in box.newest_first() if entry.watched.allows is not Allows.COMPILED)
+    return [_judged(box, entry) for entry in itertools.islice(calls, _MOST_JUDGED)]
 
 
 def _judged(box: BlackBox, entry: Entry) -> Judged:
@@ -54,7 +55,7 @@ def _of_part(entry: Entry, part: Part, data: bytes) -> Judged:
     allows = entry.watched.allows
     if part.extremes:
         return _of_extremes(entry, part, data)
-    tensor = _tensor(part, data)
+    tensor = tensor_of(part, data)
     if allows is Allows.TRUE:
         return Judged(entry, "fine" if bool(tensor.all()) else "bad", part, None, None, tensor)
     if allows is Allows.AT_MOST_SOURCE:
@@ -95,7 +96,7 @@ def _of_extremes(entry: Entry, part: Part, data: bytes) -> Judged:
     return Judged(entry, "bad" if bad else "fine", part, allowed, values)
 
 
-def _tensor(part: Part, data: bytes) -> torch.Tensor:
+def tensor_of(part: Part, data: bytes) -> torch.Tensor:
     flat = torch.frombuffer(bytearray(data), dtype=part.dtype)
     if part.strides is not None:
         return flat.as_strided(tuple(part.shape), tuple(part.strides), part.offset).clone()

@@ -126,7 +126,7 @@ class Crash:
     def culprit_call(self) -> typing.Any:
         from torchsleuth.capture.investigations import device
 
-        return device.culprit_of(self.watched_calls, self.assert_text)
+        return device.culprit_of(self, self.assert_text)
 
     # -- graph ----------------------------------------------------------------------------------
 

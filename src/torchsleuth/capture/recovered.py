@@ -15,6 +15,7 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture import compiled
 from torchsleuth.capture.blackbox import Judged
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.makers import module_made, owner_of
@@ -155,7 +156,7 @@ def _mark(ident: int, storage: int, shape: typing.Any, dtype: torch.dtype | None
 
 def _table(found: Judged, gathering: Gathering, name: str) -> Raw | None:
     entry = found.entry
-    if entry.watched.allows in (Allows.PROBABILITY, Allows.WEIGHT, Allows.TRUE) or name == "one_hot":
+    if entry.watched.allows in (Allows.PROBABILITY, Allows.WEIGHT, Allows.TRUE, Allows.COMPILED) or name == "one_hot":
         return None
     live = _live(gathering.failure.crash, found)
     argument = {Allows.ROWS: "weight", Allows.CLASSES: "input", Allows.AT_MOST_SOURCE: "source"}.get(entry.watched.allows, "self")
@@ -177,15 +178,18 @@ def _bad(found: Judged, gathering: Gathering, name: str) -> Raw:
     if name == "one_hot":  # it adds a dimension of size 1 before it scatters
         names, shape = ("tensor", "input", "self"), shape[:-1]
         tensor = tensor.squeeze(-1) if tensor is not None else None
-    node = None
-    if entry.watched.allows is Allows.INDEXED:
+    node, element = None, None
+    if entry.watched.allows is Allows.COMPILED:
+        node, element, named = compiled.written_as(gathering.failure.program.node, compiled.given_of(found))
+        names = (named or "input",)
+    elif entry.watched.allows is Allows.INDEXED:
         node = _index_node(gathering.failure.program.node, found)
     else:
         given = _given(gathering, found, names, shape)
         node = given.node if given is not None else None
     mark = _mark(part.ident, part.storage, shape, part.dtype, entry.device)
     argument = names[0] if names else "index"
-    return Raw(argument, node, gathering.failure.program if node is not None else None, tensor, mark, Known.OBSERVED, recomputed=True)
+    return Raw(argument, node, gathering.failure.program if node is not None else None, tensor, mark, Known.OBSERVED, element, recomputed=True)
 
 
 def _given(gathering: Gathering, found: Judged, names: tuple[str, ...], shape: typing.Any) -> typing.Any:

@@ -7,7 +7,7 @@ import re
 import typing
 
 from torchsleuth import source
-from torchsleuth.capture import assert_text, blackbox
+from torchsleuth.capture import assert_text, blackbox, compiled
 from torchsleuth.capture.blackbox import Judged
 from torchsleuth.capture.failure import place_at
 from torchsleuth.evidence_device import AssertText, DeviceDeath, Watched
@@ -80,12 +80,15 @@ def watched_calls(crash: Crash) -> list[Judged]:
     return blackbox.judged(box) if box is not None and box.ring is not None else []
 
 
-def culprit_of(calls: typing.Sequence[Judged], text: AssertText | None) -> Judged | None:
+def culprit_of(crash: Crash, text: AssertText | None) -> Judged | None:
     """The newest call whose recorded values break its range and whose kernel could have said what was printed.
 
     Newest, because on its stream nothing has run after it: what was recorded earlier did run.
     """
-    return next((call for call in calls if call.verdict == "bad" and assert_text.may_be(text, call.entry.watched.operator)), None)
+    if text is not None and assert_text.is_generated(text):
+        box = crash.recording.box if crash.recording is not None else None
+        return compiled.culprit(box, text) if box is not None else None
+    return next((call for call in crash.watched_calls if call.verdict == "bad" and assert_text.may_be(text, call.entry.watched.operator)), None)
 
 
 def _shown(calls: typing.Sequence[Judged]) -> list[Watched]:

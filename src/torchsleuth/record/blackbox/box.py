@@ -227,6 +227,8 @@ class BlackBox:
             elif watched.allows is _INDEXED:
                 at = watched.values[0]
                 parts = [copied(at, axis, one, stream) for axis, one in indexed(args[at]) if is_there(one)]
+            elif watched.allows is _COMPILED:
+                parts = [copied(at, None, one, stream) for at, one in enumerate(args[:-1])]
             else:
                 parts = [copied(at, None, args[at], stream) for at in watched.values if is_there(args[at])]
             table, dim, number = args[watched.table], watched.dim, watched.number
@@ -378,7 +380,7 @@ def _learn(filename: str) -> Origin:
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # wrappers of all kinds have no memory to copy
 _EMBEDDING_CODE = torch.nn.functional.embedding.__code__
-_INDEXED = Allows.INDEXED
+_INDEXED, _COMPILED = Allows.INDEXED, Allows.COMPILED
 _USER, _LIBRARY, _TORCH = Origin.USER, Origin.LIBRARY, Origin.TORCH
 _origins: dict[str, Origin] = {}
 _armed: set[BlackBox] = set()

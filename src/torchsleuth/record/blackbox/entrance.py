@@ -1,13 +1,15 @@
-"""Sees embeddings where Python calls them (Python >= 3.12), without another trip through the dispatcher.
+"""Sees embeddings and compiled functions where Python calls them (Python >= 3.12), without another trip through the dispatcher.
 
 Two events of `sys.monitoring`, on a handful of code objects: the start of `F.embedding`, whose arguments are its frame's
 locals; and, once the user's own code has been seen to call an `nn.Embedding`, the calls in that very function, which come
 with the module and the index and need no frame at all. Call sites of anything else are switched off as they are met.
-Recommenders have dozens of tables, so there is as little in these callbacks as will do.
+Recommenders have dozens of tables, so there is as little in these callbacks as will do. Functions compiled by
+`torch.compile` are seen at the start of the wrapper that it makes, once it has been called.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import types
@@ -17,7 +19,8 @@ import torch
 
 from torchsleuth import env
 from torchsleuth.origin import Origin, origin_of
-from torchsleuth.record.blackbox.operations import EMBEDDING
+from torchsleuth.record.blackbox.compiled import COMPILE_CODE, indices_in, wrapper_codes
+from torchsleuth.record.blackbox.operations import COMPILED, EMBEDDING
 
 if typing.TYPE_CHECKING:
     from torchsleuth.record.blackbox.box import BlackBox
@@ -29,7 +32,7 @@ class Entrance:
     def __init__(self, box: BlackBox) -> None:
         self._box = box
         self._tool: int | None = None
-        self._callers: list[types.CodeType] = []
+        self._codes: set[types.CodeType] = set()
 
     def open(self, note: typing.Callable, note_at: typing.Callable) -> bool:
         """False where this Python cannot, or every tool id is taken."""
@@ -43,7 +46,10 @@ class Entrance:
         on_start, on_call = self._callbacks(note, note_at)
         monitoring.register_callback(self._tool, monitoring.events.PY_START, on_start)
         monitoring.register_callback(self._tool, monitoring.events.CALL, on_call)
-        monitoring.set_local_events(self._tool, _EMBEDDING_CODE, monitoring.events.PY_START)
+        for code in (_EMBEDDING_CODE, COMPILE_CODE):
+            self._watch(code, monitoring.events.PY_START)
+        if "torch._dynamo.eval_frame" in sys.modules:
+            self._watch_compiled()
         monitoring.restart_events()  # call sites that an earlier recording with this id has switched off
         return True
 
@@ -52,14 +58,25 @@ class Entrance:
         if tool is None:
             return
         monitoring = sys.monitoring
-        for code in (_EMBEDDING_CODE, *self._callers):
+        for code in self._codes:
             monitoring.set_local_events(tool, code, 0)
+        self._codes.clear()
         for event in (monitoring.events.PY_START, monitoring.events.CALL):
             monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)
 
+    def _watch(self, code: types.CodeType, events: int) -> None:
+        if code not in self._codes:
+            self._codes.add(code)
+            sys.monitoring.set_local_events(self._tool, code, events)
+
+    def _watch_compiled(self) -> None:
+        with contextlib.suppress(Exception):  # another torch may keep its wrappers elsewhere
+            for code in wrapper_codes():
+                self._watch(code, sys.monitoring.events.PY_START)
+
     def _callbacks(self, note: typing.Callable, note_at: typing.Callable) -> tuple[typing.Callable, typing.Callable]:
-        box, callers, monitoring = self._box, self._callers, sys.monitoring
+        box, monitoring = self._box, sys.monitoring
         is_there, getframe, thread = box._is_there, sys._getframe, threading.get_ident
         module_name, modes = sys._getframemodulename, torch._C._len_torch_function_stack
         announce, disable = box.announce, monitoring.DISABLE
@@ -80,12 +97,23 @@ class Entrance:
             except Exception:  # never into the user's program
                 pass
 
+        def on_compiled(code):
+            if code is COMPILE_CODE:
+                return self._watch_compiled()
+            frame = getframe(2)
+            with torch._C.DisableTorchFunction():
+                found = indices_in(frame.f_locals["args"], frame.f_locals["kwargs"], is_there)
+                if found:
+                    note(COMPILED, found[0][1], (*(tensor for _, tensor in found), tuple(where for where, _ in found)), frame)
+
         def on_start(code, offset):
             nonlocal announced
             if announced and announced == thread():
                 announced = 0
                 return
             try:
+                if code is not _EMBEDDING_CODE:
+                    return on_compiled(code)
                 frame = getframe(1)
                 given = frame.f_locals
                 index, weight = given["input"], given["weight"]
@@ -102,9 +130,8 @@ class Entrance:
                 # `forward`, `_call_impl` and `_wrapped_call_impl` lie between `F.embedding` and who called the layer.
                 if module_name(2) == _LAYERS and module_name(4) == _MODULES:
                     caller = getframe(5).f_code
-                    if origin_of(caller) is Origin.USER and caller not in callers:
-                        callers.append(caller)
-                        monitoring.set_local_events(self._tool, caller, monitoring.events.CALL)
+                    if origin_of(caller) is Origin.USER:
+                        self._watch(caller, monitoring.events.CALL)
             except Exception:  # never into the user's program
                 pass
 

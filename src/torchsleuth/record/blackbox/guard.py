@@ -6,6 +6,7 @@ the GPU is still alive. Asked for where the recorded values do not explain an as
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 import typing
@@ -16,9 +17,29 @@ from torchsleuth.probe.values import value_range
 from torchsleuth.record.blackbox.box import BlackBox, indexed, overload_of
 from torchsleuth.record.blackbox.operations import WATCHED, Allows, Legal, Watched, legal
 
+_DISABLE = "TORCHDYNAMO_DISABLE"
+
 
 class Guard(BlackBox):
     """Armed like the black box; records nothing."""
+
+    _compiling: str | None = None
+
+    def arm_with_cuda(self) -> None:
+        self.compile_nothing()
+        super().arm_with_cuda()
+
+    def compile_nothing(self) -> None:
+        """Compiled code would use its indices where nobody can look; `torch.compile` asks for this when it is called."""
+        self._compiling = os.environ.get(_DISABLE)
+        os.environ[_DISABLE] = "1"
+
+    def disarm(self) -> None:
+        super().disarm()
+        if self._compiling is None:
+            os.environ.pop(_DISABLE, None)
+        else:
+            os.environ[_DISABLE] = self._compiling
 
     def _arm_on_cuda(self) -> None:
         self.arm_guard()
@@ -34,11 +55,15 @@ class Guard(BlackBox):
 
     def _guarding(self, overload: typing.Any, watched: Watched, below: typing.Any) -> typing.Callable:
         redispatch, is_there = self._redispatch(overload), self._is_there
+        capturing = torch._C._cuda_isCurrentStreamCapturing if self._device_type == "cuda" else lambda: False
 
         def kernel(keyset, *args, **named):
             refusal = None
             try:
-                refusal = _refusal(watched, args, is_there, sys._getframe(1))
+                if capturing():  # waiting would spoil the capture
+                    self.capturing = True
+                else:
+                    refusal = _refusal(watched, args, is_there, sys._getframe(1))
             except Exception:  # a tensor without memory, an engine's thread without frames
                 pass
             try:

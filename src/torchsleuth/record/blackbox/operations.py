@@ -24,6 +24,7 @@ class Allows(enum.Enum):
     OUTPUT_AREA = "output area"  # 0 … product of `output_size` - 1
     AT_MOST_SOURCE = "at most the source"  # a mask: no more True than the source has elements
     TRUE = "true"  # the value itself is asserted
+    COMPILED = "compiled"  # what the generated code asserts is said by the assertion alone
 
 
 class Watched(typing.NamedTuple):
@@ -43,6 +44,9 @@ def _along(allows: Allows, *operators: str) -> tuple[Watched, ...]:
 
 # Seen at the entrance of `torch.nn.functional.embedding`, where Python can tell (see `box`), else as `index_select`.
 EMBEDDING = Watched("embedding", "embedding", Allows.ROWS, (1,))
+
+# A call of a compiled function. The last of its noted arguments says where in the call the tensors stand.
+COMPILED = Watched("compiled", "compiled code", Allows.COMPILED, (), number=-1, one=False)
 
 _SCATTERS = ("scatter.value", "scatter.src", "scatter.reduce", "scatter.value_reduce")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from torchsleuth.evidence_device import DeviceDeath, Watched
+from torchsleuth.evidence_device import AssertText, DeviceDeath, Watched
 from torchsleuth.evidence_forward import shortened
 from torchsleuth.model import Fact, Known
 from torchsleuth.rules.forward._words import users
 
-SETTLE = "Run it again with `torchsleuth run --guard`: it checks every index on the host before the GPU uses it, waits for each kernel, and stops at the line itself (slow)."
+SETTLE = (
+    "Run it again with `torchsleuth run --guard`: it checks every index on the host before the GPU uses it, waits for each kernel, "
+    "compiles nothing, and stops at the line itself (slow)."
+)
 
 _VERDICTS = {
     "fine": "its values were in range",
@@ -48,6 +51,12 @@ def watching_facts(device: DeviceDeath) -> list[Fact]:
     if device.in_graphs:
         found.append(Fact("Operations captured in a CUDA graph are not watched.", Known.OBSERVED))
     return found
+
+
+def printed_fact(text: AssertText) -> Fact:
+    where = "code that torch.compile wrote" if text.file.endswith(".py") else f"{text.file}:{text.line}, {text.kernel}"
+    threads = f", {text.threads} threads" if text.threads > 1 else ""
+    return Fact(f"The GPU printed: assertion `{text.assertion}` failed ({where}{threads}).", Known.OBSERVED)
 
 
 def noticed_fact(device: DeviceDeath) -> list[Fact]:

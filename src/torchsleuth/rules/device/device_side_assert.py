@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_device import DeviceDeath
-from torchsleuth.evidence_forward import FailedOperation
+from torchsleuth.evidence_forward import FailedOperation, Operand, ValueRange
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.device._words import SETTLE, calls_facts, noticed_fact, watching_facts
+from torchsleuth.rules.device._words import SETTLE, calls_facts, noticed_fact, printed_fact, watching_facts
 from torchsleuth.rules.forward._words import Culprits, advice, bad_values, code, legal, other_facts, setting_facts, value_words
 
 
@@ -71,6 +71,8 @@ class DeviceSideAssert(CrashRule):
             return None
         culprits, facts, fixes = Culprits(), [], ()
         values = bad.values
+        if values is not None and values.bad and values.limit == "compiled":
+            return self._compiled(operation, bad, values)
         if values is not None and values.bad:
             first = values.first[0].value
             culprits.lead(operation, Role.INDEX, f"holds {first:.4g}; legal: {_legal(values.limit, legal(values))}", bad)
@@ -90,17 +92,31 @@ class DeviceSideAssert(CrashRule):
         facts += other_facts(operation, bad) + setting_facts(operation)
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, fixes)
 
+    def _compiled(self, operation: FailedOperation, bad: Operand, values: ValueRange) -> Diagnosis:
+        culprits, first, size = Culprits(), values.first[0].value, int(values.high) + 1
+        culprits.lead(operation, Role.INDEX, f"holds {first}; legal: {legal(values)}", bad)
+        culprits.create(bad.value_made, value_words(bad, f"the value {first}"))
+        facts = [
+            Fact(bad_values(bad, values), Known.OBSERVED),
+            Fact(f"No other whole number that went into this compiled call lies outside {legal(values)}, unless it did in earlier calls, which ran.", Known.OBSERVED),
+        ]  # fmt: skip
+        why = (
+            f"torch.compile writes a check for every index into its code. The one that failed is for a dimension of size {size}, and of what this "
+            f"compiled call was given only {bad.called} breaks it. Where inside the compiled code it is used was not recorded."
+        )
+        title = f"{bad.called} holds {first}, and the compiled code uses an index into a dimension of size {size}"
+        fixes = advice(f"Correct {bad.called} where it is made, or make what it indexes large enough.", SETTLE)
+        return Diagnosis(self.name, title, Confidence.LIKELY, culprits.done(), tuple(facts + other_facts(operation, bad)), why, fixes)
+
     def _unexplained(self, device: DeviceDeath) -> Diagnosis:
         culprits = Culprits()
         facts: list[Fact] = []
         if device.blocking and device.noticed is not None:
             culprits.add(device.noticed, Role.CALL, "the kernel was started here")
         if device.text is not None:
-            facts.append(Fact(
-                f"The GPU printed: assertion `{device.text.assertion}` failed ({device.text.file}:{device.text.line}, {device.text.kernel}, "
-                f"{device.text.threads} threads).", Known.OBSERVED))  # fmt: skip
+            facts.append(printed_fact(device.text))
         if device.compiled:
-            facts.append(Fact("The check is in code that torch.compile wrote; calls inside compiled code are not watched.", Known.OBSERVED))
+            facts.append(Fact("The check is in code that torch.compile wrote, inside which nothing is watched; no argument of a compiled call explains it alone.", Known.OBSERVED))
         facts += noticed_fact(device) + watching_facts(device)
         listed = calls_facts(device)
         if listed:

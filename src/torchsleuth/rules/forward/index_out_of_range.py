@@ -32,7 +32,7 @@ from torchsleuth.rules.forward._words import (
     value_words,
 )
 
-_NO_INDEX = ("classes", "num_classes", "probability", "weight")
+_NO_INDEX = ("classes", "num_classes", "probability", "weight", "compiled")
 _EMBEDDINGS = ("embedding", "embedding_bag")
 
 
