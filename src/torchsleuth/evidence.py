@@ -146,6 +146,34 @@ class BackwardRoot:
 
 
 @dataclass(frozen=True, slots=True)
+class GradInput:
+    """The tensor with respect to which `autograd.grad` could not differentiate."""
+
+    call: Place
+    tensor: TensorFact
+    position: int
+    made: Place | None
+    root: TensorFact | None  # what was to be differentiated
+    root_made: Place | None
+    root_has_history: bool
+    root_leaves: tuple[str, ...]  # the named leaves that the root was computed from
+    made_of: str = ""  # the tensor that this one is a view of, where the root was computed from that
+
+
+@dataclass(frozen=True, slots=True)
+class NanNode:
+    """The node at which anomaly mode found NaN, and the operation after it in the forward pass that may have caused it."""
+
+    call: Place  # the backward
+    node: str
+    operation: str
+    place: Place | None  # the forward expression of the node; None where it could not be singled out
+    candidates: int  # how many nodes of that kind there are
+    edge: str = ""  # the operation with an infinite slope that the gradient came through: sqrt, log, div …
+    edge_place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReturnedGradient:
     """One element of what a custom `backward` returns."""
 
@@ -183,6 +211,8 @@ class Evidence:
     freed: FreedGraph | None = None
     lost: LostGradient | None = None
     backward_root: BackwardRoot | None = None
+    grad_input: GradInput | None = None
+    nan_node: NanNode | None = None
     custom: CustomBackward | None = None
     inference: tuple[GradientCut, ...] = ()
     operation: FailedOperation | None = None  # the forward call that raised

@@ -93,6 +93,11 @@ class Lab:
                 break  # inside a library: the program's call is all there is to name
         return found or [(None, difference)], first
 
+    def move_at(self, kind: str, trace: Trace, op: Op, distance: float, changed: str, where: str, **more) -> Move:
+        """A move whose place is known."""
+        shape = op.outs[0].size if op.outs else ()
+        return Move(kind, changed, where, distance, 0.0, operation=op.name, operation_shape=shape, site=trace.site(op), **more)
+
     def move(self, kind: str, changed: str, where: str, difference: Difference, found: Found | None, trace: Trace, **more) -> Move:
         site = trace.site(found.op) if found else None
         return Move(

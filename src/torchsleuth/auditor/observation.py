@@ -39,7 +39,7 @@ class Shape:
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "causal", "mixing"
+    kind: str  # "padding", "padding-length", "padding-maximum", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float
@@ -157,7 +157,7 @@ class NoUpdate:
     """The first optimizer step changed nothing."""
 
     optimizer: str
-    reason: str  # "learning-rate", "cleared", "no-gradient", "no-backward", "unknown"
+    reason: str  # "learning-rate", "cleared", "no-gradient", "no-backward", "rebound", "never-stepped"
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False
@@ -205,6 +205,7 @@ class LossCall:
     counted: int = 0
     padded_counted: int = 0  # labels at padded positions that do count
     pad_label: int | None = None
+    layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
 
 
 @dataclass(frozen=True, slots=True)

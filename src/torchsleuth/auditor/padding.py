@@ -8,6 +8,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
 from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
@@ -26,10 +27,9 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
     longer = _longer(lab, padding, scalars)
-    if difference is None:
-        return [longer[0]] if longer is not None and longer[0] is not None else []
-    if _inert(lab, padding) and (longer is None or longer[0] is None):
-        return []  # what stands at padded positions is zero by construction, and the length of it does not count
+    if difference is None or (_inert(lab, padding) and (longer is None or longer[0] is None)):
+        # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
+        return [longer[0]] if longer is not None and longer[0] is not None else maximum_moves(lab, padding)
     places, trace = lab.locate(change, difference, may, scalars)
     inverted = _inverted(lab, padding, scalars)
     return [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.observation import Duplicates, InputFact, LabelShift, LossCall, Shape
 from torchsleuth.auditor.sites import expression
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -151,6 +152,7 @@ class Watch:
             reduction = args[place] if len(args) > place and isinstance(args[place], str) else "mean"
         value = float(result) if isinstance(result, torch.Tensor) and result.numel() == 1 else None
         finite = given.float()
+        astray = wrong_layer(self.trace, op.ins[0]) if classes is not None and not target.is_floating_point() and given.dim() > 1 else None
         site = self.trace.site(op)
         if site is None:
             return
@@ -164,6 +166,7 @@ class Watch:
                 spread=float(finite.std()) if finite.numel() > 1 else 0.0,
                 weighted=kwargs.get("weight") is not None or (len(args) > 2 and args[2] is not None),
                 ignore_index=ignore, ignored=ignored, counted=target.numel() - ignored,
+                layer=self.trace.site(astray) if astray is not None else None,
             ),
         ))  # fmt: skip
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():

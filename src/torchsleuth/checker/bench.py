@@ -66,6 +66,13 @@ class Bench:
         with torch.no_grad():
             return self.subject.forward(values, needs or arguments.needs)
 
+    def takes(self, arguments: Arguments) -> bool:
+        """Whether forward accepts the inputs, with finite outputs."""
+        try:
+            return finite(self.forward(arguments))
+        except Exception:
+            return False
+
     def random_grads(self, run: Run) -> tuple:
         return tuple([self.generator.like(out).clone() if is_float(out) else None for out in run.outputs])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing
 
 import torch
@@ -43,6 +44,7 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     others = [arguments, arguments, variants.redrawn(arguments, bench.generator), variants.moved(arguments, bench.generator)]
     sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
     others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
+    others += [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
     others += [other for _, other in variants.other_constants(arguments)]
     out = []
     for position, other in enumerate(other for other in others if other is not None):

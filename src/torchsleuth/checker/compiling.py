@@ -19,7 +19,7 @@ class Compiler:
 
     def __init__(self, function: typing.Any, method: Method):
         self.function, self.method = function, method
-        self.names = _visible_names(function)
+        self.names = visible_names(function)
         self.parents = {
             id(child): (parent, field, position)
             for parent in ast.walk(method.tree)
@@ -65,10 +65,10 @@ def from_text(function: typing.Any, method: Method, text: str) -> typing.Callabl
         code = compile(textwrap.dedent(body), method.file, "exec")
     except (SyntaxError, ValueError):
         return None
-    return _defined(code, _visible_names(function), method.tree.name)
+    return _defined(code, visible_names(function), method.tree.name)
 
 
-def _visible_names(function: typing.Any) -> dict[str, typing.Any]:
+def visible_names(function: typing.Any) -> dict[str, typing.Any]:
     names = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

@@ -11,7 +11,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import calls, comparisons, constants, counts, names, operators, orders
+from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, names, operators, orders, powers
 from torchsleuth.checker.insertions import factors, insertions, projections, signs, terms, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -53,6 +53,7 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
             targets = [node.value]
             if isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool):
                 yield Change(node.value, str(not node.value.value), True)
+        yield from accumulations(method, Scope({}, {}, ()), node)
         for target in targets:
             for name in others:
                 if method.segment(target) != name:
@@ -67,7 +68,10 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
                                 yield Change(inner, name)
 
 
-FAMILIES = (unused, orders, operators, constants, calls, comparisons, names, signs, factors, counts, wrapped, insertions, projections, terms)
+FAMILIES = (
+    unused, orders, operators, constants, calls, comparisons, powers, names, accumulations, borrowed, signs, factors, counts, wrapped, insertions,
+    projections, terms,
+)  # fmt: skip
 SUGGESTED = {
     "factor": (operators, orders, signs, calls, constants, factors),
     "other-input": (orders, names),

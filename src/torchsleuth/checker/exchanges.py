@@ -27,17 +27,64 @@ def orders(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
         elements = node.targets[0].elts
         for a, b in itertools.combinations(elements, 2):
             yield Change(node.targets[0], swapped(method, node.targets[0], a, b), True)
-    if isinstance(node, ast.Call) and len(node.args) in (2, 3):
-        for a, b in itertools.combinations(node.args, 2):
+    if isinstance(node, ast.Call) and 1 < len(node.args) < 8:
+        for a, b in itertools.combinations(node.args, 2) if len(node.args) < 4 else itertools.pairwise(node.args):
             yield Change(node, swapped(method, node, a, b))
+    if isinstance(node, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load) and 1 < len(node.elts) < 8:
+        for a, b in itertools.combinations(node.elts, 2):
+            yield Change(node, swapped(method, node, a, b), True)
+    if isinstance(node, ast.For):
+        inner = node.iter.args[0] if _calls_by_name(node.iter, "reversed") and node.iter.args else None
+        yield Change(node.iter, method.segment(inner) if inner is not None else f"reversed({method.segment(node.iter)})", True)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.MatMult, ast.Div)):
         yield Change(node, swapped(method, node, node.left, node.right))
+
+
+def _calls_by_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def accumulations(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """An assignment in a loop that should add to what is there, and the reverse."""
+    if not isinstance(node, ast.For):
+        return
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], (ast.Name, ast.Subscript)):
+            yield Change(inner, f"{method.segment(inner.targets[0])} += {method.segment(inner.value)}", True)
+        elif isinstance(inner, ast.AugAssign) and isinstance(inner.op, (ast.Add, ast.Sub)):
+            target, value = method.segment(inner.target), method.segment(inner.value)
+            yield Change(inner, f"{target} {'-' if isinstance(inner.op, ast.Add) else '+'}= {value}", True)
+            yield Change(inner, f"{target} = {value}", True)
+
+
+def powers(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """An exponent one lower or one higher: the derivative of a power."""
+    exponent = None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        exponent = node.right
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pow" and node.args:
+        exponent = node.args[-1]
+    if exponent is not None and not isinstance(exponent, ast.Constant):
+        for step in ("- 1", "+ 1"):
+            yield Change(exponent, f"{method.segment(exponent)} {step}", isinstance(node, ast.Call))
+
+
+def borrowed(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """A larger expression of forward, where backward has only a part of it: `x` for `x - x.mean(-1, keepdim=True)`."""
+    if not isinstance(node, (ast.Name, ast.Call, ast.BinOp, ast.Constant)) or isinstance(getattr(node, "ctx", None), ast.Store):
+        return
+    if isinstance(node, ast.Name) and node.id not in scope.tensors or isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
+        return
+    text = ast.unparse(node)
+    for formula, parts in scope.formulas:
+        if text in parts:
+            yield Change(node, formula)
 
 
 def constants(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     if not isinstance(node, ast.Constant):
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            for n in (0, 1, 2, -2, -1):
+            for n in (-1, -2, -3, 0, 1, 2):
                 if -n != node.operand.value:
                     yield Change(node, str(n), True)
         return

@@ -66,7 +66,8 @@ class Experiment(Conditions):
         if self.only_given:
             return
         last = run if not self.bench.writes else self.bench.forward(self.arguments)
-        self.findings += mechanics.outputs(self.bench, self.arguments, last)
+        unmarked = {f.input for f in self.findings if f.kind == "unmarked-write"}
+        self.findings += [f for f in mechanics.outputs(self.bench, self.arguments, last) if f.kind != "view" or f.input not in unmarked]
         together = None
         if not self.broken:
             together = quick.all_at_once(self) if not self.bad else None

@@ -20,14 +20,21 @@ POWERS = (1.0, -1.0, 0.5, -0.5, 2.0, -2.0)
 
 
 def sizes_of_factor(bench: Bench, evaluation: Evaluation, k: int, factor: float) -> tuple[tuple[Size, ...], bool]:
-    """The simplest reading of |factor| that holds in all cases that could be tried, and whether there were others."""
+    """The simplest reading of |factor| that holds in all cases that could be tried, and whether what it names was changed in some of them."""
     measured = [(evaluation.arguments, evaluation.run.outputs, factor), *_measured(bench, evaluation, k)]
+    constant = all(_close(found, factor) for _, _, found in measured)
+    unchanged: tuple[Size, ...] = ()
     for sizes in _readings(evaluation, k):
-        if all(_close(abs(found), _value(sizes, arguments, outputs)) for arguments, outputs, found in measured):
-            return sizes, len(measured) > 1
-    if all(_close(found, factor) for _, _, found in measured):
+        values = [_value(sizes, arguments, outputs) for arguments, outputs, _ in measured]
+        if not all(_close(abs(found), value) for (_, _, found), value in zip(measured, values, strict=True)):
+            continue
+        if any(not _close(value, values[0]) for value in values[1:]):
+            return sizes, True
+        if not unchanged and len(sizes) == 1 and sizes[0].kind in ("dimension", "elements", "argument") and abs(sizes[0].power) == 1:
+            unchanged = sizes
+    if constant and (not unchanged or abs(factor) in (2.0, 0.5)):
         return (Size("number", "", abs(factor)),), len(measured) > 1
-    return (), len(measured) > 1
+    return unchanged, False
 
 
 def _close(a: float, b: float | None) -> bool:
@@ -42,6 +49,7 @@ def _measured(bench: Bench, evaluation: Evaluation, k: int) -> list[tuple[Argume
     arguments = evaluation.arguments
     sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
     others = [variants.with_sizes(arguments, {n: n + 2}, bench.generator) for n in sizes[:4]]
+    others += [*variants.told_apart(arguments, bench.generator, bench.takes), variants.doubled(arguments, bench.generator)]
     others += [other for _, other in variants.other_constants(arguments)]
     out = []
     for other in others:
@@ -88,9 +96,15 @@ def _readings(evaluation: Evaluation, k: int) -> typing.Iterator[tuple[Size, ...
         for j, value in enumerate(arguments.values):
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value not in (0, 1, -1):
                 yield (Size("argument", names[j], abs(float(value)), power),)
+            if isinstance(value, float) and abs(value) != 1:
+                yield (Size("one-minus", names[j], abs(1 - value), power),)
+                yield (Size("one-plus", names[j], abs(1 + value), power),)
     for j, value in enumerate(arguments.values):
         if isinstance(value, float) and value not in (0.0,):
             yield (Size("argument", names[j], abs(value), 1.0), Size("number", "", 2.0))
+    sides = [(name, dim, float(n)) for name, tensor in seen for dim, n in enumerate(tensor.shape) if n > 1]
+    for (a, i, m), (b, j, n) in itertools.islice(itertools.permutations(sides, 2), 200):
+        yield (Size("dimension", a, m, 1.0, (i,)), Size("dimension", b, n, -1.0, (j,)))
 
 
 def output_name(evaluation: Evaluation, position: int) -> str:
@@ -110,6 +124,8 @@ def _value(sizes: tuple[Size, ...], arguments: Arguments, outputs: tuple) -> flo
             holder = outputs[0 if size.name == "the output" else int(size.name.rsplit(" ", 1)[1])]
         if size.kind == "argument":
             value = abs(float(holder))
+        elif size.kind in ("one-minus", "one-plus"):
+            value = abs(1 - float(holder)) if size.kind == "one-minus" else abs(1 + float(holder))
         elif size.kind == "elements":
             value = float(holder.numel())
         else:

@@ -10,6 +10,10 @@ from torchsleuth.checker.change import Change, Scope, bracketed, formulas, liste
 from torchsleuth.checker.source import Method, own_nodes
 
 
+# Functions of matrices: a transposition is as easily forgotten there as in `@`.
+MATRIX = frozenset("solve mm bmm matmul inv pinv lstsq solve_triangular cholesky_solve lu_solve baddbmm addmm conv_transpose1d linear".split())
+
+
 def signs(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     for element in (*formulas(node), *listed(node)):
         yield Change(element, f"-{bracketed(method, element)}", True)
@@ -34,6 +38,8 @@ def factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chan
         for name in scope.numbers:
             yield Change(element, f"{text} * {name}", alone)
             yield Change(element, f"{text} / {name}", alone)
+        for name in scope.numbers[:3]:
+            yield Change(element, f"{text} * (1 - {name})", alone)
         for number, name in itertools.product(scope.numbers[:3], scope.tensors):
             yield Change(element, f"{number} * {name} * {text}", alone)
         if alone:
@@ -108,6 +114,10 @@ def wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chan
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult,)):
         for operand in (node.left, node.right):
             yield Change(operand, f"{bracketed(method, operand)}.transpose(-1, -2)")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MATRIX:
+        for operand in node.args:
+            if not isinstance(operand, (ast.Constant, ast.Starred)):
+                yield Change(operand, f"{bracketed(method, operand)}.transpose(-1, -2)", True)
 
 
 def _is_returned(method: Method, node: ast.AST) -> bool:

@@ -12,13 +12,13 @@ import torch
 from torchsleuth.checker import mechanics, second, slices, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
-from torchsleuth.checker.mend import mended
-from torchsleuth.checker.parts import scaled_part
+from torchsleuth.checker.mend import in_other_places, mended
+from torchsleuth.checker.parts import piece_of, scaled_part
 from torchsleuth.checker.randomness import random_state, unchanged
-from torchsleuth.checker.relation import relation_of_shape, relation_of_values
+from torchsleuth.checker.relation import UNKNOWN, relation_of_shape, relation_of_values, same
 from torchsleuth.checker.subject import Run, Subject
-from torchsleuth.checker.trial import Finding, Mend, Sample
-from torchsleuth.checker.truth import Verdict, agrees, at_a_glance, scales, verdict
+from torchsleuth.checker.trial import Finding, Mend, Relation, Sample
+from torchsleuth.checker.truth import Verdict, agrees, at_a_glance, scales, true_gradient, verdict
 
 
 class Judge:
@@ -53,6 +53,8 @@ class Judge:
     def judge(self, evaluation: Evaluation, case: str, *, individually: bool = False, given: bool = True) -> bool:
         """Findings for one pass; True where it is right."""
         right = True
+        if individually and self.misplaced(evaluation):
+            return False
         for problem in evaluation.problems:
             if problem.kind == "none" and self.zero_derivative(evaluation, problem.input):
                 continue
@@ -90,16 +92,43 @@ class Judge:
             self.cases.append((case, evaluation.arguments.shapes() if case else ""))
         return right
 
+    def misplaced(self, evaluation: Evaluation) -> bool:
+        """Whether every gradient is returned, and in another input's place: a None too many or too few before them."""
+        if not any(p.kind in ("none", "unexpected") for p in evaluation.problems) or any(p.kind in ("count", "raises") for p in evaluation.problems):
+            return False
+        arguments, places = evaluation.arguments, {}
+        for k in arguments.checked:
+            found, _ = true_gradient(self.bench, evaluation, k)
+            if found is None or not bool((found.gradient != 0).any()):
+                continue
+            place = next((j for j, g in enumerate(evaluation.raw) if isinstance(g, torch.Tensor) and same(g, found.gradient)), None)
+            if place is None:
+                return False
+            places[k] = place
+        if len(set(places.values())) < len(places) or all(k == j for k, j in places.items()):
+            return False
+        method = mechanics.methods(self.bench)[1]
+        lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
+        node = source.return_statement(method, lines) if method is not None else None
+        culprit = source.culprit_of(method, node, "the order of the gradients") if node is not None else None
+        mend = in_other_places(self.bench, method, evaluation, node, places) if node is not None and self.mending else None
+        names = tuple(arguments.names[k] for k in places)
+        self.findings.append(Finding("misplaced", min(places), names=names, places=tuple(places.values()), culprit=culprit, mend=mend))
+        self.bad |= set(arguments.checked)
+        self.broken = True
+        return True
+
     def located(self, evaluation: Evaluation) -> list[Finding]:
         """The findings, with those of several gradients as one where one slip explains them all, and else nothing does.
 
         That is a change that mends them all, or the place that all of them come from and no right one does.
         """
         out = list(self.findings)
-        open_ones = [f for f in out if f.kind == "values" and (f.relation is None or f.relation.kind == "unknown")]
         for mend in self.mends:
-            out = self.as_one(out, [f for f in open_ones if f.mend == mend])
-        open_ones = [f for f in open_ones if f.mend is None]
+            group = [f for f in out if f.kind == "values" and f.mend == mend and (f.relation is None or f.relation.kind != "other-input")]
+            alike = len({_law(f.relation) for f in group}) == 1
+            out = self.as_one(out, group) if alike else self.as_one(out, group, relation=UNKNOWN)
+        open_ones = [f for f in out if f.kind == "values" and f.mend is None and (f.relation is None or f.relation.kind == "unknown")]
         method = mechanics.methods(self.bench)[1]
         if method is None or len(open_ones) < 2:
             return out
@@ -117,7 +146,10 @@ class Judge:
         if len(group) < 2:
             return findings
         names = tuple(self.arguments.names[f.input] for f in group)
-        whole = dataclasses.replace(group[0], names=names, **changed)
+        culprit = changed.pop("culprit", group[0].culprit)
+        if culprit is not None:
+            culprit = dataclasses.replace(culprit, label="all these gradients come through this")
+        whole = dataclasses.replace(group[0], names=names, culprit=culprit, **changed)
         return [whole if f is group[0] else f for f in findings if not any(f is other for other in group[1:])]
 
     def deterministic(self, arguments: Arguments) -> bool:
@@ -264,6 +296,12 @@ class Judge:
             self.in_vain |= mend is None
             if mend is not None and mend not in self.mends:
                 self.mends.append(mend)
+        partly = finding.relation is not None and finding.relation.kind == "condition" and finding.relation.tensor.startswith("the index along")
+        if partly and mend is not None:
+            finding = dataclasses.replace(finding, relation=UNKNOWN)  # the change says more than where it shows
+        elif partly and (piece := piece_of(self.bench, method, evaluation, k, lines)) is not None:
+            culprit = source.culprit_of(method, piece, f"this part of the gradient for {self.arguments.names[k]}")
+            return dataclasses.replace(finding, culprit=culprit)
         if mend is None and finding.kind == "values" and finding.relation is not None and finding.relation.kind == "unknown":
             found = scaled_part(self.bench, method, evaluation, k, lines)
             if found is not None:
@@ -296,6 +334,13 @@ def sample_of(returned: torch.Tensor, true: torch.Tensor, wrong: torch.Tensor) -
         index.append(rest % n)
         rest //= n
     return Sample(tuple(reversed(index)), float(returned.reshape(-1)[position]), float(true.reshape(-1)[position]))
+
+
+def _law(relation: Relation | None) -> tuple:
+    """What several gradients may have in common: kinds that are worded for several of them, and how they are wrong."""
+    if relation is None or relation.kind not in ("factor", "tensor-factor", "no-grad-output"):
+        return ("unknown",)
+    return relation.kind, round(relation.factor, 9), relation.tensor, relation.detail, relation.holds
 
 
 def _target(statement: slices.Statement) -> ast.expr:

@@ -8,6 +8,7 @@ and other grad_outputs, and spoils no gradient that was right before.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import io
 import sys
@@ -19,14 +20,14 @@ from torchsleuth.checker import edits, slices, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation
 from torchsleuth.checker.cases import Case, experiments, passes, right_already
-from torchsleuth.checker.change import Scope, applied, mend_of
-from torchsleuth.checker.compiling import Compiler, from_text
+from torchsleuth.checker.change import Change, Scope, applied, mend_of
+from torchsleuth.checker.compiling import Compiler, from_text, visible_names
 from torchsleuth.checker.saved import saved_otherwise
 from torchsleuth.checker.source import Method, method_of, own_nodes, returned_expression
 from torchsleuth.checker.trial import Mend
 
 LIMIT = 4000  # changes tried where nothing is known about the slip; a quarter of that where the relation is
-FURTHER = 300
+FURTHER = 1200
 LIMITS = {"": LIMIT, "unknown": LIMIT, "not-linear": LIMIT // 2, "missing-term": LIMIT // 2, "condition": LIMIT // 2, "count": 60}
 
 
@@ -95,6 +96,23 @@ def _mended(
     return partial or saved_otherwise(bench, cases, wanted, right)
 
 
+def in_other_places(bench: Bench, method: Method, evaluation: Evaluation, node: ast.AST, places: dict[int, int]) -> Mend | None:
+    """The returned gradients put where they belong: `places` says where each of them is now."""
+    value = node.value if isinstance(node, ast.Return) else node
+    if not isinstance(value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in value.elts) or max(places.values()) >= len(value.elts):
+        return None
+    parts = [method.segment(value.elts[places[k]]) if k in places else "None" for k in range(len(evaluation.arguments.values))]
+    change = Change(value, ", ".join(parts), True)
+    try:
+        cases = experiments(bench, method, evaluation)
+        backward = Compiler(bench.subject.backward_code, method).compiled(change)
+    except Exception:
+        return None
+    if not cases or backward is None or not passes(bench, cases, set(cases[0].true), set(), backward):
+        return None
+    return mend_of(method, change, applied(method, change), len(cases))
+
+
 def patched(method: Method, mend: Mend) -> str:
     starts = [0]
     for line in method.text.split("\n"):
@@ -139,7 +157,8 @@ def _scope(bench: Bench, method: Method, case: Case) -> Scope:
     numbers = tuple(n for n, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool))
     one_of_each = {v.shape: n for n, v in reversed(values.items()) if isinstance(v, torch.Tensor)}
     shapes = {n: len(shape) for shape, n in one_of_each.items()}
-    return Scope(tensors, sizes, numbers, _donors(method, method_of(bench.subject.forward_code, "forward")), shapes)
+    forward = method_of(bench.subject.forward_code, "forward")
+    return Scope(tensors, sizes, numbers, _donors(method, forward), shapes, _formulas(forward, values, context, bench.subject.backward_code))
 
 
 def _donors(*methods: Method | None) -> tuple[str, ...]:
@@ -152,3 +171,29 @@ def _donors(*methods: Method | None) -> tuple[str, ...]:
                 if names and names <= {"math", "np", "numpy"}:
                     found.append(method.segment(node))
     return tuple(dict.fromkeys(found))
+
+
+def _formulas(forward: Method | None, values: dict[str, typing.Any], context: str, backward: typing.Any) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Forward's expressions that can be written in backward as well: arguments kept on ctx go by their name there."""
+    found: dict[str, frozenset[str]] = {}
+    visible = {*values, *visible_names(backward), *vars(builtins)}
+    for node in own_nodes(forward.tree) if forward is not None else ():
+        if not isinstance(node, (ast.Call, ast.BinOp)):
+            continue
+        tree = _Renamed(values, context).visit(ast.parse(ast.unparse(node), mode="eval").body)
+        if all(part.id in visible for part in ast.walk(tree) if isinstance(part, ast.Name)):
+            text = ast.unparse(tree)
+            if len(text) <= 80:
+                found[text] = frozenset(ast.unparse(part) for part in ast.walk(tree) if part is not tree and isinstance(part, ast.expr))
+    return tuple(found.items())
+
+
+class _Renamed(ast.NodeTransformer):
+    """`eps` as `ctx.eps`, where backward has only that."""
+
+    def __init__(self, values: dict[str, typing.Any], context: str):
+        self.values, self.context = values, context
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        kept = f"{self.context}.{node.id}"
+        return ast.parse(kept, mode="eval").body if node.id not in self.values and kept in self.values else node

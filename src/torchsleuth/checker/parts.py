@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import itertools
 import typing
 
 import torch
@@ -19,7 +20,7 @@ from torchsleuth.checker.bench import Bench, Evaluation, settle
 from torchsleuth.checker.cases import Case, experiments
 from torchsleuth.checker.change import Change
 from torchsleuth.checker.compiling import Compiler
-from torchsleuth.checker.source import Method, returned_expression
+from torchsleuth.checker.source import Method, followed, returned_expression
 from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differing
 
@@ -43,6 +44,46 @@ def scaled_part(bench: Bench, method: Method, evaluation: Evaluation, k: int, li
             if times is not None:
                 return Relation("scaled-part", tensor=method.segment(term), factor=times, line=term.lineno), term
     return None
+
+
+def piece_of(bench: Bench, method: Method, evaluation: Evaluation, k: int, lines: frozenset[int] | None) -> ast.expr | None:
+    """Of a gradient that is put together from pieces, the one that is wrong: what is made without it differs in wrong elements only, and all of them."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        cases = experiments(bench, method, evaluation)
+        if not cases or k not in cases[0].true or any(isinstance(node, ast.While) for node in ast.walk(method.tree)):
+            return None
+        here = _gradient(bench, cases[0], bench.subject.method, k)
+        if here is None:
+            return None
+        wrong = differing(here, cases[0].true[k])
+        compiler = Compiler(bench.subject.backward_code, method)
+        found = []
+        for piece in itertools.islice(_pieces(method, k, len(evaluation.arguments.values), lines), LIMIT):
+            without = compiler.compiled(Change(piece, f"({method.segment(piece)}) * 0"))
+            less = _gradient(bench, cases[0], without, k) if without is not None else None
+            if less is None or less.shape != here.shape:
+                continue
+            changed = less != here
+            if bool(changed.any()) and not bool((changed & ~wrong).any()) and not bool((wrong & ~changed & (here != 0)).any()):
+                found.append(piece)
+    return followed(method, found[0], lines) if len(found) == 1 else None
+
+
+def _pieces(method: Method, k: int, count: int, lines: frozenset[int] | None) -> typing.Iterator[ast.expr]:
+    """The elements of lists that a gradient is joined from, and the values written into parts of it."""
+    expression = returned_expression(method, k, count, lines, follow=False)
+    if expression is None:
+        return
+    statements = list(slices.comes_from(method, expression, lines).values())
+    for tree in (expression, *map(slices.made_of, statements)):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                for argument in node.args:
+                    if isinstance(argument, (ast.List, ast.Tuple)):
+                        yield from (e for e in argument.elts if not isinstance(e, (ast.Constant, ast.Starred)))
+    for statement in statements:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+            yield statement.value
 
 
 def _terms(method: Method, k: int, count: int, lines: frozenset[int] | None) -> typing.Iterator[ast.expr]:

@@ -11,7 +11,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import terms, variants
+from torchsleuth.checker import origins, terms, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite, is_float
 from torchsleuth.checker.factors import sizes_of_factor
@@ -86,7 +86,7 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
         _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _condition,
-        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _any_condition, _passed_on,
+        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)
@@ -103,13 +103,16 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
 def _not_finite(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     odd = ~torch.isfinite(pairs[0].returned) & torch.isfinite(pairs[0].true)
     if bool(odd.any()):
-        return Relation("not-finite", share=float(odd.double().mean()))
+        operation, kind, line = origins.first_not_finite(bench, pairs[0].evaluation)
+        return Relation("not-finite", share=float(odd.double().mean()), tensor=operation, detail=kind, line=line)
     return None
 
 
 def _zero(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     if all(not bool((p.returned != 0).any()) for p in pairs):
         return Relation("zero")
+    if all(float(p.returned.abs().max()) <= 1e-12 * float(p.true.abs().max()) for p in pairs if bool((p.true != 0).any())):
+        return Relation("zero", detail="cancelled")
     return None
 
 
@@ -294,9 +297,10 @@ def _rearranged(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
             continue
         if all(same(p.returned, p.true.flip(dim)) for p in pairs):
             return Relation("rearranged", dims=(dim,), detail="flipped")
-        for shift in (1, -1):
+        n = pairs[0].true.shape[dim]
+        for shift in sorted(range(1, n), key=lambda s: min(s, n - s))[:32]:
             if all(same(p.returned, p.true.roll(shift, dim)) for p in pairs):
-                return Relation("rearranged", dims=(dim,), detail="shifted")
+                return Relation("rearranged", dims=(dim,), detail="halves" if 2 * shift == n else "shifted", factor=min(shift, n - shift))
     return None
 
 
@@ -316,10 +320,6 @@ def _condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     """Right where some condition on the elements holds, wrong elsewhere; and right there in more than zeros."""
     if all(not bool((~differing(p.returned, p.true) & (p.true != 0)).any()) for p in pairs[:2]):
         return None
-    return _any_condition(bench, pairs, k)
-
-
-def _any_condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     pairs = [*pairs[:2], *pairs[3:]]  # the third has grad_outputs of ones, which hide much; after it come other values
     wrong = [differing(p.returned, p.true) for p in pairs]
     share = float(wrong[0].double().mean())

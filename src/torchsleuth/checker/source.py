@@ -187,6 +187,11 @@ def return_statement(method: Method, lines: frozenset[int] | None = None) -> ast
     return returns[-1].value if returns else None
 
 
+def followed(method: Method, value: ast.expr, lines: frozenset[int] | None = None) -> ast.expr:
+    """What a plain name in an expression was last bound to before it."""
+    return _followed(method, value, value.lineno, lines)
+
+
 def _ran(node: ast.AST, lines: frozenset[int] | None) -> bool:
     return lines is None or any(line in lines for line in range(node.lineno, node.end_lineno + 1))
 

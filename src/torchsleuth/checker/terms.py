@@ -123,14 +123,27 @@ def conditions(pairs: list[Pair], names: tuple[str, ...]) -> typing.Iterator[Nam
         yield f"{a} < {b}", [x < y for x, y in zip(first, second, strict=True)]
         yield f"{a} == {b}", [x == y for x, y in zip(first, second, strict=True)]
         yield f"{a} != {b}", [x != y for x, y in zip(first, second, strict=True)]
+    # Where rows are picked by an input, those that happen not to be picked, or by their own number, are right by chance.
+    if not any(isinstance(v, torch.Tensor) and not v.is_floating_point() and v.dtype is not torch.bool for v in arguments.values):
+        yield from _by_index(pairs)
+
+
+def _by_index(pairs: list[Pair]) -> typing.Iterator[Named]:
+    """Parts along one dimension: its first or last elements, one half of it, every other one."""
     shape = pairs[0].true.shape
     for dim, n in enumerate(shape):
-        if n > 1:
-            index = torch.arange(n, device=pairs[0].true.device).view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape)
-            yield f"the index along dimension {dim} is not 0", [index != 0 for _ in pairs]
-            yield f"the index along dimension {dim} is not {n - 1}", [index != n - 1 for _ in pairs]
-            yield f"the index along dimension {dim} is 0", [index == 0 for _ in pairs]
-            yield f"the index along dimension {dim} is {n - 1}", [index == n - 1 for _ in pairs]
+        if n < 2:
+            continue
+        place = f"the index along dimension {dim} is"
+        index = torch.arange(n, device=pairs[0].true.device).view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape)
+        for text, mask in (("not 0", index != 0), (f"not {n - 1}", index != n - 1), ("0", index == 0), (f"{n - 1}", index == n - 1)):
+            yield f"{place} {text}", [mask for _ in pairs]
+        if n > 2:
+            for text, mask in (("even", index % 2 == 0), ("odd", index % 2 == 1)):
+                yield f"{place} {text}", [mask for _ in pairs]
+        for border in range(2, min(n - 1, 64)):
+            yield f"{place} below {border}", [index < border for _ in pairs]
+            yield f"{place} {border} or more", [index >= border for _ in pairs]
 
 
 def _constant(wanted: list[torch.Tensor], made: list[torch.Tensor]) -> float | None:
@@ -259,43 +272,97 @@ def _coupled_dims(bench: Bench, pair: Pair, k: int) -> set[int]:
 LIMIT = 60  # nodes: a larger graph is not cut
 
 
+class _Graph(typing.NamedTuple):
+    """Forward's own autograd graph at one set of inputs, and the pairs that were found there."""
+
+    leaf: torch.Tensor
+    roots: list[torch.Tensor]
+    outputs: tuple
+    nodes: list
+    pairs: list[Pair]
+
+    def gradients(self, node: int | None = None, edge: int | None = None) -> list[torch.Tensor]:
+        """The gradient per pair, with the result of a node, or one use of a result, treated as a constant."""
+        handle = _cut(self.nodes[node], edge) if node is not None else None
+        try:
+            out = []
+            for pair in self.pairs:
+                grads = [g for o, g in zip(self.outputs, pair.evaluation.grads, strict=True) if is_float(o) and o.grad_fn is not None]
+                (found,) = gradients(self.roots, [self.leaf], [g.clone() for g in grads], retain_graph=True)
+                out.append(torch.zeros_like(self.leaf) if found is None else found)
+            return out
+        finally:
+            if handle is not None:
+                handle.remove()
+
+
 @torch.enable_grad()
 def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
-    """The operation of forward whose share of the gradient is what is missing."""
-    arguments = pairs[0].evaluation.arguments
-    pairs = [p for p in pairs if p.evaluation.arguments is arguments]
+    """The operation of forward whose share of the gradient is missing, or taken so many times."""
+    graphs: list[_Graph] = []
+    for arguments in {id(p.evaluation.arguments): p.evaluation.arguments for p in pairs}.values():
+        graph = _graph(bench, [p for p in pairs if p.evaluation.arguments is arguments], k)
+        if graph is None and not graphs:
+            return None
+        if graph is not None and (not graphs or [type(n) for n in graph.nodes] == [type(n) for n in graphs[0].nodes]):
+            graphs.append(graph)
+    for graph in graphs:
+        _constants_cut(graph)
+    everything = [p for graph in graphs for p in graph.pairs]
+    returned, true = [p.returned for p in everything], [p.true for p in everything]
+    for node, edge in _cuts(graphs[0].nodes):
+        try:
+            cut = [found for graph in graphs for found in graph.gradients(node, edge)]
+        except RuntimeError:
+            continue
+        share = [t - c for t, c in zip(true, cut, strict=True)]
+        # A cut that changes nothing is no term, and one that leaves nothing is the whole gradient.
+        if not any(bool((c != 0).any()) for c in cut) or not any(bool(differing(c, t).any()) for c, t in zip(cut, true, strict=True)):
+            continue
+        if all(not bool(differing(r, c).any()) for r, c in zip(returned, cut, strict=True)):
+            return _path_relation(bench, graphs[0].nodes[node], edge, "missing")
+        only = _constant(returned, share)
+        if only is not None and (len(graphs) > 1 or abs(only) == 1):
+            return _path_relation(bench, graphs[0].nodes[node], edge, "only", only)
+        times = _constant([r - c for r, c in zip(returned, cut, strict=True)], share)
+        if times is not None and len(graphs) > 1:
+            return _path_relation(bench, graphs[0].nodes[node], edge, "scaled", times)
+    return None
+
+
+def _graph(bench: Bench, pairs: list[Pair], k: int) -> _Graph | None:
     try:
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
-            leaves, run = differentiable_run(bench, arguments)
+            leaves, run = differentiable_run(bench, pairs[0].evaluation.arguments)
     except Exception:
         return None
     roots = [out for out in run.outputs if is_float(out) and out.grad_fn is not None]
     nodes = _nodes(roots)
-    if not roots or not 1 < len(nodes) <= LIMIT:
-        return None
+    return _Graph(leaves[k], roots, run.outputs, nodes, pairs) if roots and 1 < len(nodes) <= LIMIT else None
 
-    def gradient(pair: Pair) -> torch.Tensor:
-        grads = [g for out, g in zip(run.outputs, pair.evaluation.grads, strict=True) if is_float(out) and out.grad_fn is not None]
-        (found,) = gradients(roots, [leaves[k]], grads, retain_graph=True)
-        return torch.zeros_like(leaves[k]) if found is None else found
 
-    for node, edge in _cuts(nodes):
-        handle = _cut(node, edge)
-        try:
-            cut = [gradient(pair) for pair in pairs]
-        except RuntimeError:
-            continue
-        finally:
+def _constants_cut(graph: _Graph) -> None:
+    """Results that the outputs do not depend on, such as a maximum subtracted before exp, are cut for good: their paths cancel."""
+    sizes: dict[int, float] = {}
+
+    def seen(position: int) -> typing.Callable:
+        def hook(grads):
+            sizes[position] = max([sizes.get(position, 0.0), *(float(g.abs().max()) for g in grads if g is not None and g.numel())])
+
+        return hook
+
+    inner = [(p, node) for p, node in enumerate(graph.nodes) if p and type(node).__name__ != "AccumulateGrad"]
+    handles = [node.register_prehook(seen(position)) for position, node in inner]
+    try:
+        graph.gradients()
+    except RuntimeError:
+        return
+    finally:
+        for handle in handles:
             handle.remove()
-        if not any(bool((c != 0).any()) for c in cut):
-            continue
-        if any(bool(differing(c, p.true).any()) for c, p in zip(cut, pairs, strict=True)):
-            # `differing` against the truth: a cut that changes nothing is no term.
-            if all(not bool(differing(p.returned, c).any()) for c, p in zip(cut, pairs, strict=True)):
-                return _path_relation(bench, node, edge, "missing")
-            if all(not bool(differing(p.returned, p.true - c).any()) for c, p in zip(cut, pairs, strict=True)):
-                return _path_relation(bench, node, edge, "only")
-    return None
+    for position, node in inner:
+        if position in sizes and sizes[position] <= 1e-11 * max(sizes.values()):
+            _cut(node, None)
 
 
 def _nodes(roots: list[torch.Tensor]) -> list:
@@ -309,16 +376,16 @@ def _nodes(roots: list[torch.Tensor]) -> list:
     return seen
 
 
-def _cuts(nodes: list) -> typing.Iterator[tuple[typing.Any, int | None]]:
-    """First whole results treated as constants, then single uses of a result."""
-    for node in nodes[1:]:
-        if type(node).__name__ != "AccumulateGrad":
-            yield node, None
-    for node in nodes:
+def _cuts(nodes: list) -> typing.Iterator[tuple[int, int | None]]:
+    """First whole results treated as constants, then single uses of a result: positions in `nodes`, and edges."""
+    for position, node in enumerate(nodes):
+        if position and type(node).__name__ != "AccumulateGrad":
+            yield position, None
+    for position, node in enumerate(nodes):
         live = [e for e, (child, _) in enumerate(node.next_functions) if child is not None]
         if len(live) > 1 or any(type(node.next_functions[e][0]).__name__ == "AccumulateGrad" for e in live):
             for edge in live:
-                yield node, edge
+                yield position, edge
 
 
 def _cut(node: typing.Any, edge: int | None):
@@ -331,12 +398,12 @@ def _cut(node: typing.Any, edge: int | None):
     return node.register_hook(hook)
 
 
-def _path_relation(bench: Bench, node: typing.Any, edge: int | None, detail: str) -> Relation:
+def _path_relation(bench: Bench, node: typing.Any, edge: int | None, detail: str, factor: float = 0.0) -> Relation:
     file, line = _origin(bench, node)
     text = linecache.getline(file, line).strip() if file else ""
     operation = re.sub(r"Backward\d*$", "", type(node).__name__)
     return Relation("missing-term", tensor=text or operation, line=line, detail=detail, other=-1 if edge is None else edge,
-                    instead=operation)  # fmt: skip
+                    instead=operation, factor=factor)  # fmt: skip
 
 
 def _origin(bench: Bench, node: typing.Any) -> tuple[str, int]:

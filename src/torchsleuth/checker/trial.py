@@ -33,7 +33,7 @@ class TensorFact:
 class Size:
     """A number that a factor was recognised as: `name` is a dimension, a count or an argument."""
 
-    kind: str  # "dimension" (of tensor, with dims), "elements" (of tensor), "argument", "number"
+    kind: str  # "dimension" (of tensor, with dims), "elements" (of tensor), "argument", "one-minus" and "one-plus" (argument), "number"
     name: str
     value: float
     power: float = 1.0
@@ -51,7 +51,8 @@ class Relation:
     reduction       the input was broadcast over `dims`; `detail`: mean, first, last, max, none-of, other-dims
     tensor-factor   `detail` "missing" or "extra": the elementwise factor `tensor`
     other-tensor    returned is right with `tensor` replaced by `instead`
-    missing-term    the part of the derivative through `tensor` (source text, at `line`) is left out
+    missing-term    the part of the derivative through `tensor` (source text, at `line`) is left out; `detail` only: it is all there is,
+                    `factor` times; scaled: it is there `factor` times
     extra-term      returned = true + `tensor`
     scaled-part     the summand `tensor` of backward's formula, at `line`, has to be `factor` times as large (0: it does not belong there)
     passed-on       returned is the gradient of output `other` as it came
@@ -128,6 +129,7 @@ class Finding:
     reference: str = ""  # how the true gradient was found: "autograd" or "finite differences"
     ok_cases: tuple[str, ...] = ()  # experiments in which the same thing was right
     given: bool = True  # the user's own inputs and arguments show it
+    places: tuple[int, ...] = ()  # for each of `names`, the place that its gradient was returned in
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,39 @@ def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Argume
                 yield resized(arguments, shapes, generator)
 
 
+def told_apart(arguments: Arguments, generator: Noise, accepted: typing.Callable[[Arguments], bool]) -> typing.Iterator[Arguments]:
+    """For sizes that several dimensions have: the same with some of those dimensions one longer, as far as `accepted`.
+
+    Two dimensions of one size hide which of them a formula means. Dimensions of integer tensors and masks all change, or none
+    does: indices of fewer rows than there are would be accepted, and mean something else.
+    """
+    places: dict[int, list[tuple[int, int]]] = {}
+    for k in tensors(arguments):
+        for dim, n in enumerate(arguments.values[k].shape):
+            if n > 1:
+                places.setdefault(n, []).append((k, dim))
+    for n, alike in sorted(places.items()):
+        found = 0
+        subsets = itertools.chain.from_iterable(itertools.combinations(alike, count) for count in range(1, min(len(alike), 4)))
+        whole = {place for place in alike if not arguments.values[place[0]].is_floating_point()}
+        for chosen in itertools.islice((c for c in subsets if whole <= set(c)), 30):
+            shapes = {k: list(arguments.values[k].shape) for k in tensors(arguments)}
+            for k, dim in chosen:
+                shapes[k][dim] = n + 1
+            other = resized(arguments, shapes, generator)
+            if other is not None and accepted(other):
+                yield other
+                found += 1
+                if found == 3:
+                    break
+
+
+def doubled(arguments: Arguments, generator: Noise) -> Arguments | None:
+    """Every size twice as large: sizes that depend on one another may only change together."""
+    shapes = {k: [2 * n if n > 1 else n for n in arguments.values[k].shape] for k in tensors(arguments)}
+    return resized(arguments, shapes, generator) if elements(arguments) <= LARGE else None
+
+
 def smaller(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
     """Small copies of large inputs, the most reduced first."""
     for shapes in _smaller(tuple([v.shape if isinstance(v, torch.Tensor) else None for v in arguments.values])):

@@ -103,4 +103,5 @@ class Hazard:
     time: int
     certain: bool
     used: str = ""  # how the result is used afterwards: "backward" | "return" | ...
+    feeds: bool = False  # what is written comes from what was kept: `x /= x.norm()`
     others: list[Save] = field(default_factory=list)  # further operations that kept what this write changes

@@ -118,16 +118,19 @@ class Comparison:
         for spec in self.job["parameters"]:
             if not spec.get("assumed_rank") or spec["kind"] != "float":
                 continue
-            spec["dims"].append("one-more")
-            try:
-                self._trial({"one-more": 2}, extra, seed=6, must_run=False)
-            except Differs:
-                rank = len(spec["dims"]) - 1
-                raise EdgeDiffers(
-                    f"only if `{spec['name']}` has {rank} dimension{'s' * (rank != 1)}, which nothing here says; with {rank + 1} the loop does something else"
-                ) from None
-            finally:
-                spec["dims"].pop()
+            beside = [p["dims"] for p in self.job["parameters"] if p is not spec and p.get("dims")]
+            alike = {c for dims in beside for c in dims} if any(len(dims) > len(spec["dims"]) for dims in beside) else set()
+            for label in ("one-more", *sorted(alike)):
+                spec["dims"].append(label)
+                try:
+                    self._trial({"one-more": 2}, extra, seed=6, must_run=False)
+                except Differs:
+                    rank = len(spec["dims"]) - 1
+                    raise EdgeDiffers(
+                        f"only if `{spec['name']}` has {rank} dimension{'s' * (rank != 1)}, which nothing here says; with {rank + 1} the loop does something else"
+                    ) from None
+                finally:
+                    spec["dims"].pop()
         for spec in self.job["parameters"]:
             if spec["kind"] != "number":
                 continue

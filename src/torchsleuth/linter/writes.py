@@ -24,7 +24,8 @@ class Writes(expressions.Expressions):
         for save in base.storage.saves:
             value, arms, certain = save.value
             if save.time < self.time and not exclusive(arms, frame):
-                frame.hazards.append(Hazard(save, write, self.time, certain))
+                feeds = not certain and any(comes_from(o, save.result) for o in others)
+                frame.hazards.append(Hazard(save, write, self.time, certain, feeds=feeds))
         after = tensor(node, base.op if how == "data" else f"{op}_", (base, *(o for o in others if o.is_tensor)))
         after.storage, after.ndim, after.shape, after.dtype = base.storage, base.ndim, base.shape, base.dtype
         after.leaf, after.expanded, after.assumed = base.leaf, base.expanded, base.assumed

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import typing
 
 from torchsleuth import source
-from torchsleuth.capture.syntax import enclosing_no_grad, node_at, operand_expressions, simple_text
+from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.syntax import enclosing_no_grad, node_at, operand_expressions
 from torchsleuth.evidence import GradientCut, Place, TensorFact
 from torchsleuth.probe.tensors import dtype_name
 
@@ -20,22 +22,29 @@ def investigate(crash: Crash) -> tuple[GradientCut, ...]:
     found = []
     for position, mark in enumerate(failed.operands if failed is not None else ()):
         named = crash.names.by_id(mark.ident)
-        if named is None or not named.tensor.is_inference():
+        if named is not None and not named.tensor.is_inference():
             continue
         producer = crash.timeline.producer(mark.ident, mark.storage, failed.index)
         place = crash.timeline.place_of_operation(producer) if producer is not None else None
         if place is None:
             continue
-        fact = TensorFact(
-            named.name or simple_text(_operand(failed, position)), mark.shape, dtype_name(mark.dtype), str(mark.device), False, True
-        )
-        found.append(GradientCut(producer.name, "inference", place.via or place, fact, _wrapper(producer)))
+        wrapper = _wrapper(producer)
+        if named is None and (wrapper is None or "inference_mode" not in wrapper.source or producer.grad_enabled):
+            continue  # no variable holds it that could be asked
+        name = named.name if named is not None else _operand(failed, position)
+        fact = TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), False, True)
+        found.append(GradientCut(producer.name, "inference", place.via or place, fact, wrapper))
     return tuple(found)
 
 
-def _operand(operation: Operation, position: int):
-    operands = operand_expressions(node_at(operation.code, operation.lasti))
-    return operands[position] if position < len(operands) else None
+def _operand(operation: Operation, position: int) -> str:
+    """The operand as the source has it; a module's call has its own arguments only."""
+    call = node_at(operation.code, operation.lasti)
+    operands = operand_expressions(call)
+    if isinstance(call, ast.Call) and called_name(call).strip("_") != operation.name.strip("_"):
+        operands = call.args
+    text = ast.unparse(operands[position]) if position < len(operands) else ""
+    return text if len(text) <= 40 else ""
 
 
 def _wrapper(operation: Operation) -> Place | None:

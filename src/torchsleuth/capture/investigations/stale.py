@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import typing
 
 import torch
 
-from torchsleuth.capture.syntax import saved_name
-from torchsleuth.capture.writes import Writes, grouped, writes_since
-from torchsleuth.evidence import StaleSave, TensorFact
+from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.syntax import node_at, operand_expressions, saved_name, simple_text
+from torchsleuth.capture.writes import Writes, grouped, writes_since, written_targets
+from torchsleuth.evidence import Place, StaleSave, TensorFact
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
 from torchsleuth.probe.tensors import storage_of, tensor_fact
 from torchsleuth.record.oplog import Operation
@@ -103,7 +105,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         if key not in cache:
             cache[key] = writes_since(crash, tensor, node, saved.version_saved, saved.version_now)
         writes = cache[key]
-        fact = _named(crash, node, saved, crash.names.fact(tensor))
+        fact = _named(crash, node, saved, crash.names.fact(tensor), writes)
     return StaleSave(
         node.name(),
         operation_of(node.name()),
@@ -120,10 +122,41 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
     )
 
 
-def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact) -> TensorFact:
+def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, writes: Writes) -> TensorFact:
     """Where no variable in sight holds the tensor any more, the expression that saved it still says its name."""
     if fact.name:
         return fact
     operation = crash.timeline.operation_of_sequence(sequence_of(node))
-    name = saved_name(operation.code, operation.lasti, node.name(), saved.name) if operation is not None else ""
+    name = ""
+    if operation is not None:
+        name = saved_name(operation.code, operation.lasti, node.name(), saved.name) or _operand_name(operation, storage_of(saved.tensor))
+    name = name or _written_name(crash.timeline.place_of_node(node), writes)
     return dataclasses.replace(fact, name=name, kind="variable") if name else fact
+
+
+def _operand_name(operation: Operation, storage: int) -> str:
+    """The one operand of the saving call that lies in this memory, as the source calls it."""
+    marks = [position for position, mark in enumerate(operation.operands) if mark.storage == storage]
+    call = node_at(operation.code, operation.lasti)
+    expressions = [item for item in operand_expressions(call) if not isinstance(item, ast.Constant)]
+    if isinstance(call, ast.Call) and called_name(call).strip("_") != operation.name.strip("_"):
+        return ""  # a module or helper: its arguments need not be the operands
+    if len(marks) != 1 or marks[0] >= len(expressions):
+        return ""
+    # A number or a flag among the arguments is no operand: only what stands before the first of them is counted right.
+    return simple_text(expressions[marks[0]]) if marks[0] == 0 or len(expressions) == len(operation.operands) else ""
+
+
+def _written_name(save: Place | None, writes: Writes) -> str:
+    """`x` of `scale = x.cosh()` and `x += 1`: what the one write goes to, where the saving expression reads it too."""
+    if save is None or len(writes.sites) != 1 or writes.sites[0].place.function != save.function:
+        return ""
+    try:
+        written = ast.parse(writes.sites[0].place.source).body[0]
+        read = ast.parse(save.source, mode="eval")
+    except (SyntaxError, IndexError):
+        return ""
+    names = {simple_text(target) for target, _, how in written_targets(written) if how not in ("call", "step")} - {""}
+    if isinstance(written, ast.Expr) and isinstance(written.value, ast.Subscript):
+        names = {simple_text(written.value.value)} - {""}  # the target of `x[i] = ...`
+    return names.pop() if len(names) == 1 and names <= {simple_text(node) for node in ast.walk(read)} else ""

@@ -52,6 +52,7 @@ class Context:
     weak: set[str] = field(default_factory=set)  # what NumPy arrays show as well: `.shape`, several indices
     stacked: set[str] = field(default_factory=set)  # given to `torch.stack` or `torch.cat` as it is: as a rule a list
     counted: set[str] = field(default_factory=set)  # `len(x[0])`: as one writes for a list of lists
+    least_ranks: dict[str, int] = field(default_factory=dict)  # `x.shape[1]`: two dimensions at least
     sized: set[str] = field(default_factory=set)  # `len(x)` is taken: no number
     with_numpy: bool = False  # the file uses NumPy, too
 
@@ -206,7 +207,7 @@ def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     """Read the function (or the module's own statements) around a loop once."""
     context = Context(frame, dotted)
     context.with_numpy = dotted(ast.Name("np", ast.Load())) == "numpy"
-    statements = _own_nodes(frame.node)
+    statements = own_nodes(frame.node)
     for node in statements:
         for target in _targets(node):
             context.counts[target] = context.counts.get(target, 0) + 1
@@ -226,7 +227,7 @@ def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
     return context
 
 
-def _own_nodes(function: ast.AST) -> list[ast.AST]:
+def own_nodes(function: ast.AST) -> list[ast.AST]:
     """Every node of a function, nested functions left out, outer ones first; kept on the function for its next loop."""
     known = getattr(function, "_torchsleuth_nodes", None)
     if known is not None:
@@ -318,6 +319,9 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
 def _read_uses(nodes: list[ast.AST], context: Context) -> None:
     called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}  # `.size` of an array is a number
     for node in nodes:
+        if isinstance(node, (ast.Subscript, ast.Call)) and (found := size_expression(node)) is not None:
+            tensor, dim = found
+            context.least_ranks[tensor] = max(context.least_ranks.get(tensor, 0), dim + 1 if dim >= 0 else -dim)
         if isinstance(node, ast.Attribute) and is_dotted(node.value):
             text = ast.unparse(node.value)
             if node.attr in TENSOR_ONLY or (node.attr == "size" and id(node) in called):
@@ -355,11 +359,33 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
             context.weak.add(ast.unparse(node.value))
             entries = node.slice.elts
             text = ast.unparse(node.value)
+            if not any(_is_new_or_rest(e) for e in entries):
+                context.least_ranks[text] = max(context.least_ranks.get(text, 0), len(entries))
             # Whoever writes a `:` for what follows counts the dimensions out.
             if entries and isinstance(entries[-1], ast.Slice) and not any(_is_new_or_rest(e) for e in entries):
                 context.exact_ranks.setdefault(text, len(entries))
+        elif isinstance(node, ast.Assert):
+            for test in node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]:
+                _read_asserted(test, context)
         elif isinstance(node, ast.Starred) and is_dotted(node.value):
             context.against.setdefault(ast.unparse(node.value), "is unpacked here")
+
+
+def _read_asserted(test: ast.expr, context: Context) -> None:
+    """`assert x.dim() == 2`, `x.ndim == 2`, `len(x.shape) == 2`."""
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
+        return
+    rank, counted = integer(test.comparators[0]), test.left
+    owner = None
+    if isinstance(counted, ast.Attribute) and counted.attr == "ndim":
+        owner = counted.value
+    elif isinstance(counted, ast.Call) and isinstance(counted.func, ast.Attribute) and counted.func.attr in ("dim", "ndimension"):
+        owner = counted.func.value
+    elif isinstance(counted, ast.Call) and isinstance(counted.func, ast.Name) and counted.func.id == "len" and counted.args:
+        inner = counted.args[0].func if isinstance(counted.args[0], ast.Call) else counted.args[0]
+        owner = inner.value if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size") else None
+    if owner is not None and rank is not None and is_dotted(owner) and context.counts.get(ast.unparse(owner), 0) == 0:
+        context.exact_ranks[ast.unparse(owner)] = rank
 
 
 def _is_list(node: ast.expr) -> bool:
@@ -383,8 +409,13 @@ def _read_annotations(function: ast.AST, context: Context) -> None:
     arguments = getattr(function, "args", None)
     if arguments is None:
         return
-    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+    placed = [*arguments.posonlyargs, *arguments.args]
+    defaults = {a.arg: d for a, d in zip(reversed(placed), reversed(arguments.defaults), strict=False)}
+    defaults.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None})
+    for argument in [*placed, *arguments.kwonlyargs]:
         context.arguments.add(argument.arg)
+        if isinstance(defaults.get(argument.arg), (ast.List, ast.Tuple, ast.Dict)):
+            context.against[argument.arg] = f"is `{ast.unparse(defaults[argument.arg])[:30]}` if it is not given"
         if argument.annotation is None:
             continue
         text = ast.unparse(argument.annotation)

@@ -316,7 +316,7 @@ def accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) ->
         if accumulator.how in ("amax", "amin"):
             raise GiveUp(f"where `{variable}` starts is not shown")
         operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
-        return ast.AugAssign(ast.Name(variable, ast.Store()), operator, code)
+        return _updated(accumulator, operator, code, False)
     statement, initial = start
     text = ast.unparse(initial)
     neutral = {"sum": ("0", "0.0"), "prod": ("1", "1.0")}.get(accumulator.how, ())
@@ -342,6 +342,14 @@ def accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) ->
     operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
     if accumulator.is_count:
         code = method(code, "item")
+    return _updated(accumulator, operator, code, variable in plan.context.allocations)
+
+
+def _updated(accumulator: Accumulator, operator: ast.operator, code: ast.expr, is_fresh: bool) -> ast.stmt:
+    """In place where the loop wrote in place or nobody else can hold the tensor (its dtype then stays), a new tensor otherwise."""
+    variable = accumulator.name
+    if accumulator.rebinds and not is_fresh:
+        return ast.Assign([ast.Name(variable, ast.Store())], ast.BinOp(name(variable), operator, code))
     return ast.AugAssign(ast.Name(variable, ast.Store()), operator, code)
 
 

@@ -7,6 +7,7 @@ import re
 import typing
 
 from torchsleuth.linter.values import TENSOR_METHODS
+from torchsleuth.linter.vectorise.context import own_nodes
 from torchsleuth.linter.vectorise.lifted import GiveUp
 
 if typing.TYPE_CHECKING:
@@ -75,6 +76,20 @@ def require_tensors(plan: Plan) -> None:
         if isinstance(gathered, ast.Subscript) and isinstance(gathered.value, ast.Name) and gathered.value.id in iterated:
             if isinstance(gathered.slice, ast.Constant):
                 raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pairs")
+
+
+def require_one_device(plan: Plan) -> None:
+    """One element may be stored across devices, a whole tensor of indices or values may not."""
+    moved: set[str] = set()
+    for node in own_nodes(plan.context.frame.node):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            attributes = {n.attr for n in ast.walk(node.value) if isinstance(n, ast.Attribute)}
+            names = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            if "cpu" in attributes or names & moved and not attributes & {"cuda", "to"}:
+                moved.add(node.targets[0].id)
+    bases = {b for b in plan.reader.lifter.bases if b not in plan.context.allocations}
+    if bases & moved and bases - moved:
+        raise GiveUp(f"`{min(bases & moved)}` is on the CPU, `{min(bases - moved)}` may not be")
 
 
 def _is_own_argument(base: str, plan: Plan) -> bool:

@@ -83,6 +83,8 @@ class Indexing:
         if start < 0:
             raise GiveUp("an index that runs below zero wraps around")
         lower = number(start) if start else None
+        if size is not None and key[0] == "size" and shift + offset == 0 and self.equal.find(size) == self.equal.find(key):
+            return ast.Slice(lower, None)  # all there is
         known = self._allocated(size)
         if known is not None:
             if known == (key, shift + offset):
@@ -187,8 +189,9 @@ class Indexing:
         return None
 
     def _join_axis(self, axis: Axis, offset: int, size: SizeKey | None) -> None:
+        """The inputs of a proof are as long as the loop; whether they always are is another question."""
         if axis.is_whole and offset == 0 and size is not None:
-            self.equal.join(axis.stop[0], size)
+            self.equal.tries(axis.stop[0], size)
 
     def _plain_slice(self, node: ast.Slice) -> ast.Slice:
         for part in (node.lower, node.upper, node.step):

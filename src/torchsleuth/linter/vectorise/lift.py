@@ -143,8 +143,8 @@ class Lifter(Indexing):
         if isinstance(node.op, ast.MatMult):
             return ops.matmul(self, self.lift(node.left), self.lift(node.right))
         left, right = self.lift(node.left), self.lift(node.right)
-        if isinstance(node.op, ast.Pow) and right.axes and integer(node.left) is not None and not self._counts_up(node.right):
-            left = replace(left, code=ast.Constant(float(integer(node.left))))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
+        if isinstance(node.op, ast.Pow) and right.kind == "index" and integer(node.left) is not None and not self._counts_up(node.right):
+            left = replace(left, code=expression(f"{float(integer(node.left))}"))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
         out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
         if not isinstance(node.op, (ast.Div, ast.Pow)) and all(v.kind == "index" or _is_whole_number(v) for v in (left, right)):
             out = replace(out, kind="index") if out.axes else out
@@ -239,10 +239,20 @@ class Lifter(Indexing):
         if roots and free:
             # `x[i] - mean` or `points - centre[i]`: which of them has more dimensions is not shown
             return f"{_listed(sorted({*roots, free[0].root}))} may have different numbers of dimensions", next(iter(roots))
+        fixed = max((v.rank for v in values if v.rank and not v.more and not v.axes), default=0)
+        for value in open_rows:
+            if fixed > value.rank + self._least_more(value):  # `torch.eye(3) * c[i]`: it would meet the loop's dimension
+                return f"how many dimensions `{value.root}` has is not shown", value.root
         plain = [v for v in open_rows if isinstance(v.code, (ast.Name, ast.Attribute, ast.Subscript))]
         if plain and any(v.axes and v.rank and not v.more for v in values):
             raise GiveUp(f"how many dimensions `{plain[0].root}` has is not shown")
         return known
+
+    def _least_more(self, value: Lifted) -> int:
+        """How many of a value's unknown dimensions there are at least."""
+        if value.root_used is None:
+            return 0
+        return max(0, self.context.least_ranks.get(value.root, 0) - value.root_used)
 
     def _kept(self, values: list[Lifted], build):
         """Reductions keep their dimensions through arithmetic with numbers: `(x.amax(…) - 1)`."""

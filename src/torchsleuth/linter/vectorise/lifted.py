@@ -87,12 +87,25 @@ class Equal:
     """Sizes that the rewrite takes to be equal (union-find), and what else it takes for granted."""
 
     parents: dict[SizeKey, SizeKey] = field(default_factory=dict)
+    tried: dict[SizeKey, SizeKey] = field(default_factory=dict)  # further ones, for the inputs of a proof only
     notes: list[str] = field(default_factory=list)
 
     def find(self, key: SizeKey) -> SizeKey:
         while key in self.parents:
             key = self.parents[key]
         return key
+
+    def found(self, key: SizeKey) -> SizeKey:
+        """The class a proof puts this size into."""
+        key = self.find(key)
+        while key in self.tried:
+            key = self.find(self.tried[key])
+        return key
+
+    def tries(self, a: SizeKey, b: SizeKey) -> None:
+        a, b = self.found(a), self.found(b)
+        if a != b:
+            self.tried[b] = a
 
     def join(self, a: SizeKey | None, b: SizeKey | None) -> None:
         if a is None or b is None:

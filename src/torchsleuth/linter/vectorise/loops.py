@@ -158,7 +158,7 @@ class Reader(Headers, Branches, Totals):
         is_outer = variable not in self.lifter.env or self.depths.get(variable, 0) < len(self.lifter.axes)
         if update is not None and (variable in self.lifter.carried or variable in self.lifter.env) and is_outer:
             operator, other = update
-            self._accumulate(variable, operator, other)
+            self._accumulate(variable, operator, other, rebinds=True)
             return
         if self.context.value(variable) is not None and variable in self.lifter.carried and reads_name(value, variable):
             pass  # lifting will say that it is a recurrence

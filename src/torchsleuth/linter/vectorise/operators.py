@@ -31,6 +31,7 @@ BATCHED_MODULES = {"Linear": 0, "LayerNorm": 0, "RMSNorm": 0, "Embedding": 1, "R
                    "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0}  # fmt: skip
 LAST_DIM_MODULES = frozenset({"Linear", "LayerNorm", "RMSNorm"})
 FUNCTIONAL = ("torch", "torch.nn.functional", "torch.linalg", "torch.special")
+MAKERS = frozenset({"eye", "arange", "linspace", "logspace", "zeros", "ones", "empty", "full"})
 MATH = frozenset("sqrt exp log sin cos tan tanh fabs floor ceil log2 log10 log1p".split())
 
 
@@ -183,9 +184,13 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         if last == "where":
             return replace(lifter.elementwise(given, build), kind="tensor")
         return _dtyped(lifter.elementwise(given, build), last)
+    if last in MAKERS:
+        if any(lifter.lift(a).axes for a in node.args if not isinstance(a, (ast.Tuple, ast.List))):
+            raise GiveUp(f"the shape of `{ast.unparse(node)[:40]}` changes from turn to turn")
+        return _invariant_result(lifter, node, Lifted(node), last)
     value = lifter.lift(node.args[0])
     if not value.axes:
-        return Lifted(copy.deepcopy(node), value.dims, value.more, value.sizes, "free") if value.kind == "free" else _invariant_result(lifter, node, value, last)
+        return _invariant_result(lifter, node, value, last)
     if last in REDUCTIONS:
         if last in ("max", "min") and len(node.args) == 2 and integer(node.args[1]) is None:
             other = lifter.lift(node.args[1])
@@ -207,9 +212,33 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
 
 
 def _invariant_result(lifter: Lifter, node: ast.Call, value: Lifted, last: str) -> Lifted:
+    """A call that does not depend on the loop: its own dimensions must be known, or it would line up with the loop's."""
     if last in REDUCTIONS and len(node.args) == 1 and not node.keywords:
         return Lifted(copy.deepcopy(node), kind="number")
-    return Lifted(copy.deepcopy(node), kind="free")
+    if last in ALONG and (value.dims or value.more):
+        return replace(value, code=copy.deepcopy(node), kept=None)
+    rank = _rank_made(lifter, node, last)
+    if last in REDUCTIONS and value.dims and not value.more and len(node.args) <= 2 and last not in ("max", "min", "median", "mode"):
+        dims = [k.value for k in node.keywords if k.arg in ("dim", "axis")] + node.args[1:]
+        if len(dims) == 1 and integer(dims[0]) is not None and all(k.arg in ("dim", "axis") for k in node.keywords):
+            rank = value.rank - 1
+    if rank is None:
+        raise GiveUp(f"how many dimensions `{ast.unparse(node)[:40]}` has is not shown")
+    return Lifted(copy.deepcopy(node), (INNER,) * rank, sizes=(None,) * rank)
+
+
+def _rank_made(lifter: Lifter, node: ast.Call, last: str) -> int | None:
+    if last == "eye":
+        return 2
+    if last in ("arange", "linspace", "logspace"):
+        return 1
+    if last in ("zeros", "ones", "empty", "full"):
+        first = node.args[0]
+        if isinstance(first, (ast.Tuple, ast.List)):
+            return None if any(isinstance(e, ast.Starred) for e in first.elts) else len(first.elts)
+        if last != "full" and all(lifter.lift(a).kind in ("number", "free", "index") for a in node.args):
+            return len(node.args)
+    return None
 
 
 def _method(lifter: Lifter, node: ast.Call, func: ast.Attribute, keywords: dict[str, ast.expr]) -> Lifted:
@@ -220,7 +249,7 @@ def _method(lifter: Lifter, node: ast.Call, func: ast.Attribute, keywords: dict[
             raise GiveUp(f"`.{last}()` leaves torch")
         if last == "item":
             return replace(value, code=value.code if value.kind == "bool" else detached(value.code), kept=None)
-        return value
+        return replace(value, code=method(value.code, "cpu"), kept=None)
     if last in ("size", "dim", "numel"):
         if last == "size" and len(node.args) == 1:
             return size_of(lifter, value, integer(node.args[0]))

@@ -13,7 +13,7 @@ from torchsleuth.linter.vectorise.context import Context, context_of, plain
 from torchsleuth.linter.vectorise.emit import (
     EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, stored,
 )  # fmt: skip
-from torchsleuth.linter.vectorise.evidence import COLLECTORS, require_evidence, require_no_leftovers, require_tensors
+from torchsleuth.linter.vectorise.evidence import COLLECTORS, require_evidence, require_no_leftovers, require_one_device, require_tensors
 from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
 from torchsleuth.linter.vectorise.loops import Reader
 
@@ -60,7 +60,7 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         if not open_bases or len(open_bases) > 4:
             raise
         problem = unknown
-    for ranks in _rank_choices(open_bases):
+    for ranks in _rank_choices(open_bases, _shown_rank(reader)):
         context = context_of(frame, loop, dotted)
         context.exact_ranks.update(ranks)
         context.guessed.update(ranks)
@@ -77,12 +77,20 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
     raise problem
 
 
-def _rank_choices(open_bases: dict[str, int]):
-    """As few assumptions as possible first: one tensor's rank, then two, then more."""
+def _shown_rank(reader: Reader) -> int | None:
+    """The number of dimensions of the other tensors that are read, where it is shown and the same for all of them."""
+    stored = {store.target for store in reader.stores}
+    ranks = {facts["rank"] for base, facts in reader.lifter.bases.items() if facts["rank"] is not None and base not in stored and facts["kind"] == "float"}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _rank_choices(open_bases: dict[str, int], shown: int | None):
+    """As few assumptions as possible first: one tensor's rank, then two, then more; the rank of the tensors beside it before others."""
     for count in range(1, len(open_bases) + 1):
         for chosen in itertools.combinations(open_bases, count):
-            for more in itertools.product((0, 1, 2) if count < 3 else (0, 1), repeat=count):
-                yield {base: open_bases[base] + extra for base, extra in zip(chosen, more, strict=True)}
+            extras = (0, 1, 2) if count < 3 else (0, 1)
+            choices = [{base: open_bases[base] + extra for base, extra in zip(chosen, more, strict=True)} for more in itertools.product(extras, repeat=count)]
+            yield from sorted(choices, key=lambda ranks: shown is not None and any(rank != shown for rank in ranks.values()))
 
 
 def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, frame: Frame, reader: Reader, keep_stores: bool) -> Plan:
@@ -127,6 +135,7 @@ def _finished(plan: Plan) -> Plan:
     """Positions are made on the device of the tensors they are used with."""
     require_evidence(plan)
     require_tensors(plan)
+    require_one_device(plan)
     require_no_leftovers(plan)
     gone = {t.id for statement in plan.removed if isinstance(statement, ast.Assign) for t in statement.targets if isinstance(t, ast.Name)}
     device = min((b for b in plan.reader.lifter.bases if b not in gone), key=lambda b: "." in b, default=None)

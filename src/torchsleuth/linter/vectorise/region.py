@@ -172,7 +172,7 @@ def _function(name: str, parameters: set[str], statements: list[ast.stmt], outpu
 def _class(lifter, key) -> str:
     if key is None:
         return "free"
-    key = lifter.equal.find(key)
+    key = lifter.equal.found(key)
     if key == ("const",):
         return "const"
     return ":".join(str(part) for part in key)

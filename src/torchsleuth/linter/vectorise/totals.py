@@ -22,6 +22,7 @@ class Accumulator:
     initial: Lifted | None = None  # where it was set inside the nest
     is_count: bool = False  # made of Python numbers only
     sign: int = 1
+    rebinds: bool = False  # `total = total + ...`, which leaves the tensor it started from alone
 
 
 class Totals:
@@ -73,7 +74,7 @@ class Totals:
         operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
         return self.lifter.elementwise([initial, value], lambda a, b: ast.BinOp(a, operator, b))
 
-    def _accumulate(self, variable: str, operator: ast.operator | str, other: ast.expr) -> None:
+    def _accumulate(self, variable: str, operator: ast.operator | str, other: ast.expr, rebinds: bool = False) -> None:
         how = operator if isinstance(operator, str) else COMMUTING.get(type(operator)) or ("sum" if isinstance(operator, ast.Sub) else None)
         if how is None:
             raise Recurrence(f"`{variable}` carries a value from one turn to the next")
@@ -102,7 +103,7 @@ class Totals:
         missing = [a for a in axes[depth:] if a not in value.axes]
         if missing:
             raise GiveUp(f"`{variable}` grows by the same amount in every turn")
-        accumulator = Accumulator(variable, how, value, axes, depth, initial, is_count, sign)
+        accumulator = Accumulator(variable, how, value, axes, depth, initial, is_count, sign, rebinds)
         self.accumulators[variable] = accumulator
         self.lifter.env.pop(variable, None)
         self.lifter.carried[variable] = "a running total"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.wording import short
+from torchsleuth.wording import short, upper_first
 
 
 class InferenceTensor(CrashRule):
@@ -59,7 +59,7 @@ class InferenceTensor(CrashRule):
         if frame is None:
             return None
         cuts = evidence.inference
-        called = cuts[0].tensor.called if cuts and cuts[0].tensor is not None else "A tensor made under inference_mode"
+        called = upper_first(cuts[0].tensor.called) if cuts and cuts[0].tensor is not None else "A tensor"
         write = "Inplace update" in evidence.exception.message
         verb = "is written in" if write else "goes into"
         culprits = [frame.place.culprit(Role.MUTATE if write else Role.OPERAND, f"{called} {verb} this, where gradients are recorded")]

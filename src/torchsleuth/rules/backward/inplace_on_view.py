@@ -107,7 +107,8 @@ class InplaceOnView(CrashRule):
         if target is not None:
             if target.made is not None and target.made.span != place.span:
                 culprits.append(target.made.culprit(Role.CREATE, f"made {called}, {kind}"))
-            base = f" of {target.base.called} {target.base.size}" if target.base is not None else ""
+            size = f" {target.base.size}" if target.base is not None and (target.base.name or target.base.view_of) else ""
+            base = f" of {target.base.called}{size}" if target.base is not None else ""
             facts.append(Fact(f"{called} has shape {target.tensor.size} and is {kind}{base}.", Known.OBSERVED))
         verb = "uses" if read else "writes in place into"
         return Diagnosis(

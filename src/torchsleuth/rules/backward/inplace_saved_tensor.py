@@ -150,7 +150,8 @@ def _write_label(save: StaleSave, site: WriteSite) -> str:
 def _save_label(save: StaleSave) -> str:
     what = "its result" if save.is_result else "it"
     kept = f"saved {what}" if save.is_result else f"saved {save.tensor.called}"
-    return f"`{save.operation}` {kept} {save.tensor.size} at version {save.version_saved}"
+    size = f" {save.tensor.size}" if save.is_result or save.tensor.name or save.tensor.view_of else ""  # else it is called by it
+    return f"`{save.operation}` {kept}{size} at version {save.version_saved}"
 
 
 def _facts(save: StaleSave, others: int) -> list[Fact]:

@@ -71,7 +71,10 @@ class ConditionalGradient(FunctionRule):
             why += f": {relation.factor:.4g} times the true gradient"
         if not finding.given:
             why += ". The inputs as given do not reach those values"
-        return diagnosis(self.name, title, trial, finding, why + ".", f"treat the elements where `{relation.tensor}` does not hold")
+        advice = f"treat the elements where `{relation.tensor}` does not hold"
+        if relation.tensor.startswith("the index along"):
+            advice = "look at what backward computes for the other elements"
+        return diagnosis(self.name, title, trial, finding, why + ".", advice)
 
     def _by_case(self, trial: Trial, finding: Finding) -> Diagnosis:
         name = name_of(trial, finding)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Trial
 from torchsleuth.model import Diagnosis
-from torchsleuth.rules.function.wording import diagnosis, name_of, values_with, where
+from torchsleuth.rules.function.wording import diagnosis, name_of, values_with, where, whose
 
 
 class IgnoresGradOutput(FunctionRule):
@@ -57,9 +57,8 @@ class IgnoresGradOutput(FunctionRule):
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         out = []
         for finding in values_with(trial, "no-grad-output"):
-            name = name_of(trial, finding)
             holds = finding.relation.holds
-            title = f"the gradient for `{name}` does not depend on grad_output"
+            title = f"{whose(trial, finding)} {'do' if len(finding.names) > 1 else 'does'} not depend on grad_output"
             if holds:
                 title += ": right only when that is all ones"
             why = "Two different grad_outputs gave the same gradient. " + (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Relation, Trial
 from torchsleuth.model import Diagnosis, Fact, Known
-from torchsleuth.rules.function.wording import diagnosis, measured, name_of, number, values_with, where
+from torchsleuth.rules.function.wording import diagnosis, measured, name_of, number, values_with, where, whose
 
 
 class MissingTerm(FunctionRule):
@@ -61,26 +61,27 @@ class MissingTerm(FunctionRule):
         out = []
         for finding in values_with(trial, "tensor-factor", "missing-term", "missing-sum", "wrong-axis", "other-tensor", "scaled-part", "passed-on"):
             relation, name = finding.relation, name_of(trial, finding)
-            title, why, advice = _worded(name, relation, trial)
+            title, why, advice = _worded(name, relation, trial, whose(trial, finding), len(finding.names) > 1)
             facts = measured(trial, finding)
             if relation.kind == "missing-term" and relation.line:
-                facts = (Fact(f"cutting that path out of forward's own graph gives exactly what backward returns ({trial.file}:{relation.line})",
-                              Known.RECOMPUTED), *facts)  # fmt: skip
+                facts = (Fact(f"{_by_cutting(relation)} ({trial.file}:{relation.line})", Known.RECOMPUTED), *facts)
+            if relation.detail == "scaled" and finding.mend is not None:
+                title = f"a term of the gradient for `{name}` {_times(relation.factor)}: `{finding.mend.before}` should be `{finding.mend.after}`"
             out.append(diagnosis(self.name, title + where(finding), trial, finding, why, advice, facts))
         return tuple(out)
 
 
-def _worded(name: str, relation: Relation, trial: Trial) -> tuple[str, str, str]:
+def _worded(name: str, relation: Relation, trial: Trial, owner: str, several: bool) -> tuple[str, str, str]:
     if relation.kind == "tensor-factor":
         times = "" if abs(relation.factor - 1) < 1e-6 else f"{number(relation.factor)} * "
         if relation.detail == "missing":
             return (
-                f"the gradient for `{name}` lacks a factor `{times}{relation.tensor}`",
+                f"{owner} {'lack' if several else 'lacks'} a factor `{times}{relation.tensor}`",
                 f"Multiplied elementwise by `{times}{relation.tensor}`, what backward returns is the true gradient.",
                 f"multiply this gradient by `{times}{relation.tensor}`",
             )
         return (
-            f"the gradient for `{name}` has a factor `{times}{relation.tensor}` too many",
+            f"{owner} {'have' if several else 'has'} a factor `{times}{relation.tensor}` too many",
             f"What backward returns is the true gradient multiplied elementwise by `{times}{relation.tensor}`.",
             f"take the factor `{times}{relation.tensor}` out of this gradient",
         )
@@ -113,17 +114,41 @@ def _worded(name: str, relation: Relation, trial: Trial) -> tuple[str, str, str]
             f"sum over dimension {relation.dims[1]}",
         )
     place = f"`{relation.tensor}`" + (f" (line {relation.line})" if relation.line else "")
-    if relation.detail == "only":
+    if relation.detail == "scaled":
         return (
-            f"the gradient for `{name}` has only the term through {place}",
+            f"the term through {place} of the gradient for `{name}` {_times(relation.factor)}",
+            f"returned = true + ({number(relation.factor - 1)}) x the part of the gradient that comes through the {relation.instead} operation at {place}, "
+            "for every grad_output and at every value tried.",
+            f"correct the term that comes through {place}",
+        )
+    if relation.detail == "only":
+        times = "" if abs(relation.factor - 1) < 1e-6 else f", and that {_times(relation.factor)}"
+        return (
+            f"the gradient for `{name}` has only the term through {place}{times}",
             f"The gradient has further terms, through the other uses of the same values in forward; backward returns only the part that comes through the {relation.instead} operation at {place}.",
-            "add the terms of the other paths from this input to the output (product rule)",
+            "add the terms of the other paths from this input to the output",
         )
     return (
         f"the gradient for `{name}` lacks the term through {place}",
         f"The part of the gradient that comes through the {relation.instead} operation at {place} is left out, as if that operand were a constant.",
-        f"add the term that comes through {place} (product rule)",
+        f"add the term that comes through {place}",
     )
+
+
+def _by_cutting(relation: Relation) -> str:
+    if relation.detail == "missing":
+        return "cutting that path out of forward's own graph gives exactly what backward returns"
+    times = "" if abs(relation.factor - 1) < 1e-6 else f", {number(relation.factor)} times,"
+    if relation.detail == "only":
+        return f"that path of forward's own graph alone{times} gives exactly what backward returns"
+    return f"forward's own graph with that path taken{times} gives exactly what backward returns".replace(",", "")
+
+
+def _times(factor: float) -> str:
+    if abs(factor + 1) < 1e-6:
+        return "has the wrong sign"
+    sign = "has the wrong sign and " if factor < 0 else ""
+    return sign + (f"is {number(abs(factor))} times too large" if abs(factor) > 1 else f"is {number(1 / abs(factor))} times too small")
 
 
 def _term_worded(name: str, relation: Relation) -> tuple[str, str, str]:

@@ -61,5 +61,7 @@ class BackwardRaises(FunctionRule):
             facts = (Fact(finding.exception, Known.OBSERVED),) + ((Fact(f"inputs: {finding.case_text}", Known.OBSERVED),) if finding.case_text else ())
             title = f"{who} {finding.exception.split(':')[0]}{where(finding)}"
             why = "forward accepts these inputs; the gradient cannot be computed for them."
+            if finding.case.startswith("only output") and "NoneType" in finding.exception:
+                why = "forward calls ctx.set_materialize_grads(False), so the gradients of outputs that nothing uses arrive as None."
             out.append(Diagnosis(self.name, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, ()))
         return tuple(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Relation, Trial
 from torchsleuth.model import Diagnosis, Fact, Known
-from torchsleuth.rules.function.wording import diagnosis, measured, name_of, number, power_text, size_text, values_with, where
+from torchsleuth.rules.function.wording import diagnosis, measured, number, of_argument, power_text, size_text, values_with, where, whose
 
 
 class ScaledGradient(FunctionRule):
@@ -58,24 +58,25 @@ class ScaledGradient(FunctionRule):
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         out = []
         for finding in values_with(trial, "factor"):
-            relation, name = finding.relation, name_of(trial, finding)
+            relation = finding.relation
             facts = (Fact(f"returned = {number(relation.factor)} x true, for every element and every grad_output tried", Known.RECOMPUTED),
                      *measured(trial, finding))  # fmt: skip
             out.append(
-                diagnosis(self.name, f"the gradient for `{name}` {_amount(relation)}{where(finding)}", trial, finding,
+                diagnosis(self.name, f"{whose(trial, finding)} {_amount(relation, len(finding.names) > 1)}{where(finding)}", trial, finding,
                           _why(trial, relation), _advice(relation), facts)
             )  # fmt: skip
         return tuple(out)
 
 
-def _amount(relation: Relation) -> str:
+def _amount(relation: Relation, several: bool) -> str:
     factor = relation.factor
+    has, are = ("have", "are") if several else ("has", "is")
     if abs(factor + 1) < 1e-9:
-        return "has the wrong sign"
-    sign = "has the wrong sign and is " if factor < 0 else "is "
+        return f"{has} the wrong sign"
+    sign = f"{has} the wrong sign and {are} " if factor < 0 else f"{are} "
     size = abs(factor)
     if abs(size - 1) < 1e-9:
-        return "is right"
+        return f"{are} right"
     if size > 1:
         return f"{sign}{number(size)} times too large"
     return f"{sign}{number(1 / size)} times too small"
@@ -84,20 +85,26 @@ def _amount(relation: Relation) -> str:
 def _why(trial: Trial, relation: Relation) -> str:
     if not relation.sizes:
         sign = "The minus is lost or one too many. " if relation.factor < 0 else ""
-        return sign + "The factor changes with the inputs' sizes, but is none of them." if abs(abs(relation.factor) - 1) > 1e-9 else sign.strip()
+        if abs(abs(relation.factor) - 1) < 1e-9:
+            return sign.strip()
+        return sign + "With other sizes or arguments the factor is another one, and no single one of them."
     size = relation.sizes[0]
     sign = "A minus is lost or one too many. " if relation.factor < 0 else ""
     if abs(abs(relation.factor) - 1) < 1e-9:
         return sign.strip()
+    if len(relation.sizes) == 2 and relation.sizes[1].kind == "dimension":
+        other = relation.sizes[1]
+        return (f"{sign}The factor is {number(size.value)}/{number(other.value)}: {size_text(size)}, {size_text(other)}, "
+                "and one is used in place of the other. It stayed so when those sizes were changed.")  # fmt: skip
     if size.kind in ("dimension", "elements"):
-        changed = " It stayed so when that size was changed." if relation.holds else ""
+        changed = " It stayed so when that size was changed." if relation.holds else " (That size could not be changed alone, so this is the likeliest reading.)"
         treated = {1.0: "a mean treated as a sum", -1.0: "a sum treated as a mean"}.get(size.power, "a wrong normalisation")
         return f"{sign}The factor is {power_text(size)}, and {size_text(size)}: {treated}.{changed}"
-    if size.kind == "argument":
+    if size.kind != "number":
         other = " times 2" if len(relation.sizes) > 1 else ""
         kind = {1.0: "backward applies it once too often", -1.0: "backward leaves it out"}.get(size.power, "backward uses another power of it")
         return f"{sign}The factor is {power_text(size)}{other}, and {size_text(size)}: {kind}."
-    common = {2.0: "a 2 that is one too many", 0.5: "the 2 of a square is left out"}.get(round(size.value, 9), "")
+    common = {2.0: "a 2 that is one too many", 0.5: "a 2 is left out, such as that of a square"}.get(round(size.value, 9), "")
     tried = " for every size tried" if relation.holds else ""
     return f"{sign}The factor is {number(size.value)}{tried}{': ' + common if common else ', so it is a constant of the formula'}."
 
@@ -106,10 +113,14 @@ def _advice(relation: Relation) -> str:
     if abs(relation.factor + 1) < 1e-9:
         return "negate this gradient"
     size = relation.sizes[0] if relation.sizes else None
-    if size is None or size.kind == "number":
+    if len(relation.sizes) == 2 and relation.sizes[1].kind == "dimension":
+        return "use the other size"
+    if size is None:
+        return "correct the normalisation of this gradient"
+    if size.kind == "number":
         return f"{'divide' if abs(relation.factor) > 1 else 'multiply'} this gradient by {number(max(abs(relation.factor), 1 / abs(relation.factor)))}"
     if size.power in (1.0, -1.0):
         verb = "divide" if size.power > 0 else "multiply"
-        what = f"`{size.name}`" if size.kind == "argument" else f"the size of dimension {' and '.join(map(str, size.dims))} of {size.name}" if size.dims else f"the number of elements of {size.name}"
+        what = f"`{of_argument(size)}`" if size.kind in ("argument", "one-minus", "one-plus") else f"the size of dimension {' and '.join(map(str, size.dims))} of {size.name}" if size.dims else f"the number of elements of {size.name}"
         return f"{verb} this gradient by {what}"
     return "correct the normalisation of this gradient"

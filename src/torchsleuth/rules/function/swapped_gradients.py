@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.checker.trial import FunctionRule, Trial
+from torchsleuth.checker.trial import Finding, FunctionRule, Trial
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known
 from torchsleuth.rules.function.wording import culprits, fixes, measured, name_of
 
@@ -56,8 +56,9 @@ class SwappedGradients(FunctionRule):
     priority = 85
 
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
+        out: list[Diagnosis] = [_misplaced(self.name, trial, finding) for finding in trial.of_kind("misplaced")]
         found = [f for f in trial.of_kind("values", "shape") if f.relation is not None and f.relation.kind == "other-input"]
-        out, done = [], set()
+        done: set[int] = set()
         for finding in found:
             if finding.input in done:
                 continue
@@ -80,3 +81,13 @@ class SwappedGradients(FunctionRule):
                           facts + measured(trial, finding), why, fixes(mend, f"exchange the returned gradients for `{name}` and `{other}`"))
             )  # fmt: skip
         return tuple(out)
+
+
+def _misplaced(rule: str, trial: Trial, finding: Finding) -> Diagnosis:
+    """All gradients are there, and some of them where another input's belong."""
+    moved = [(name, place) for name, place in zip(finding.names, finding.places, strict=True) if trial.inputs[place].name != name]
+    title = "backward returns " + " and ".join(f"the gradient for `{name}` in the place of `{trial.inputs[place].name}`" for name, place in moved)
+    facts = tuple(Fact(f"what backward returns in place {place} equals the true gradient for `{name}`", Known.RECOMPUTED) for name, place in moved)
+    why = (f"backward has to return one value for each input of forward, in their order ({', '.join(i.name for i in trial.inputs)}): "
+           "None for those that are no tensors or need no gradient.")  # fmt: skip
+    return Diagnosis(rule, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, fixes(finding, "return the gradients in the order of the inputs"))

@@ -68,9 +68,14 @@ class TransposedGradient(FunctionRule):
             elif relation.kind == "rearranged":
                 dim = relation.dims[0]
                 title = f"the gradient for `{name}` is {relation.detail} along dimension {dim}"
-                verb = "reversed" if relation.detail == "flipped" else "shifted by one"
+                steps = "one" if relation.factor == 1 else f"{relation.factor:g}"
+                verb = "reversed" if relation.detail == "flipped" else f"shifted by {steps}"
                 why = f"The returned gradient equals the true one {verb} along dimension {dim}."
                 advice = f"undo the {'reversal' if relation.detail == 'flipped' else 'shift'} along dimension {dim}"
+                if relation.detail == "halves":
+                    title = f"the two halves of the gradient for `{name}` along dimension {dim} are exchanged"
+                    why = f"The returned gradient equals the true one with its two halves along dimension {dim} exchanged."
+                    advice = f"exchange the two halves along dimension {dim}"
             else:
                 title = f"the gradient for `{name}` applies forward's map to grad_output, not the transpose of it"
                 why = ("The returned gradient equals the Jacobian times grad_output. backward needs the transposed Jacobian times "

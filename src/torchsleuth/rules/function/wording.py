@@ -33,6 +33,11 @@ def listed(names: tuple[str, ...]) -> str:
     return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
 
 
+def whose(trial: Trial, finding: Finding) -> str:
+    """`the gradient for `x``, or that of several inputs which one slip spoils."""
+    return f"the gradients for {listed(finding.names)}" if len(finding.names) > 1 else f"the gradient for `{name_of(trial, finding)}`"
+
+
 def shape(sizes: tuple[int, ...]) -> str:
     return str(list(sizes))
 
@@ -90,7 +95,13 @@ def size_text(size: Size) -> str:
         return f"{size.name} has {number(size.value)} elements"
     if size.kind == "argument":
         return f"{size.name} is {number(size.value)}"
+    if size.kind in ("one-minus", "one-plus"):
+        return f"{of_argument(size)} is {number(size.value)}"
     return ""
+
+
+def of_argument(size: Size) -> str:
+    return {"one-minus": f"1 - {size.name}", "one-plus": f"1 + {size.name}"}.get(size.kind, size.name)
 
 
 def power_text(size: Size) -> str:

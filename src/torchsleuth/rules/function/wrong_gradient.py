@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.checker.trial import FunctionRule, Trial
+from torchsleuth.checker.trial import FunctionRule, Relation, Trial
 from torchsleuth.model import Diagnosis, Fact, Known
 from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measured, name_of, where
 
@@ -72,9 +72,12 @@ class WrongGradient(FunctionRule):
             facts = (Fact(f"relative difference {finding.error:.3g}", Known.RECOMPUTED), *measured(trial, finding))
             if kind == "zero":
                 title, why = f"the gradient for `{name}` is all zeros", f"forward's values change with `{name}`, so its gradient is not zero."
+                if finding.relation.detail == "cancelled":
+                    title = f"the gradient for `{name}` is zero: its terms cancel"
+                    why += " What backward returns is zero up to rounding, for every grad_output tried."
             elif kind == "not-finite":
                 title = f"the gradient for `{name}` is NaN or infinite where the true one is finite"
-                why = f"{finding.relation.share:.0%} of its elements are not finite; a division by zero or an overflow in backward."
+                why = f"{finding.relation.share:.0%} of its elements are not finite. {_first_odd(finding.relation)}"
             elif kind == "precision":
                 title = f"the gradient for `{name}` is right to {finding.relation.factor:.1g} only"
                 why = "The formula is close but not the derivative: an approximation, a rounded constant, or a detour through a shorter type."
@@ -85,13 +88,22 @@ class WrongGradient(FunctionRule):
             elif finding.names:
                 title = f"the gradients for {listed(finding.names)} are not the derivatives of forward: what they have in common is `{finding.detail}`"
                 why = (f"All of them come through `{finding.detail}`, and no gradient that is right does: one slip there, or in what it is made of, "
-                       "explains them all. No single factor, term or exchange explains the difference.")  # fmt: skip
+                       "explains them all. No single factor, term or exchange was found that makes them right.")  # fmt: skip
             else:
                 title = f"the gradient for `{name}` is not the derivative of forward"
-                why = "It is no constant multiple, transposition or reduction of the true gradient, no other input's gradient, and no single factor or term explains the difference."
+                why = ("Looked for and not found: a constant factor, a sign, a transposition, a wrong reduction, another input's gradient, a factor or "
+                       "term too many or too few, and a single change of backward that makes it right.")  # fmt: skip
             out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "", facts))
         for finding in trial.of_kind("not-linear"):
             name = name_of(trial, finding)
             out.append(diagnosis(self.name, f"the gradient for `{name}` is not linear in the outputs' gradients", trial, finding,
                                  "The gradients for each output used alone do not add up to the gradient for all of them together.", "", ()))  # fmt: skip
         return tuple(out)
+
+
+def _first_odd(relation: Relation) -> str:
+    if not relation.tensor:
+        return "A division by zero, an overflow, or a root or logarithm of what has none, in backward."
+    return f"The first operation of backward that gives {relation.detail} for finite operands is `{relation.tensor}`" + (
+        f" in line {relation.line}." if relation.line else "."
+    )

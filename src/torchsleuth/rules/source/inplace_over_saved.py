@@ -54,6 +54,8 @@ class InplaceOverSaved(LintRule):
         write = hazard.write
         if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard):
             return None
+        if hazard.feeds and not is_shown_to_record(write.frame, view):
+            return None  # an argument normalised in place: whoever does that has no graph, where nothing shows one
         if write.op == "copy" and write.target.op == "argument" and not is_shown_to_record(write.frame, view):
             return None  # `state.copy_(state * decay + x)`: a state that is carried from call to call where nothing is recorded
         return self.found(hazard, view)

@@ -43,12 +43,13 @@ class PaddingLeak(AuditRule):
     scores before the softmax, `key_padding_mask=` for `nn.MultiheadAttention` (True where there is
     padding), `attn_mask=` for `scaled_dot_product_attention` (True where there is data), a masked sum
     divided by the number of real positions instead of `mean`, `pack_padded_sequence` or the step at
-    `length - 1` for recurrent networks.
+    `length - 1` for recurrent networks, `-inf` at padded positions before a maximum.
 
     Common false explanations
     -------------------------
     "Padding is zero, so it does not count": it counts in the denominator of a mean and in the
-    denominator of a softmax, and biases and position embeddings make it non-zero after one layer.
+    denominator of a softmax, it is the largest of numbers below zero, and biases and position
+    embeddings make it non-zero after one layer.
     "`ignore_index` takes care of it": that only leaves padded labels out of the loss.
     """
 
@@ -57,8 +58,24 @@ class PaddingLeak(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for move in observation.moves:
-            if move.kind in ("padding", "padding-length"):
+            if move.kind == "padding-maximum":
+                yield _maximum(move)
+            elif move.kind in ("padding", "padding-length"):
                 yield _diagnosis(observation, move)
+
+
+def _maximum(move: Move) -> Diagnosis:
+    assert move.site is not None
+    facts = [f"{move.changed} changes {move.where}"]
+    if where := module_words(move.site):
+        facts.append(f"the maximum is that of `{move.operation}`, shape {list(move.operation_shape)}, {where}")
+    return Diagnosis(
+        PaddingLeak.name, "padded positions hold zero, and zero wins the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
+        (culprit(move.site, Role.CREATE, f"`{move.operation}` takes the zeros of padded positions for values"),), recomputed(*facts),
+        "Zero is larger than every number below it: where all real values of a feature are negative, the padding decides. A row "
+        "with padding gets another result than the same row without.",
+        (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~mask, float('-inf'))`."),),
+    )  # fmt: skip
 
 
 def _diagnosis(observation: Observation, move: Move) -> Diagnosis:

@@ -1,0 +1,74 @@
+"""A maximum over positions of which the padded ones hold zero: where all real values are negative, the padding wins.
+
+What stands at padded positions cannot be changed there (it is zero by construction), so no disturbance shows it. The
+maximum is taken again over the real positions only and compared.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from torchsleuth.auditor.batch import Padding
+from torchsleuth.auditor.lab import KEPT_BYTES, Lab
+from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.trace import Op, Trace
+
+MAXIMA = {"max", "amax", "adaptive_max_pool1d", "max_pool1d", "topk"}
+
+
+def maximum_moves(lab: Lab, padding: Padding) -> list[Move]:
+    batch, length = padding.valid.shape
+    suspects = [op.index for op in lab.trace.ops if op.name in MAXIMA and _runs_along(op, batch, length)]
+    if not suspects or sum(_bytes(op) for op in lab.trace.ops) > KEPT_BYTES:
+        return []
+    trace = Trace(keep=True)
+    lab.runner.run(lab.call.args, lab.call.kwargs, trace=trace, mode=lab.mode)
+    for index in suspects:
+        if index < len(trace.ops) and (move := _move(lab, trace, trace.ops[index], padding)) is not None:
+            return [move]
+    return []
+
+
+def _runs_along(op: Op, batch: int, length: int) -> bool:
+    """Exactly one axis for the samples and one for the positions, and the result has none for the positions."""
+    if not op.ins or not op.outs or batch == length:
+        return False
+    size, result = op.ins[0].size, op.outs[0].size
+    return len(size) >= 2 and size.count(batch) == 1 and size.count(length) == 1 and length not in result and batch in result
+
+
+def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
+    maker = trace.maker(op.ins[0])
+    made = next((t for seen, t in zip(maker.outs, maker.tensors, strict=False) if seen.key == op.ins[0].key), None) if maker else None
+    if made is None or not made.is_floating_point() or not op.tensors:
+        return None
+    batch, length = padding.valid.shape
+    size = op.ins[0].size
+    b, t = size.index(batch), size.index(length)
+    values = made.movedim((b, t), (0, 1)).reshape(batch, length, -1)
+    valid = padding.valid.to(values.device)[..., None]
+    hidden = values.masked_select(~valid)
+    if bool((hidden != 0).any()) or not bool(values.masked_select(valid).any()):
+        return None
+    whole = values.amax(1)
+    result = op.tensors[0]
+    result = result.movedim(result.shape.index(batch), 0).reshape(batch, -1)
+    if result.shape != whole.shape or not torch.equal(result, whole):
+        return None  # not the maximum over all positions
+    real = values.masked_fill(~valid, -torch.inf).amax(1)
+    wins = whole > real
+    if not bool(wins.any()):
+        return None
+    gap = (whole - real).masked_fill(~wins, 0)
+    row, feature = divmod(int(gap.argmax()), gap.shape[1])
+    count = int((~padding.valid[row]).sum())
+    return lab.move_at(
+        "padding-maximum", trace, op, float(gap[row, feature]),
+        f"Taking the maximum over the real positions only, without the {count} padded ones of row {row},",
+        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that row (the largest real value of one is {float(real[row, feature]):.3g}, the padded zero won)",
+        assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True,
+    )  # fmt: skip
+
+
+def _bytes(op: Op) -> int:
+    return sum(torch.Size(seen.size).numel() * seen.dtype.itemsize for seen in op.outs)

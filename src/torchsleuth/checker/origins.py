@@ -1,0 +1,49 @@
+"""Where in backward something first goes wrong, seen by running it once more with every operation watched."""
+
+from __future__ import annotations
+
+import sys
+import typing
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torchsleuth.checker.bench import Bench, Evaluation
+
+
+class _Watch(TorchFunctionMode):
+    """The first operation that makes NaN or infinity of finite tensors, and its line."""
+
+    def __init__(self, code: typing.Any):
+        super().__init__()
+        self.code = code
+        self.found: tuple[str, str, int] = ("", "", 0)
+
+    def __torch_function__(self, function, types, arguments=(), keywords=None):
+        result = function(*arguments, **(keywords or {}))
+        if not self.found[0] and isinstance(result, torch.Tensor) and result.is_floating_point() and result.numel():
+            odd = ~torch.isfinite(result)
+            operands = [a for a in arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
+            if bool(odd.any()) and operands and all(bool(torch.isfinite(a).all()) for a in operands):
+                self.found = (getattr(function, "__name__", ""), "NaN" if bool((result != result).any()) else "infinity", self._line())
+        return result
+
+    def _line(self) -> int:
+        frame = sys._getframe()
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        return frame.f_lineno if frame is not None else 0
+
+
+@torch.no_grad()
+def first_not_finite(bench: Bench, evaluation: Evaluation) -> tuple[str, str, int]:
+    """The operation of backward that gives NaN or infinity first: its name, which of the two, its line. Empty where none was seen."""
+    watch = _Watch(getattr(bench.subject.backward_code, "__code__", None))
+    try:
+        run = bench.forward(evaluation.arguments)
+        grads = tuple(None if g is None else g.clone() for g in evaluation.grads)
+        with watch:
+            bench.subject.backward(run.context, grads)
+    except Exception:
+        pass
+    return watch.found

@@ -1,0 +1,80 @@
+"""The input of `autograd.grad`: ask for its gradient before it is used, or take the part from the whole's gradient."""
+
+from __future__ import annotations
+
+import ast
+
+from torchsleuth.evidence import Evidence, GradInput
+from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
+from torchsleuth.model import Diagnosis, Edit, Fix
+
+
+class GradInputFixer(Fixer):
+    rule = "grad-input"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        found = evidence.grad_input
+        place = (found.call.via or found.call) if found is not None else None
+        script = scripts.get(place)
+        call = script.node_at(place.span) if script is not None else None
+        if script is None or not isinstance(call, ast.Call) or called(call) not in ("grad", "backward"):
+            return []
+        if not found.tensor.requires_grad:
+            return [_asked_for(scripts, script, call, found)]
+        return [_of_the_whole(scripts, script, call, found)]
+
+
+def _asked_for(scripts: Scripts, script: Script, call: ast.Call, found: GradInput) -> Fix | None:
+    """`x.requires_grad_(True)` before the first statement of the block that uses `x`."""
+    name = found.tensor.name
+    if not name or not all(part.isidentifier() for part in name.split(".")) or not found.tensor.dtype.startswith(("float", "bfloat", "complex")):
+        return None
+    statement = script.statement_of(call)
+    block = script.block_of(statement) if statement is not None else []
+    before = block[: block.index(statement) + 1] if statement in block else []
+    made = max((position for position, item in enumerate(before) if name in _stored(item)), default=-1)
+    using = next((item for item in before[made + 1 :] if name in _read(item)), None)
+    if using is None or not script.is_alone_on_line(using):
+        return None
+    scope = script.scope_of(statement)
+    if made < 0 and isinstance(scope, Function) and name in _arguments(scope) and block is scope.body:
+        line, how = f"{name} = {name}.detach().requires_grad_(True)", "The caller's tensor is left as it is."
+    else:
+        line, how = f"{name}.requires_grad_(True)", ""
+    return scripts.fix(f"Ask for the gradient of `{name}` before it is used: `{line}`.", script.before(using, line), how)
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    return {path_of(node) for node in ast.walk(statement) if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)}
+
+
+def _read(statement: ast.stmt) -> set[str]:
+    return {path_of(node) for node in ast.walk(statement) if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)}
+
+
+def _arguments(function: ast.AST) -> set[str]:
+    arguments = function.args
+    return {item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def _of_the_whole(scripts: Scripts, script: Script, call: ast.Call, found: GradInput) -> Fix | None:
+    """`grad(u, x[:, 0])[0]` → `grad(u, x)[0][:, 0]`, in all such calls of the function: the others fail alike."""
+    edits = _taken_from_the_whole(script, call, found.made_of)
+    if not edits:
+        return None
+    for other in script.own_nodes(script.scope_of(call)):
+        if isinstance(other, ast.Call) and other is not call and ast.unparse(other.func) == ast.unparse(call.func):
+            edits += _taken_from_the_whole(script, other, found.made_of)
+    return scripts.fix(f"Differentiate with respect to `{found.made_of}`, and take the part from its gradient.", edits)
+
+
+def _taken_from_the_whole(script: Script, call: ast.Call, whole: str) -> list[Edit]:
+    said = next((k.value for k in call.keywords if k.arg == "inputs"), call.args[1] if len(call.args) > 1 else None)
+    taken = script.parent(call)
+    if not isinstance(said, ast.Subscript) or script.segment(said.value) != whole or names_in(said.slice, ast.Store):
+        return []
+    first = isinstance(taken, ast.Subscript) and taken.value is call and isinstance(taken.slice, ast.Constant) and taken.slice.value == 0
+    if not first:
+        return []
+    return [script.replace(said, whole), script.insert(script.end(taken), f"[{script.segment(said.slice)}]")]
