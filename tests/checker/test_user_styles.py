@@ -19,7 +19,7 @@ def test_right_as_written(name):
 
 # What is written instead of what, the words for it, and the line they have to point at.
 SLIPS = [
-    ("LSTMCell", "dc + dh * o", "dh * o", "`x`, `h`, `w_ih`, `w_hh` and `b` are wrong", "dct = "),
+    ("LSTMCell", "dc + dh * o", "dh * o", "`x`, `h`, `c`, `w_ih`, `w_hh` and `b` are wrong", "dct = "),
     ("LSTMCell", "df = dct * c\n", "df = dct * c_new\n", "`dct * c_new` should be `dct * c`", "df = "),
     ("LSTMCell", "dgates.t() @ x, dgates.t() @ h", "dgates.t() @ h, dgates.t() @ x", "`w_ih` and `w_hh` are swapped", "return"),
     ("GRUStep", "dzp, dn * r)", "dzp, dn)", "`h` and `wh` are wrong", "dgh = "),
@@ -34,15 +34,15 @@ SLIPS = [
     ("GroupNormFn", "std = (v.var(-1, unbiased=False, ", "std = (v.var(-1, ", "unbiased=False", "std = "),
     ("FakeQuantLSQ", "inside * root", "root", "`root` should be", "return"),
     ("Conv1dUnfold", "needs_input_grad[2]", "needs_input_grad[3]", "None for `bias`", "needs_input_grad[3]"),
-    ("Conv1dUnfold", "weight[:, :, j])", "weight[:, :, k - 1 - j])", "`x` is not the derivative", "dx[:, :, j"),
+    ("Conv1dUnfold", "weight[:, :, j])", "weight[:, :, k - 1 - j])", "`x` is right only where the index along dimension 2 is odd", "dx[:, :, j"),
     ("AvgPool", "g.repeat_interleave(k, 2).repeat_interleave(k, 3)", "g.repeat(1, 1, k, k)", "`x` is not the derivative", "out[:, :,"),
     ("SoftmaxCE", "* valid[:, None] / ctx.n", "/ ctx.n", "right only where target >= 0", "return"),
     ("SoftmaxCE", "[:, None] / ctx.n", "[:, None] / logits.shape[0]", "1.5 times too small", "grad = "),
-    ("SwiGLU", "db = g * a * s", "db = g * a", "`x` and `v` are wrong: `g * a` should be `(g * a) * s`", "db = "),
+    ("SwiGLU", "db = g * a * s", "db = g * a", "`x` and `v` are wrong: `g * a` should be `g * F.silu(a)`", "db = "),
     ("SwiGLU", "return dx, dw, dv", "return dx, dv, dw", "`w` and `v` are swapped", "return"),
     ("Rotary", "g1 * cos + g2 * sin, g2 * cos - g1 * sin", "g1 * cos - g2 * sin, g2 * cos + g1 * sin", "not the transpose", "return"),
     ("PairwiseDist", "d = 2 * (", "d = (", "2 times too small", "d = "),
-    ("Split3", "(gc, -x.sin())", "(gc, x.sin())", "`x` is wrong", "for g, d in"),
+    ("Split3", "(gc, -x.sin())", "(gc, x.sin())", "a term of the gradient for `x` has the wrong sign: `gc` should be `-gc`", "for g, d in"),
     ("PReLU", "a.view(shape) * g, g)", "a.view(shape), g)", "right only where x > 0", "gx = "),
     ("Huber", "/ ctx.n", "", "20 times too large", "grad = "),
     ("Huber", "d.clamp(-ctx.delta, ctx.delta)", "d.sign() * ctx.delta", "what they have in common is `grad`", "grad = "),
