@@ -41,8 +41,37 @@ class InplaceOnLeafFixer(Fixer):
             if rewrite.seen_by:
                 meaning += f" It is no longer seen by {rewrite.seen_by}."
             other = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=False)
+        renewed = _new_list(scripts, script, statement)
+        if renewed is not None:
+            return [renewed, wrapped]
         values_only = update or other is None or (target is not None and not target.tensor.is_leaf) or _gives_values(script, statement)
         return [wrapped, other] if values_only else [other, wrapped]
+
+
+def _new_list(scripts: Scripts, script: Script, statement: ast.stmt) -> Fix | None:
+    """`for p, g in zip(params, grads): p -= lr * g`, with gradients that keep their history: `params = [p - lr * g for ...]`."""
+    loop = script.parent(statement)
+    if not isinstance(statement, ast.AugAssign) or not isinstance(loop, ast.For) or loop.body != [statement] or loop.orelse:
+        return None
+    function = script.scope_of(loop)
+    keeps = any(
+        k.arg == "create_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
+        for node in script.own_nodes(function) if isinstance(node, ast.Call) for k in node.keywords
+    )  # fmt: skip
+    zipped = isinstance(loop.iter, ast.Call) and called(loop.iter) == "zip" and isinstance(loop.target, ast.Tuple)
+    pairs = zip(loop.target.elts, loop.iter.args) if zipped else [(loop.target, loop.iter)]
+    source = next((item for goal, item in pairs if path_of(goal) == path_of(statement.target) != ""), None)
+    operator = _SPELLED.get(type(statement.op))
+    if not keeps or not isinstance(source, ast.Name) or operator is None or "\n" in script.segment(loop.iter) + script.segment(statement):
+        return None
+    binds = operator in "+-" and isinstance(statement.value, ast.BinOp) and isinstance(statement.value.op, (ast.Mult, ast.Div, ast.MatMult))
+    new = f"{path_of(statement.target)} {operator} {script.segment(statement.value) if binds else script.closed(statement.value)}"
+    line = f"{source.id} = [{new} for {script.segment(loop.target).strip('()')} in {script.segment(loop.iter)}]"
+    meaning = f"`{source.id}` is then a list of new tensors, and the update part of what is differentiated; the old tensors keep their values."
+    return scripts.fix(f"Make new tensors instead of writing into the old ones: `{line}`.", [script.replace(loop, line)], meaning, safe=False)
+
+
+_SPELLED = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
 def _is_update(script: Script, statement: ast.stmt, target: InplaceTarget | None) -> bool:

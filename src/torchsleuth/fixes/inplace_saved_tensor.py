@@ -328,6 +328,8 @@ def _weights_after_backward(scripts: Scripts, evidence: Evidence, sites: list[Wr
         if parent is None:
             return None
         outer = parent
+    if names_in(outer, ast.Store) & names_in(backward, ast.Load):
+        return None  # the loop around the write computes the loss as well
     edits = moved_after(script, outer, backward)
     between = block[block.index(outer) + 1 : block.index(backward)] if edits else []
     meaning = "What stands in between then sees the old weights." if between else ""

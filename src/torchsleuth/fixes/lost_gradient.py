@@ -180,7 +180,7 @@ def _stays_tensor(scripts: Scripts, script: Script, node: ast.AST, lost: LostGra
     else:
         return None
     wrapping = _rewrapping(scripts, script, node, lost)
-    if wrapping is None:
+    if wrapping is None or called(node) == "numpy" and _wants_arrays(scripts, script, node, wrapping):
         return None
     maker, call = wrapping
     if any(inner is node for inner in ast.walk(call)):
@@ -190,6 +190,22 @@ def _stays_tensor(scripts: Scripts, script: Script, node: ast.AST, lost: LostGra
         return None
     spelled = ast.unparse(node.func) if isinstance(node.func, ast.Name) else f".{node.func.attr}"
     return [*edits, *kept], f"Leave out `{spelled}()` and `{ast.unparse(call.func)}`: the value stays a tensor with its history"
+
+
+def _wants_arrays(scripts: Scripts, script: Script, node: ast.AST, wrapping: tuple[Script, ast.Call]) -> bool:
+    """On its way the value meets a function of numpy's, or one of the program's that uses numpy: those want arrays."""
+    maker, constructor = wrapping
+    own = [other for other in (script.parent(node), *constructor.args) if other is not None]
+    for place, top in ((script, script.statement_of(node)), *((maker, argument) for argument in own)):
+        for call in ast.walk(top) if top is not None else ():
+            if not isinstance(call, ast.Call):
+                continue
+            if path_of(call.func).split(".")[0] == (place.module_name("numpy") or "?"):
+                return True
+            function = next((item for item in ast.walk(place.tree) if isinstance(item, Function) and item.name == called(call)), None)
+            if function is not None and place.module_name("numpy") in {path_of(item) for item in ast.walk(function)} - {""}:
+                return True
+    return False
 
 
 def _unwrapped_inside(script: Script, call: ast.Call, node: ast.AST, edits: list[Edit]) -> tuple[list[Edit], str] | None:
@@ -349,8 +365,37 @@ def _thawed(scripts: Scripts, lost: LostGradient) -> Fix | None:
                 values.append(node.args[0])
     if len(values) != 1:
         return None
+    if isinstance(script.scope_of(values[0]), Function):
+        return _not_frozen(scripts, script, lost, script.scope_of(values[0]))
     return scripts.fix(
         "Let these parameters train: `requires_grad` True.", [script.replace(values[0], "True")], "All of them then get gradients.", safe=False
+    )
+
+
+def _not_frozen(scripts: Scripts, script: Script, lost: LostGradient, freezing: ast.AST) -> Fix | None:
+    """A function of the program's freezes what it is given: what the optimizer trains is let go again after its call."""
+    calls = [
+        script.parent(node)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and called(node) == freezing.name and isinstance(script.parent(node), ast.Expr)
+    ]
+    trained = {
+        path_of(inner.func.value)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and called(node)[:1].isupper()
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Call) and called(inner) == "parameters" and isinstance(inner.func, ast.Attribute)
+    } - {""}
+    if len(calls) != 1 or len(trained) != 1 or not script.is_alone_on_line(calls[0]):
+        return None
+    name, text = trained.pop(), script.segment(calls[0])
+    if all(item.startswith(f"{name}.") for item in lost.frozen):
+        return scripts.fix(f"Leave out `{short(text, 40)}`: it freezes all that the optimizer is to train.", script.removed(calls[0]), "", safe=False)
+    if not any(item.startswith(f"{name}.") for item in lost.frozen):
+        return None
+    line = f"{name}.requires_grad_(True)"
+    return scripts.fix(
+        f"Let train what the optimizer was given: `{line}` after `{short(text, 40)}`.", script.after(calls[0], line), "The rest stays frozen.", safe=False
     )
 
 

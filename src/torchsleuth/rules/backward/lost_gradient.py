@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import Evidence, GradientCut, LostGradient
 from torchsleuth.evidence_parts import TensorFact
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role, Span
@@ -214,9 +216,19 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
         return text + f"`{short(cuts[0].place.source)}` gives integers or booleans: they jump, so they have no derivative and no history."
     if reasons & {"copy", "python"}:
         return text + f"`{short(cuts[0].place.source)}` passes on bare numbers; the new tensor made from them knows nothing of the parameters."
+    if "detach" in reasons and _hands_over(cuts[0]):
+        return text + f"`{short(cuts[0].place.source)}{_hands_over(cuts[0])}` hands bare numbers on; what is computed from them knows nothing of the parameters."
     if "detach" in reasons:
         return text + f"`{short(cuts[0].place.source)}` returns the same values without their history."
     return text + f"`{short(cuts[0].place.source)}` returned a tensor without history."
+
+
+def _hands_over(cut: GradientCut) -> str:
+    """`.numpy()` where that follows the detach in the source: the detach is there only because numpy asks for it."""
+    excerpt, span = cut.place.excerpt, cut.place.span
+    line = excerpt.lines[span.end_line - excerpt.first] if excerpt is not None and span.end_line - excerpt.first < len(excerpt.lines) else ""
+    following = re.match(r"(\.cpu\(\))?\.(numpy|item|tolist)\(\)", line[span.end_column - 1 :])
+    return following[0] if following else ""
 
 
 def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
@@ -236,6 +248,8 @@ def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
         return [advice("Compute the loss outside the `no_grad` / `inference_mode` block or function.")]
     if cut.reason == "gradient":
         return [advice("Pass `create_graph=True` to it, so that its result can be differentiated again.")]
+    if cut.reason == "detach" and _hands_over(cut):
+        return [advice(f"Compute it with torch functions: `{short(cut.place.source)}{_hands_over(cut)}` passes on bare numbers.")]
     if cut.reason == "detach":
         return [advice(f"Leave out `{_plain(cut.operation)}` on the way to the loss; detach only what is logged or kept.")]
     if cut.reason == "integer":
