@@ -75,6 +75,79 @@ def max_over_padding(bug):
     return padded(Model(bug))
 
 
+@planted("max-over-zeroed-padding", "padding-leak")
+def max_over_zeroed(bug):
+    class Model(Base):
+        layers = "q"
+
+        def forward(self, ids, mask):
+            h = self.q(self.emb(ids)) * mask[..., None]
+            if not self.bug:
+                h = h.masked_fill(~mask[..., None], float("-inf"))
+            return self.out(h.max(dim=1).values)  # culprit: max-over-zeroed-padding
+
+    return padded(Model(bug))
+
+
+@planted("pooled-over-zeroed-padding", "padding-leak")
+def pooled_over_zeroed(bug):
+    """The recurrent layer's packed output is zero where there is padding."""
+
+    class Model(Base):
+        layers = ""
+
+        def __init__(self, bug):
+            super().__init__(bug)
+            self.rnn = nn.GRU(WIDTH, WIDTH, batch_first=True)
+
+        def forward(self, ids, lengths):
+            packed = nn.utils.rnn.pack_padded_sequence(self.emb(ids), lengths.cpu(), batch_first=True, enforce_sorted=False)
+            h, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
+            if not self.bug:
+                h = h.masked_fill((torch.arange(h.shape[1], device=h.device) >= lengths[:, None])[..., None], -1e9)
+            return self.out(F.adaptive_max_pool1d(h.transpose(1, 2), 1).squeeze(2))  # culprit: pooled-over-zeroed-padding
+
+    return {"model": Model(bug), "batch": (ids_and_mask()[0], LENGTHS), "loss_fn": classify}
+
+
+@planted("positions-taken-for-classes", "class-axis")
+def positions_for_classes(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.rnn, self.tags = nn.Embedding(VOCAB, WIDTH), nn.GRU(WIDTH, WIDTH, batch_first=True), nn.Linear(WIDTH, L)
+
+        def forward(self, ids):
+            return self.tags(self.rnn(self.emb(ids))[0])
+
+    labels = torch.randint(0, L, (B, L))
+
+    def loss(scores):
+        if not bug:
+            scores = scores.transpose(1, 2)
+        return F.cross_entropy(scores, labels)  # culprit: positions-taken-for-classes
+
+    return {"model": Model(), "batch": torch.randint(1, VOCAB, (B, L)), "loss_fn": loss}
+
+
+@planted("channels-turned-once-too-often", "class-axis")
+def channels_turned(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.conv = nn.Embedding(VOCAB, WIDTH), nn.Conv1d(WIDTH, L, 3, padding=1)
+
+        def forward(self, ids):
+            scores = self.conv(self.emb(ids).transpose(1, 2))
+            return scores.permute(0, 2, 1) if bug else scores
+
+    labels = torch.randint(0, L, (B, L))
+    return {
+        "model": Model(), "batch": torch.randint(1, VOCAB, (B, L)),
+        "loss_fn": lambda scores: F.nll_loss(scores.log_softmax(1), labels),  # culprit: channels-turned-once-too-often
+    }  # fmt: skip
+
+
 @planted("last-step-is-padding", "padding-leak")
 def last_step(bug):
     class Model(Base):

@@ -103,14 +103,29 @@ class Gathering(nn.Module):
         return z @ everyone.T
 
 
+class Holding(nn.Module):
+    """Keeps a process group of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.line, self.group = nn.Linear(5, 8), dist.new_group([0, 1])
+
+    def forward(self, x):
+        h = self.line(x)
+        mean = h.detach().mean(0)
+        dist.all_reduce(mean, group=self.group)
+        return h - mean / 2
+
+
 @pytest.mark.skipif(not hasattr(os, "fork") or torch.cuda.is_available() or sys.platform == "darwin", reason="needs fork")
-def test_one_rank_experiments_alone(tmp_path):
+@pytest.mark.parametrize("kind", [Gathering, Holding])
+def test_one_rank_experiments_alone(kind, tmp_path):
     """Rank 0 audits while rank 1 does something else: a collective in the model would wait for ever."""
-    children = [os.fork() or os._exit(_rank(rank, str(tmp_path / "store"))) for rank in range(2)]
+    children = [os.fork() or os._exit(_rank(rank, str(tmp_path / "store"), kind)) for rank in range(2)]
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
 
 
-def _rank(rank: int, store: str) -> int:
+def _rank(rank: int, store: str, kind: type[nn.Module] = Gathering) -> int:
     import datetime
 
     try:
@@ -119,16 +134,19 @@ def _rank(rank: int, store: str) -> int:
         torch.manual_seed(rank)
         watch = StepWatch()
         watch.start()
-        model = nn.parallel.DistributedDataParallel(Gathering())
+        model = nn.parallel.DistributedDataParallel(kind())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             loss = F.cross_entropy(model(torch.randn(4, 5)), torch.arange(4) + 4 * rank)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        found = watch.finish().diagnoses if rank == 0 else watch.abandon()
+        parts = watch.finish() if rank == 0 else watch.abandon()
         dist.barrier()
         dist.destroy_process_group()
-        return 1 if found else 0
+        if parts is None:
+            return 0
+        said = any("exchanges data with other processes (`allreduce`)" in note for note in parts.notes)
+        return 1 if parts.diagnoses or said != (kind is Holding) else 0
     except BaseException:
         return 2

@@ -72,6 +72,7 @@ class StepWatch:
         self._states: dict[int, str] = {}
         self._keys: dict[int, dict[str, int]] = {}
         self._optimizer: Optimizer | None = None
+        self._awaited = False  # the facts were read before any optimizer took a step
         self._loose: Observation | None = None  # a step without any module
 
     # -- on and off -----------------------------------------------------------------------------
@@ -162,7 +163,9 @@ class StepWatch:
         if not torch.is_grad_enabled():
             self._silent.note(module)
         elif self._loss_seen and self._optimizer is None:
-            self._conclude()  # a second forward pass after a backward: the step had no optimizer
+            self._conclude()  # a second forward pass after a backward: gradients are collected, or there is no optimizer
+            unseen(self._optimizers.look_for_rebinding)(self.view.trace, self._backward_at)
+            self._awaited = True
         elif any(p.requires_grad for p in module.parameters()):
             self._capture(module, inputs, named)
 
@@ -235,12 +238,16 @@ class StepWatch:
         for one in self.captured:
             parameters = list(one.model.parameters())
             self._states.update(zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True))
+        self._optimizers.first_backward([p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"])
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
         if threading.get_ident() != self._home:
             return
         if self._later is not None:
+            if self._awaited:
+                self._optimizer = optimizer
+                unseen(self._optimizers.before)(optimizer)
             self._later.before_step(optimizer)
             return
         if not self._on or self._done:
@@ -259,6 +266,11 @@ class StepWatch:
         if threading.get_ident() != self._home:
             return
         if self._later is not None:
+            if self._awaited and optimizer is self._optimizer:
+                self._awaited = False
+                unseen(self._optimizers.after)(optimizer, self._states)
+                for one in self.captured:
+                    self.fields.setdefault(id(one.model), {}).update(self._optimizer_fields(one, self._states_of(one)))
             self._later.after_step(optimizer)
         elif self._on and not self._done and optimizer is self._optimizer:
             unseen(self._optimizers.after)(optimizer, self._states)
@@ -298,33 +310,50 @@ class StepWatch:
                 self._later.start(modules=not self._compiled)
 
     def _facts(self, one: Captured) -> dict[str, typing.Any]:
-        states = None
         one.dependent = mode_dependent(one.model, self.view.trace.ops[one.inside])
-        if self._loss_seen:
-            states = {name: self._states.get(id(p), "unknown") for name, p in one.model.named_parameters()}
+        states = self._states_of(one)
         optimizer = self._optimizer
         optimized = {id(p) for p in parameters_of(optimizer)} if optimizer is not None else None
-        elsewhere = self._optimizers.elsewhere(optimizer)
-        step = slice(self.captured[0].inside.start, self._backward_at)
-        elsewhere |= {id(p) for other in self.captured if other is not one for p in other.model.parameters()}
+        elsewhere, step = self._elsewhere(one), self._step
         fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step)
         paddings, _ = padded(one.live)
         losses, extra = self.view.losses(paddings)
         fields["losses"] = losses
-        fields["no_update"] = self._optimizers.no_update if optimizer is not None or not self._loss_seen else None
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
-            taken = {seen.key for op in self.view.trace.ops[step] for seen in op.ins}
-            used = {id(p) for key, ref in self.view.trace.parameters.items() if key in taken and (p := ref()) is not None}
-            rebound = {f"{path_of(one.model, module)}{name}": site for module, name, site in self._optimizers.rebound}
-            fields["optimizer"] = tuple(optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, elsewhere, used))
-            if len(self.captured) > 1 and (name := called_name(one.site)):
-                fields["optimizer"] = tuple(dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in fields["optimizer"])
-            if not one.training and one.dependent:
-                changed = self._modes.site(one.model, False)
-                fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
+            fields.update(self._optimizer_fields(one, states))
+        elif not self._loss_seen:
+            fields["no_update"] = self._optimizers.no_update
         if states:
             fields["vanished"] = tuple(self._vanished(one.model, states))
+        return fields
+
+    @property
+    def _step(self) -> slice:
+        return slice(self.captured[0].inside.start, self._backward_at)
+
+    def _states_of(self, one: Captured) -> dict[str, str] | None:
+        return {name: self._states.get(id(p), "unknown") for name, p in one.model.named_parameters()} if self._loss_seen else None
+
+    def _elsewhere(self, one: Captured) -> set[int]:
+        """Parameters that another optimizer holds, or another model."""
+        others = {id(p) for other in self.captured if other is not one for p in other.model.parameters()}
+        return self._optimizers.elsewhere(self._optimizer) | others
+
+    def _optimizer_fields(self, one: Captured, states: dict[str, str] | None) -> dict[str, typing.Any]:
+        """What the optimizer that took the step holds and did."""
+        optimizer, trace = self._optimizer, self.view.trace
+        assert optimizer is not None
+        taken = {seen.key for op in trace.ops[self._step] for seen in op.ins}
+        used = {id(p) for key, ref in trace.parameters.items() if key in taken and (p := ref()) is not None}
+        rebound = {f"{path_of(one.model, module)}{name}": site for module, name, site in self._optimizers.rebound}
+        facts = optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, self._elsewhere(one), used)
+        if len(self.captured) > 1 and (name := called_name(one.site)):
+            facts = [dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in facts]
+        fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._optimizers.no_update}
+        if not one.training and one.dependent:
+            changed = self._modes.site(one.model, False)
+            fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
         return fields
 
     def _vanished(self, model: nn.Module, states: dict[str, str]) -> list[Vanish]:
@@ -343,6 +372,9 @@ class StepWatch:
         if not self._done and self._on and (self.captured or self._loss_seen):
             self._conclude()
         self.stop()
+        if self._awaited and self.captured:  # and none ever did
+            largest = max(self.captured, key=lambda c: c.size)
+            self.fields.setdefault(id(largest.model), {})["no_update"] = self._optimizers.never()
         if not self.captured and self._loose is not None:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:

@@ -13,12 +13,25 @@ from torch.optim.optimizer import Optimizer
 from torchsleuth.auditor.gradients import grad_state
 from torchsleuth.auditor.observation import NoUpdate, Site
 from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
+from torchsleuth.auditor.trace import Trace
 
 KEPT_BYTES = 64 << 20  # copies of parameters from before the step: enough to see whether it changes any, and no burden on a full GPU
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _copies(parameters: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Parameters with copies of them, the small ones first, as long as there is room."""
+    found: list[tuple[torch.Tensor, torch.Tensor]] = []
+    room = KEPT_BYTES
+    for p in sorted(parameters, key=torch.Tensor.numel):
+        room -= p.numel() * p.element_size()
+        if room < 0 and found:
+            break
+        found.append((p, p.detach().clone()))
+    return found
 
 
 class OptimizerWatch:
@@ -31,6 +44,8 @@ class OptimizerWatch:
         self.step_site: Site | None = None
         self.no_update: NoUpdate | None = None
         self._before: dict[int, torch.Tensor] = {}
+        self._rebinding: Site | None = None
+        self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._original_init: typing.Any = None
 
     def start(self) -> None:
@@ -76,12 +91,7 @@ class OptimizerWatch:
     def before(self, optimizer: Optimizer) -> None:
         self.no_update = None
         self.step_site = site_of(place_here(2))
-        self._before, room = {}, KEPT_BYTES
-        for p in sorted(parameters_of(optimizer), key=torch.Tensor.numel):
-            room -= p.numel() * p.element_size()
-            if room < 0 and self._before:
-                break
-            self._before[id(p)] = p.detach().clone()
+        self._before = {id(p): copy for p, copy in _copies(parameters_of(optimizer))}
 
     def after(self, optimizer: Optimizer, states: dict[int, str]) -> None:
         """`states` are the gradients' as `backward` left them."""
@@ -101,6 +111,37 @@ class OptimizerWatch:
         if all(group.get("lr") == 0 for group in optimizer.param_groups):
             return NoUpdate(name, "learning-rate", site, scheduled=any("initial_lr" in group for group in optimizer.param_groups))
         return None  # a step too small to show, or one that a scaler skipped
+
+    # -- no step at all ---------------------------------------------------------------------------
+
+    def first_backward(self, parameters: list[torch.Tensor]) -> None:
+        """These have a gradient now; somebody should use it."""
+        self._waiting = _copies(parameters)
+
+    def look_for_rebinding(self, trace: Trace, backward: int | None) -> None:
+        """Between a backward pass and the next forward pass: a tensor computed from a parameter and its gradient."""
+        gradients = {key for p, _ in self._waiting if p.grad is not None and (key := trace.known_key(p.grad)) is not None}
+        own = {key for p, _ in self._waiting if (key := trace.known_key(p)) is not None}
+        for op in trace.ops[backward + 1 :] if backward is not None else []:
+            keys = {seen.key for seen in op.ins}
+            if op.name in ("data", "detach") and keys & own:
+                own |= {seen.key for seen in op.outs}
+            if op.writes or not keys & gradients:
+                continue
+            if keys & own and (site := trace.site(op)) is not None and not site.library:
+                self._rebinding = site
+                return
+            gradients |= {seen.key for seen in op.outs}
+
+    def never(self) -> NoUpdate | None:
+        """No optimizer took a step, and at the end of the program the parameters are as they were at its first backward pass."""
+        if not self._waiting or not all(torch.equal(p.detach(), copy) for p, copy in self._waiting):
+            return None
+        if self._rebinding is not None:
+            return NoUpdate("", "rebound", self._rebinding)
+        held = {id(p) for p, _ in self._waiting}
+        idle = next((o for o in self.known if held & {id(p) for p in parameters_of(o)}), None)
+        return NoUpdate(type(idle).__name__, "never-stepped", self.built.get(id(idle))) if idle is not None else None
 
     def _clearing_call(self) -> Site | None:
         """The `zero_grad` that stands between `backward()` and `step()`, from the source around the step."""

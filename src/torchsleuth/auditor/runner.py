@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor import accelerator
+from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.trace import Changing, Trace
 
@@ -227,24 +228,6 @@ def untouched(model: nn.Module, kept: Kept | None = None) -> Iterator[None]:
             yield
     finally:
         kept.put_back()
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Without the other processes of a distributed program: they do not make the same experiments, and would be waited for in vain.
-
-    A model that asks for the process group is told that there is none, and runs on its own part.
-    """
-    world = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
-    group = getattr(world, "default_pg", None)
-    if group is None or world is None:
-        yield
-        return
-    world.default_pg = None
-    try:
-        yield
-    finally:
-        world.default_pg = group
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from torch import nn
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.observation import ModeFact, Overfit
-from torchsleuth.auditor.runner import Runner, alone, untouched
+from torchsleuth.auditor.alone import alone
+from torchsleuth.auditor.runner import Runner, untouched
 from torchsleuth.auditor.trace import Op, Trace
 
 

@@ -10,17 +10,20 @@ from torchsleuth.model import Confidence, Diagnosis, Role
 
 
 class NoUpdate(AuditRule):
-    """The first optimizer step left every parameter exactly as it was.
+    """A training step left every parameter exactly as it was.
 
     What happened
     -------------
     torchsleuth compared the parameters before and after the first `optimizer.step()`: not one bit
-    changed.
+    changed. Or no optimizer took a step at all, and when the program ended the parameters were what they
+    had been at its first backward pass.
 
     Why
     ---
     The gradients were cleared between `backward()` and `step()`, the optimizer holds other tensors than
-    the ones that got gradients, the learning rate is zero, or `backward()` was never called at all.
+    the ones that got gradients, the learning rate is zero, or `backward()` was never called at all. A
+    step by hand must write into the parameters: `p = p - lr * p.grad` makes a new tensor and gives it the
+    loop's name, and the model keeps the old one.
 
     Example
     -------
@@ -37,7 +40,8 @@ class NoUpdate(AuditRule):
 
     Fix
     ---
-    `optimizer.zero_grad()` before `loss.backward()`, `optimizer.step()` right after it.
+    `optimizer.zero_grad()` before `loss.backward()`, `optimizer.step()` right after it. By hand, under
+    `torch.no_grad()`: `p -= lr * p.grad`.
 
     Common false explanations
     -------------------------
@@ -55,17 +59,24 @@ class NoUpdate(AuditRule):
         if fact.cleared is not None:
             culprits.append(culprit(fact.cleared, Role.MUTATE, "clears the gradients before the step could use them"))
         if fact.site is not None:
-            culprits.append(culprit(fact.site, Role.CALL, "changes no parameter"))
+            label = {"rebound": "makes a new tensor; the parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, "changes no parameter")
+            culprits.append(culprit(fact.site, Role.CREATE if fact.reason == "rebound" else Role.CALL, label))
         why, fix = {
             "cleared": ("after `backward()` there were gradients, when `step()` was called there were none",
                         "Call `zero_grad()` before `backward()`, not between `backward()` and `step()`."),
             "learning-rate": ("the learning rate is 0", "Give the optimizer a learning rate above 0."),
             "no-backward": ("the program has taken steps and never called `backward()`: no parameter of the optimizer has a gradient",
                             "Call `loss.backward()` before `optimizer.step()` (with its parentheses)."),
+            "rebound": ("at the end of the program the parameters are bit for bit what they were at its first backward pass, although this "
+                        "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
+            "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program the parameters are bit for bit what they were "
+                              "at its first backward pass", "Call `optimizer.step()` after `loss.backward()`."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
+        title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step"}
+        first = "" if fact.reason in ("no-backward", "rebound", "never-stepped") else "every parameter is bit for bit the same before and after the first step"
         yield Diagnosis(
-            self.name, "the optimizer step changes no parameter", Confidence.CERTAIN, tuple(culprits),
-            observed("every parameter is bit for bit the same before and after the first step" if fact.reason != "no-backward" else "", why),
+            self.name, title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.CERTAIN, tuple(culprits),
+            observed(first, why),
             "Training runs, and nothing is learned.", (advice(fix),),
         )  # fmt: skip
