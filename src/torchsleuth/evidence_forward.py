@@ -69,6 +69,8 @@ class Operand:
     contiguous: bool = True
     made: Made | None = None  # the expression that made this tensor
     chain: tuple[Made, ...] = ()  # from there back, newest first, as far as the log carries
+    input_made: Made | None = None  # the far end of that chain: what all of it was computed from
+    turned: Made | None = None  # for a tensor that is not contiguous: the call after which its memory is read in another order
     sizes: tuple[SizeOrigin, ...] = ()
     dtype_made: Made | None = None  # where its dtype first appeared
     device_made: Made | None = None

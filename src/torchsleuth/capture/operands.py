@@ -128,6 +128,7 @@ class Gathering:
         self, found: list[Raw], name: str, node: ast.AST | None, value: typing.Any, entry: Entry, recomputed: bool, depth: int = 3
     ) -> None:
         if isinstance(value, torch.Tensor):
+            recomputed = recomputed or entry.evaluator.is_recomputed(value)  # one of a list's, `[rows[index], x]`
             known = Known.RECOMPUTED if recomputed else Known.OBSERVED
             mark = None if recomputed else self._mark(value)
             device = entry.evaluator.device_of(value) if recomputed else ""
@@ -167,8 +168,10 @@ class Gathering:
         elif len(open_) == 1 and rest and _takes_several(open_[0].node):
             position = raws.index(open_[0])
             lead = open_[0]
+            items = _written_out(lead.node, len(rest))
             raws[position : position + 1] = [
-                Raw(f"{lead.argument}[{k}]", lead.node, lead.entry, None, mark, element=k) for k, mark in enumerate(rest)
+                Raw(f"{lead.argument}[{k}]", items[k] if items else lead.node, lead.entry, None, mark, element=None if items else k)
+                for k, mark in enumerate(rest)
             ]
         else:
             likely = [raw for raw in open_ if raw.tensor is not None] or [raw for raw in open_ if not _looks_plain(raw.node)]
@@ -305,7 +308,7 @@ class Gathering:
     def operand(self, raw: Raw) -> Operand:
         fact = self._fact(raw)
         mark = raw.mark
-        made, chain, sizes, dtype_made, device_made = None, (), (), None, None
+        made, chain, input_made, sizes, dtype_made, device_made = None, (), None, (), None, None
         origins = self.origins
         if fact.kind in ("parameter", "buffer") and mark is not None:
             made = origins.of_parameter(mark)
@@ -317,7 +320,7 @@ class Gathering:
                 sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n) or made) for k, n in enumerate(raw.shape))
         elif mark is not None and origins.log_reaches:
             made = origins.tensor(mark)
-            chain = origins.chain(mark)
+            chain, input_made = origins.chain(mark), origins.input(mark)
             sizes = tuple(
                 SizeOrigin(axis, size, origin)
                 for axis, size in enumerate(raw.shape)
@@ -355,6 +358,8 @@ class Gathering:
             _is_contiguous(raw),
             made,
             chain,
+            input_made,
+            origins.turned(mark) if mark is not None and origins.log_reaches else None,
             sizes,
             dtype_made or made,
             device_made or made,
@@ -438,6 +443,13 @@ def _is_contiguous(raw: Raw) -> bool:
 
 def _takes_several(node: ast.AST | None) -> bool:
     return isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Starred, ast.Name, ast.Call, ast.Attribute, ast.Subscript))
+
+
+def _written_out(node: ast.AST | None, count: int) -> list[ast.expr]:
+    """The items of `[a, f(b)]`, where each is one of the operands."""
+    if not isinstance(node, (ast.List, ast.Tuple)) or len(node.elts) != count or any(isinstance(item, ast.Starred) for item in node.elts):
+        return []
+    return list(node.elts)
 
 
 def _looks_plain(node: ast.AST | None) -> bool:

@@ -154,6 +154,34 @@ class Origins:
             mark, before = following[0], operation.index
         return tuple(made)
 
+    def input(self, mark: Mark) -> Made | None:
+        """The far end of that chain: the call that made, of no other tensor, what all of it was computed from; None where
+        the log does not reach so far."""
+        before = self._limit
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            if found is None:
+                return None
+            following = [operand for operand in found[0].operands if not (operand.is_leaf and operand.requires_grad)]
+            if not following:
+                return self.made_by(found[0])
+            mark, before = following[0], found[0].index
+        return None
+
+    def turned(self, mark: Mark) -> Made | None:
+        """The call that was given memory in order and handed on a tensor that reads it in another one."""
+        before = self._limit
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            operation = found[0] if found is not None else None
+            if operation is None or not operation.operands or in_order(mark):
+                return None
+            loose = next((operand for operand in operation.operands if operand.shape and not in_order(operand)), None)
+            if loose is None:
+                return self.made_by(operation)
+            mark, before = loose, operation.index
+        return None
+
     def size(self, mark: Mark, axis: int) -> Made | None:
         """The call in which this size first appeared at the axis."""
         before, last, complete = self._limit, None, True
@@ -275,6 +303,16 @@ class Origins:
                 if not any(operand.storage == mark.storage for operand in operation.operands):  # no view or write of it
                     return self.made_by(operation, size)
         return None
+
+
+def in_order(mark: Mark) -> bool:
+    """Contiguous, as far as the strides say."""
+    expected = 1
+    for size, stride in zip(reversed(mark.shape), reversed(mark.strides)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= max(size, 1)
+    return True
 
 
 def _returns_operand(operation: Operation, made: Mark) -> bool:

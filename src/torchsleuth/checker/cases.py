@@ -44,8 +44,11 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     others = [arguments, arguments, variants.redrawn(arguments, bench.generator), variants.moved(arguments, bench.generator)]
     sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
     others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
-    others += [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
     others += [other for _, other in variants.other_constants(arguments)]
+    # Others that forward takes may still be none that the Function is for: what backward refuses proves nothing.
+    more = [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
+    more += [other for other in variants.other_integers(arguments) if bench.takes(other)]
+    others += [other for other in more if other is not None and not _refused(bench, other)]
     out = []
     for position, other in enumerate(other for other in others if other is not None):
         try:
@@ -66,6 +69,13 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
             if position == 0:
                 return []
     return out
+
+
+def _refused(bench: Bench, arguments: Arguments) -> bool:
+    try:
+        return any(problem.kind == "raises" for problem in bench.evaluate(arguments).problems)
+    except Exception:
+        return True
 
 
 def _passed(run: Run, grads: tuple) -> tuple:

@@ -28,6 +28,8 @@ class Scope:
     numbers: tuple[str, ...]
     donors: tuple[str, ...] = ()  # constant expressions found elsewhere in the Function
     shapes: dict[str, int] = field(default_factory=dict)  # of `tensors`, one of each shape
+    constants: tuple[float, ...] = ()  # of forward
+    masks: frozenset[str] = frozenset()  # boolean tensors
     formulas: tuple[tuple[str, frozenset[str]], ...] = ()  # expressions of forward in backward's names, and what they consist of
 
 

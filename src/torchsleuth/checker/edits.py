@@ -69,7 +69,7 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, orders, operators, constants, calls, comparisons, powers, names, accumulations, borrowed, signs, factors, counts, wrapped, insertions,
+    unused, orders, operators, constants, calls, comparisons, powers, names, accumulations, signs, factors, counts, wrapped, insertions, borrowed,
     projections, terms,
 )  # fmt: skip
 SUGGESTED = {

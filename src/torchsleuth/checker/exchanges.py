@@ -11,7 +11,9 @@ from torchsleuth.checker.source import Method
 
 SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
          "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
-         "prod": ("sum",), "max": ("sum",), "min": ("sum",)}  # fmt: skip
+         "prod": ("sum",), "max": ("sum",), "min": ("sum",), "zeros_like": ("ones_like",), "ones_like": ("zeros_like",),
+         "scatter": ("scatter_add",), "index_copy": ("index_add",), "scatter_": ("scatter_add_",), "index_copy_": ("index_add_",)}  # fmt: skip
+MODULES = frozenset(("torch.", "F.", "math.", "np.", "torch.linalg.", "torch.nn.functional."))
 UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach".split())
 OPERATORS = {ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/", "@"), ast.Div: ("*",), ast.MatMult: ("*",)}
 COMPARISONS = {ast.Gt: ("<", ">=", "<=", "=="), ast.Lt: (">", "<=", ">=", "=="), ast.GtE: ("<=", ">"), ast.LtE: (">=", "<"),
@@ -70,14 +72,18 @@ def powers(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
 
 
 def borrowed(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
-    """A larger expression of forward, where backward has only a part of it: `x` for `x - x.mean(-1, keepdim=True)`."""
+    """A larger expression of forward, where backward has only a part of it: `x` for `x - x.mean(-1, keepdim=True)`.
+
+    Or what forward does with the same tensor, where backward calls another method of it.
+    """
     if not isinstance(node, (ast.Name, ast.Call, ast.BinOp, ast.Constant)) or isinstance(getattr(node, "ctx", None), ast.Store):
         return
     if isinstance(node, ast.Name) and node.id not in scope.tensors or isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
         return
     text = ast.unparse(node)
+    owner = ast.unparse(node.func.value) + "." if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     for formula, parts in scope.formulas:
-        if text in parts:
+        if text in parts or owner and owner not in MODULES and formula.startswith(owner) and formula != text:
             yield Change(node, formula)
 
 
@@ -92,10 +98,16 @@ def constants(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Ch
     if isinstance(value, bool):
         yield Change(node, str(not value))
     elif isinstance(value, int):
+        # A name says what is meant; a number that happens to be its value does not.
+        for name in scope.numbers[:6]:
+            yield Change(node, name)
         for n in (0, 1, 2, 3, -1, -2, value + 1, value - 1, value * 2):
             if n != value:
                 yield Change(node, str(n))
     elif isinstance(value, float):
+        for number in scope.constants:
+            if number != value:
+                yield Change(node, repr(number))
         for number in (value * 2, value / 2, 1.0, -value, value * 3, value / 3):
             if number != value:
                 yield Change(node, repr(number))
@@ -117,8 +129,10 @@ def operators(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Ch
         yield Change(node, left)
         if not isinstance(node.op, (ast.Div, ast.Pow)):
             yield Change(node, right if not isinstance(node.op, ast.Sub) else f"-{right}")
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Invert)) and not isinstance(node.operand, ast.Constant):
         yield Change(node, method.segment(node.operand))
+    elif isinstance(node, ast.Name) and node.id in scope.masks:
+        yield Change(node, f"~{node.id}")
 
 
 def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -129,6 +143,8 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
     rest = method.segment(node)[len(method.segment(node.func)) :]
     for other in SWAPS.get(name, ()):
         yield Change(node, f"{owner}.{other}{rest}")
+    if name in ("index_put", "index_put_") and not any(k.arg == "accumulate" for k in node.keywords):
+        yield Change(node, f"{owner}.{name}({rest[1:-1]}, accumulate=True)")
     if name in UNDOABLE and owner not in ("torch", "F"):
         yield Change(node, owner)
     if name in ("var", "std") and not any(k.arg in ("unbiased", "correction") for k in node.keywords):
@@ -150,6 +166,10 @@ def comparisons(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[
 def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in scope.tensors:
         for name in scope.tensors:
+            if name != node.id:
+                yield Change(node, name)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in scope.numbers:
+        for name in scope.numbers:
             if name != node.id:
                 yield Change(node, name)
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":

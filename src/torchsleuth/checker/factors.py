@@ -30,9 +30,9 @@ def sizes_of_factor(bench: Bench, evaluation: Evaluation, k: int, factor: float)
             continue
         if any(not _close(value, values[0]) for value in values[1:]):
             return sizes, True
-        if not unchanged and len(sizes) == 1 and sizes[0].kind in ("dimension", "elements", "argument") and abs(sizes[0].power) == 1:
-            unchanged = sizes
-    if constant and (not unchanged or abs(factor) in (2.0, 0.5)):
+        if len(sizes) == 1 and sizes[0].kind in ("dimension", "elements", "argument") and abs(sizes[0].power) == 1:
+            unchanged = sizes if not unchanged or sizes[0].kind == "argument" != unchanged[0].kind else unchanged
+    if constant and (not unchanged or abs(factor) in (2.0, 0.5) and unchanged[0].kind != "argument"):
         return (Size("number", "", abs(factor)),), len(measured) > 1
     return unchanged, False
 
@@ -103,8 +103,8 @@ def _readings(evaluation: Evaluation, k: int) -> typing.Iterator[tuple[Size, ...
         if isinstance(value, float) and value not in (0.0,):
             yield (Size("argument", names[j], abs(value), 1.0), Size("number", "", 2.0))
     sides = [(name, dim, float(n)) for name, tensor in seen for dim, n in enumerate(tensor.shape) if n > 1]
-    for (a, i, m), (b, j, n) in itertools.islice(itertools.permutations(sides, 2), 200):
-        yield (Size("dimension", a, m, 1.0, (i,)), Size("dimension", b, n, -1.0, (j,)))
+    for power, ((a, i, m), (b, j, n)) in itertools.product((1.0, 0.5), itertools.islice(itertools.permutations(sides, 2), 200)):
+        yield (Size("dimension", a, m, power, (i,)), Size("dimension", b, n, -power, (j,)))
 
 
 def output_name(evaluation: Evaluation, position: int) -> str:

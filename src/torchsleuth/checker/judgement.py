@@ -60,6 +60,8 @@ class Judge:
                 continue
             if problem.input in self.bad or (problem.input < 0 and (self.broken or (case and self.bad))):
                 continue  # what is known to be wrong is not held against it twice
+            if case and any(f.kind == problem.kind == "count" for f in self.findings):
+                continue
             right = False
             self.findings.append(self.finding_of(problem, evaluation, case, given))
             if problem.input >= 0:
@@ -130,11 +132,20 @@ class Judge:
             out = self.as_one(out, group) if alike else self.as_one(out, group, relation=UNKNOWN)
         open_ones = [f for f in out if f.kind == "values" and f.mend is None and (f.relation is None or f.relation.kind == "unknown")]
         method = mechanics.methods(self.bench)[1]
-        if method is None or len(open_ones) < 2:
+        unmended = [f for f in out if f.kind == "values" and f.mend is None]
+        groups = [group for law in dict.fromkeys(map(_law, (f.relation for f in unmended))) if law != ("unknown",)
+                  and len(group := [f for f in unmended if _law(f.relation) == law]) > 1]  # fmt: skip
+        if method is None or len(open_ones) < 2 and not groups:
             return out
         lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
         count = len(evaluation.arguments.values)
         right = [k for k in evaluation.arguments.checked if k not in self.bad and evaluation.settled.get(k) is not None]
+        for group in groups:
+            place = slices.common(method, [f.input for f in group], right, count, lines)
+            if place is not None:
+                out = self.as_one(out, group, culprit=source.culprit_of(method, slices.made_of(place), ""))
+        if len(open_ones) < 2:
+            return out
         wrong = [f.input for f in out if f.kind == "values" and f.mend is None]
         place = slices.common(method, wrong, right, count, lines) or slices.common(method, [f.input for f in open_ones], right, count, lines)
         if place is None:

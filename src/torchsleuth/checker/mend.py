@@ -152,13 +152,20 @@ def _scope(bench: Bench, method: Method, case: Case) -> Scope:
     for name, value in vars(case.run.context).items():
         if name not in ("_needs", "_asked", "to_save", "dirty_tensors", "non_differentiable", "materialize_grads"):
             values.setdefault(f"{context}.{name}", value)
-    tensors = {n: v.ndim for n, v in values.items() if isinstance(v, torch.Tensor)}
+    # NumPy's arrays count as tensors: the same changes make sense for them.
+    tensors = {n: v.ndim for n, v in values.items() if isinstance(v, torch.Tensor) or type(v).__name__ == "ndarray"}
     sizes = {n: len(v) for n, v in values.items() if isinstance(v, torch.Size)}
     numbers = tuple(n for n, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool))
     one_of_each = {v.shape: n for n, v in reversed(values.items()) if isinstance(v, torch.Tensor)}
     shapes = {n: len(shape) for shape, n in one_of_each.items()}
     forward = method_of(bench.subject.forward_code, "forward")
-    return Scope(tensors, sizes, numbers, _donors(method, forward), shapes, _formulas(forward, values, context, bench.subject.backward_code))
+    found_in = own_nodes(forward.tree) if forward is not None else ()
+    constants = tuple(dict.fromkeys(n.value for n in found_in if isinstance(n, ast.Constant) and isinstance(n.value, float)))
+    masks = frozenset(n for n, v in values.items() if isinstance(v, torch.Tensor) and v.dtype is torch.bool)
+    return Scope(
+        tensors, sizes, numbers, _donors(method, forward), shapes, constants, masks,
+        _formulas(forward, values, context, bench.subject.backward_code),
+    )  # fmt: skip
 
 
 def _donors(*methods: Method | None) -> tuple[str, ...]:

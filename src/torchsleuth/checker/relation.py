@@ -85,7 +85,7 @@ def relation_of_shape(bench: Bench, evaluation: Evaluation, k: int) -> Relation:
 def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) -> Relation:
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
-        _not_finite, _zero, _no_grad_output, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _condition,
+        _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _inverted, _condition,
         _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
     ):  # fmt: skip
         try:
@@ -179,6 +179,12 @@ def _other_input(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
             swapped = all(g is not None and k in t and same(g, t[k]) for g, t in zip(others, truths, strict=True))
             return Relation("other-input", other=j, swapped=swapped)
     return None
+
+
+def _swapped(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    """Two gradients in each other's place, though each may be a multiple of the other."""
+    found = _other_input(bench, pairs, k)
+    return found if found is not None and found.swapped else None
 
 
 def _transposed(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
@@ -316,6 +322,14 @@ def _adjoint(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     return Relation("adjoint")
 
 
+def _inverted(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    """Something exactly where the true gradient is zero, and zero where it is something."""
+    share = float((pairs[0].true != 0).double().mean())
+    if 0 < share < 1 and all(bool(((p.returned != 0) == (p.true == 0)).all()) for p in [*pairs[:2], *pairs[3:]]):
+        return Relation("inverted", share=share)
+    return None
+
+
 def _condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     """Right where some condition on the elements holds, wrong elsewhere; and right there in more than zeros."""
     if all(not bool((~differing(p.returned, p.true) & (p.true != 0)).any()) for p in pairs[:2]):
@@ -325,29 +339,32 @@ def _condition(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     share = float(wrong[0].double().mean())
     if not 0.02 < share < 0.98 and wrong[0].sum() < 3 or share in (0.0, 1.0):
         return None
-    names = terms.backward_names(bench)
-    for name, tensors in terms.conditions(pairs, names):
+    names, numbers = terms.backward_names(bench), terms.written_numbers(bench)
+    for name, tensors in terms.conditions(pairs, names, numbers):
         if all(t.shape == w.shape and bool((t == ~w).all()) for t, w in zip(tensors, wrong, strict=True)):
-            return Relation("condition", tensor=name, share=share, factor=_inside(pairs[0], wrong[0]))
+            return Relation("condition", tensor=name, share=share, factor=_inside(pairs, wrong))
     relevant = [w & (p.true.abs() + p.returned.abs() > 1e-12) for p, w in zip(pairs, wrong, strict=True)]
-    for name, tensors in terms.conditions(pairs, names):
+    for name, tensors in terms.conditions(pairs, names, numbers):
         # Where both gradients are zero nothing can be seen to be wrong.
         if all(
             t.shape == w.shape and int((t & (p.true != 0)).sum()) > 2 and not bool((t & w).any()) and not bool((~t & ~w & (p.true != 0)).any())
             for p, t, w in zip(pairs, tensors, relevant, strict=True)
         ):
-            return Relation("condition", tensor=name, share=share, factor=_inside(pairs[0], wrong[0]), detail="some")
+            return Relation("condition", tensor=name, share=share, factor=_inside(pairs, wrong), detail="some")
     return None
 
 
-def _inside(pair: Pair, wrong: torch.Tensor) -> float:
-    """The factor that the wrong elements are off by, or 0 where there is none."""
-    true, returned = pair.true[wrong], pair.returned[wrong]
-    square = float((true * true).sum())
-    if not square:
-        return 0.0
-    factor = float((true * returned).sum()) / square
-    return factor if same(returned, factor * true) else 0.0
+def _inside(pairs: list[Pair], wrong: list[torch.Tensor]) -> float:
+    """The factor that the wrong elements are off by in every pass, or 0 where there is none."""
+    factors = []
+    for pair, mask in zip(pairs, wrong, strict=True):
+        true, returned = pair.true[mask], pair.returned[mask]
+        square = float((true * true).sum())
+        factor = float((true * returned).sum()) / square if square else 0.0
+        if not factor or not same(returned, factor * true) or (factors and abs(factor - factors[0]) > 1e-6 * abs(factors[0])):
+            return 0.0
+        factors.append(factor)
+    return factors[0] if factors else 0.0
 
 
 def _precision(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:

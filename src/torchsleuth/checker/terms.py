@@ -7,6 +7,7 @@ if the gradient with one path cut is what backward returned, that path is what b
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import linecache
@@ -97,11 +98,26 @@ def laid_out(pairs: list[Pair], names: tuple[str, ...]) -> typing.Iterator[Named
             yield name, list(versions)
 
 
-def conditions(pairs: list[Pair], names: tuple[str, ...]) -> typing.Iterator[Named]:
-    """Elementwise conditions worth asking about, as (text, masks)."""
+def written_numbers(bench: Bench) -> tuple[float, ...]:
+    """The numbers in the source of forward and backward that may be thresholds."""
+    from torchsleuth.checker.mechanics import methods
+
+    found = []
+    for method in methods(bench)[:2]:
+        for node in ast.walk(method.tree) if method is not None else ():
+            if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("clamp"):
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, (int, float)) and not isinstance(part.value, bool) and part.value:
+                        found += [float(part.value), -float(part.value)]
+    return tuple(dict.fromkeys(found))[:8]
+
+
+def conditions(pairs: list[Pair], names: tuple[str, ...], written: tuple[float, ...] = ()) -> typing.Iterator[Named]:
+    """Elementwise conditions worth asking about, as (text, masks); `written` are numbers of the source."""
     arguments = pairs[0].evaluation.arguments
     whole = {n: v.dtype for n, v in zip(arguments.names, arguments.values, strict=True) if isinstance(v, torch.Tensor)}
     numbers = [(n, v) for n, v in zip(arguments.names, arguments.values, strict=True) if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    numbers += [(f"{v:g}", v) for v in written]
     everything = list(laid_out(pairs, names))
     for name, tensors in everything:
         if whole.get(name) is torch.bool:
@@ -123,9 +139,23 @@ def conditions(pairs: list[Pair], names: tuple[str, ...]) -> typing.Iterator[Nam
         yield f"{a} < {b}", [x < y for x, y in zip(first, second, strict=True)]
         yield f"{a} == {b}", [x == y for x, y in zip(first, second, strict=True)]
         yield f"{a} != {b}", [x != y for x, y in zip(first, second, strict=True)]
+    yield from _picked_once(pairs)
     # Where rows are picked by an input, those that happen not to be picked, or by their own number, are right by chance.
     if not any(isinstance(v, torch.Tensor) and not v.is_floating_point() and v.dtype is not torch.bool for v in arguments.values):
         yield from _by_index(pairs)
+
+
+def _picked_once(pairs: list[Pair]) -> typing.Iterator[Named]:
+    """Rows that an index among the inputs names at most once: what is written twice, or only once where it should be added."""
+    shape, arguments = pairs[0].true.shape, pairs[0].evaluation.arguments
+    for name, index in zip(arguments.names, arguments.values, strict=True):
+        if not isinstance(index, torch.Tensor) or index.dtype not in (torch.int64, torch.int32) or not index.numel():
+            continue
+        for dim, n in enumerate(shape):
+            if int(index.min()) < 0 or int(index.max()) >= n:
+                continue
+            once = (torch.bincount(index.reshape(-1).long(), minlength=n) < 2).view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape)
+            yield f"{name} names the index along dimension {dim} at most once", [once for _ in pairs]
 
 
 def _by_index(pairs: list[Pair]) -> typing.Iterator[Named]:

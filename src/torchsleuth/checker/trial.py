@@ -59,6 +59,8 @@ class Relation:
     wrong-axis      a sum over dims[0] should be over dims[1]
     adjoint         returned is J applied to grad_output, not its transpose
     rearranged      `detail`: flipped, or shifted, along dims[0]
+    inverted        returned is not zero exactly where the true gradient is
+    redrawn         backward draws random numbers, at `line`, where forward's are wanted
     condition       right where `tensor` (a condition on elements) holds; wrong in the share `share`
     zero            returned is all zeros
     not-finite      returned has NaN or inf where the true gradient is finite

@@ -348,6 +348,14 @@ def other_constants(arguments: Arguments) -> typing.Iterator[tuple[str, Argument
             )
 
 
+def other_integers(arguments: Arguments) -> typing.Iterator[Arguments]:
+    """One integer argument at a time one larger or, where it is above 1, one smaller."""
+    for k, value in enumerate(arguments.values):
+        if isinstance(value, int) and not isinstance(value, bool):
+            for changed in (value + 1, value - 1) if value > 1 else (value + 1,):
+                yield arguments.with_values([changed if j == k else v for j, v in enumerate(arguments.values)])
+
+
 # -- layouts -----------------------------------------------------------------------------------
 
 

@@ -40,6 +40,16 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0][:160]
 
 
+class Layer:
+    """A made-up layer, and how many features it gives."""
+
+    def __init__(self, call, features: int) -> None:
+        self.call, self.out_features = call, features
+
+    def __call__(self, x):
+        return self.call(x)
+
+
 class Differs(Exception):
     pass
 
@@ -256,7 +266,7 @@ class Comparison:
             if kind == "dtype":
                 return torch.float32
             if kind == "module":
-                return self._module(spec["class"], label)
+                return Layer(self._module(spec["class"], label, size(spec["out"]) if spec.get("out") else 5), size(spec["out"]) if spec.get("out") else 5)
             if kind == "self":
                 return types.SimpleNamespace(**{n: value(s, n) for n, s in spec["attributes"].items()})
             least = spec.get("least", 0)
@@ -281,17 +291,17 @@ class Comparison:
         given = {spec["name"]: value(spec, spec["name"]) for spec in self.job["parameters"]}
         return given, leaves
 
-    def _module(self, kind: str, label: str):
+    def _module(self, kind: str, label: str, features: int):
         """A layer of that class whose sizes follow its first input; the same one for both versions."""
         torch = self.torch
         made = self.modules
 
         def call(x):
-            key = (label, kind, x.shape[-1] if x.dim() else 0)
+            key = (label, kind, x.shape[-1] if x.dim() else 0, features)
             if key not in made:
                 torch.manual_seed(11)
                 make = getattr(torch.nn, kind)
-                made[key] = make(x.shape[-1], 5) if kind == "Linear" else make(7, 4) if kind == "Embedding" else make(x.shape[-1]) if kind in ("LayerNorm", "RMSNorm") else make()
+                made[key] = make(x.shape[-1], features) if kind == "Linear" else make(7, 4) if kind == "Embedding" else make(x.shape[-1]) if kind in ("LayerNorm", "RMSNorm") else make()
             return made[key](x)
 
         return call

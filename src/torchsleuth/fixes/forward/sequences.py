@@ -24,9 +24,12 @@ class CatShapeFixer(Fixer):
         if shapes and all(shape == () for shape in shapes) and len(call.args) == 1 and not call.keywords:
             return [scripts.fix("`stack` makes one tensor of single numbers; `cat` joins along a dimension that is there.", failed.renamed(call, "stack"))]
         if len(shapes) < 2 or len({len(shape) for shape in shapes}) != 1:
-            return [_one_more_row(failed)]
+            return [_one_more_row(failed), _without_ones(failed)]
         axes = [axis for axis in range(len(shapes[0])) if len({shape[axis] for shape in shapes}) > 1]
-        if len(axes) != 1:
+        larger = _as_large(failed)
+        if larger is not None:
+            return [larger]
+        if len(axes) != 1 or _is_one_odd([shape[axes[0]] for shape in shapes]):
             return []
         given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[1] if len(call.args) > 1 else None)
         if given is not None:
@@ -35,6 +38,41 @@ class CatShapeFixer(Fixer):
             edits = [script.insert(script.end(call.args[0]), f", dim={axes[0]}")] if len(call.args) == 1 else []
         meaning = f"They are then joined along dimension {axes[0]}, the only one in which they differ."
         return [scripts.fix(f"Join along dimension {axes[0]}: `dim={axes[0]}`.", edits, meaning, safe=False)]
+
+
+def _is_one_odd(sizes: list[int]) -> bool:
+    """One among several that agree, or one grey image beside a coloured one: the dimension is right, that tensor is not."""
+    usual = max(set(sizes), key=sizes.count)
+    return len(sizes) > 2 and sizes.count(usual) == len(sizes) - 1 or 1 in sizes and len(set(sizes)) == 2
+
+
+def _as_large(failed: Failed) -> Fix | None:
+    """Two feature maps that went apart where one was halved and doubled again: the smaller one resized to the larger."""
+    operands, script = failed.operation.operands, failed.script
+    torch = script.module_name("torch")
+    if len(operands) != 2 or torch is None or failed.in_library or not 3 <= len(operands[0].shape) <= 5:
+        return None
+    small, large = sorted(operands, key=lambda operand: operand.shape[2:])
+    places = [small.shape[0] == large.shape[0], all(0 <= b - a < 4 and a > 1 for a, b in zip(small.shape[2:], large.shape[2:], strict=True))]
+    given = next((k.value for k in failed.call.keywords if k.arg in ("dim", "axis")), failed.call.args[1] if len(failed.call.args) > 1 else None)
+    along = given.value % len(small.shape) if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
+    found = failed.node_of(small)
+    if not all(places) or along != 1 or small.shape[2:] == large.shape[2:] or found is None or not text_of(large):
+        return None
+    text = f"{torch}.nn.functional.interpolate({script.segment(found[1])}, size={text_of(large)}.shape[2:])"
+    meaning = f"{small.called} {list(small.shape)} is then resized by its nearest neighbours; images whose sizes halve without a rest would need none of it."
+    return failed.scripts.fix(f"Resize {small.called} to the size of {large.called}.", [script.replace(found[1], text)], meaning, safe=False)
+
+
+def _without_ones(failed: Failed) -> Fix | None:
+    """`[batch, channels, 1, 1]` beside `[batch, features]`: what pooling to one pixel leaves, flattened."""
+    operands = failed.operation.operands
+    if len(operands) != 2 or len({len(operand.shape) for operand in operands}) != 2:
+        return None
+    short, long = sorted(operands, key=lambda operand: len(operand.shape))
+    if len(short.shape) != 2 or long.shape[0] != short.shape[0] or set(long.shape[2:]) != {1}:
+        return None
+    return failed.suffixed(long, ".flatten(1)", f"Drop the dimensions of size 1: `.flatten(1)` on {long.called}.")
 
 
 def _one_more_row(failed: Failed) -> Fix | None:

@@ -33,6 +33,7 @@ class Allocation:
     like: str = ""
     fill: str = "zeros"
     has_dtype: bool = False
+    dtype_of: str = ""  # the tensor whose dtype it has; empty: torch's default dtype, or another one if `has_dtype`
 
 
 @dataclass
@@ -289,7 +290,11 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
     call = value.func.attr if isinstance(value.func, ast.Attribute) else value.func.id if isinstance(value.func, ast.Name) else ""
     path = context.dotted(value.func)
     # `dtype=x.dtype` is what an assignment keeps anyway; any other dtype needs the store's cast.
-    has_dtype = any(k.arg == "dtype" and not (isinstance(k.value, ast.Attribute) and k.value.attr == "dtype") for k in value.keywords)
+    given = next((k.value for k in value.keywords if k.arg == "dtype"), None)
+    has_dtype = given is not None and not (isinstance(given, ast.Attribute) and given.attr == "dtype")
+    dtype_of = ast.unparse(given.value) if given is not None and not has_dtype else ""
+    if given is None and isinstance(value.func, ast.Attribute) and call.startswith("new_"):
+        dtype_of = ast.unparse(value.func.value)
     if call in ALLOCATORS and (path.startswith("torch.") or call.startswith("new_")):
         shape = list(value.args)
         if call in ("full", "new_full"):
@@ -298,17 +303,17 @@ def _read_assignment(node: ast.Assign, context: Context) -> None:
             shape = list(shape[0].elts)
         elif len(shape) == 1 and isinstance(shape[0], ast.Attribute) and shape[0].attr == "shape":
             context.like[target.id] = ast.unparse(shape[0].value)
-            context.allocations[target.id] = Allocation(node, None, context.like[target.id], call.removeprefix("new_"), has_dtype)
+            context.allocations[target.id] = Allocation(node, None, context.like[target.id], call.removeprefix("new_"), has_dtype, dtype_of)
             return
-        if shape and not any(isinstance(s, (ast.Starred, ast.Attribute)) for s in shape):
+        if shape and not any(isinstance(s, ast.Starred) or isinstance(s, ast.Attribute) and s.attr == "shape" for s in shape):
             keys = tuple(context.size(s) for s in shape)
             context.shapes[target.id] = keys
-            context.allocations[target.id] = Allocation(node, keys, "", call.removeprefix("new_"), has_dtype)
+            context.allocations[target.id] = Allocation(node, keys, "", call.removeprefix("new_"), has_dtype, dtype_of)
     elif call in LIKE_ALLOCATORS and path.startswith("torch.") and value.args and is_dotted(value.args[0]):
         source = ast.unparse(value.args[0])
         context.like[target.id] = source
         context.evidence.add(source)
-        context.allocations[target.id] = Allocation(node, None, source, call.removesuffix("_like"), True)
+        context.allocations[target.id] = Allocation(node, None, source, call.removesuffix("_like"), has_dtype, dtype_of or ("" if has_dtype else source))
     elif call in SAME and isinstance(value.func, ast.Attribute) and not path.startswith("torch.") and is_dotted(value.func.value):
         source = ast.unparse(value.func.value)
         if source != target.id:

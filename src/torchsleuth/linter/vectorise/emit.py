@@ -163,7 +163,7 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     allocation = _allocation(plan, store.target, before)
     fills = store.op is None or (isinstance(store.op, ast.Add) and allocation is not None and allocation.fill == "zeros")
     whole_shape = allocation is not None and (allocation.shape is None or covers)
-    if fills and covers and whole_shape and not keep and _keeps_dtype(value, code, allocation) and not reads(code, store.target):
+    if fills and covers and whole_shape and not keep and _keeps_dtype(plan, value, code, allocation) and not reads(code, store.target):
         plan.removed.append(allocation.statement)
         return ast.Assign([ast.Name(store.target, ast.Store())], own_memory(code, lifter))
     if store.op is not None:
@@ -189,13 +189,48 @@ def _join_layout(lifter, value: Lifted, target: Lifted) -> None:
         lifter.equal.join(a, b)
 
 
-def _keeps_dtype(value: Lifted, code: ast.expr, allocation) -> bool:
-    """A store casts to the dtype of what was allocated; an assignment does not."""
-    if allocation.like and allocation.has_dtype:
-        return value.kind not in ("bool", "index") and not _is_integer_code(code)
-    if allocation.has_dtype:
+def _keeps_dtype(plan: Plan, value: Lifted, code: ast.expr, allocation) -> bool:
+    """A store casts to the dtype of what was allocated (and copies to its device); an assignment does not."""
+    if allocation.has_dtype or value.kind in ("bool", "index") or _is_integer_code(code):
         return False
-    return value.kind not in ("bool", "index") and not _is_integer_code(code)
+    read = {ast.unparse(n) for n in ast.walk(code) if isinstance(n, (ast.Name, ast.Attribute))}
+    sources = {base for base, facts in plan.reader.lifter.bases.items() if base in read and facts["kind"] == "float"}
+    if not allocation.dtype_of:
+        return all(_has_default_dtype(plan.context.value(base)) for base in sources)
+    like = plan.context.like
+    if any(base != allocation.dtype_of and like.get(base) != allocation.dtype_of for base in sources):
+        return False
+    known = plan.context.value(allocation.dtype_of)
+    if known is not None and known.dtype == "float" or _needs_floats(code):
+        return True
+    return not _may_convert(code) and not read & plan.reader.lifter.numbers
+
+
+def _has_default_dtype(value) -> bool:
+    return value is not None and value.is_tensor and value.op in ("rand", "randn", "zeros", "ones") and not any(k.arg in ("dtype", "device") for k in value.node.keywords)
+
+
+SAME_DTYPE = frozenset(
+    "abs neg clamp clamp_min clamp_max maximum minimum where amax amin max min flip transpose permute movedim unsqueeze squeeze flatten "
+    "reshape clone detach contiguous masked_fill relu sign arange range tuple cpu".split()
+)
+
+
+def _may_convert(code: ast.expr) -> bool:
+    """Whether whole numbers may come out as something else: `x / 2`, `x * 0.5`, `x.exp()`, and sums of narrow ones."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Pow)) or isinstance(node, ast.Constant) and isinstance(node.value, float):
+            return True
+        if isinstance(node, ast.Call):
+            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if last not in SAME_DTYPE:
+                return True
+    return False
+
+
+def _needs_floats(code: ast.expr) -> bool:
+    """Operations that refuse whole numbers."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("mean", "std", "var", "norm", "softmax", "log_softmax", "normalize") for n in ast.walk(code))
 
 
 def _is_integer_code(code: ast.expr) -> bool:
@@ -271,7 +306,9 @@ def _scattered(plan: Plan, store: Store, target: Lifted, value: Lifted, out: Lif
         amount = expression(f"torch.tensor({ast.unparse(value.code)}, dtype={store.target}.dtype, device={store.target}.device)")
     if sign:
         amount = ast.UnaryOp(ast.USub(), amount)
-    if value.axes and _is_whole(amount):  # index_add_ and index_put_ do not convert, `+=` did
+    allocation = plan.context.allocations.get(store.target)
+    same = allocation is not None and allocation.dtype_of and _keeps_dtype(plan, value, amount, allocation)
+    if value.axes and (_is_whole(amount) or not same):  # index_add_ and index_put_ do not convert, `+=` did
         amount = method(amount, "to", expression(f"{store.target}.dtype"))
     if len(parts) == 1 and len(target.axes) == 1:
         return ast.Expr(method(owner, "index_add_", number(0), parts[0], amount))
@@ -321,7 +358,7 @@ def accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) ->
     text = ast.unparse(initial)
     neutral = {"sum": ("0", "0.0"), "prod": ("1", "1.0")}.get(accumulator.how, ())
     if text in neutral:
-        plan.removed.append(statement)
+        starts_no_longer(plan, statement, variable)
         if accumulator.is_count:
             code = method(code, "item")
         if accumulator.sign < 0:
@@ -330,13 +367,13 @@ def accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) ->
     if accumulator.how in ("amax", "amin"):
         axis = next((a for a in plan.reader.all_axes), None)
         if isinstance(initial, ast.Subscript) and ast.unparse(initial.value) == _extreme_source(value.code):
-            plan.removed.append(statement)
+            starts_no_longer(plan, statement, variable)
             whole = expression(ast.unparse(initial.value))
             if axis is not None and axis.start == 1 and ast.unparse(initial.slice) == "0":
                 return ast.Assign([ast.Name(variable, ast.Store())], _with_source(value.code, whole))
             return ast.Assign([ast.Name(variable, ast.Store())], code)
         if "inf" in text:
-            plan.removed.append(statement)
+            starts_no_longer(plan, statement, variable)
             return ast.Assign([ast.Name(variable, ast.Store())], code)
         raise GiveUp(f"`{variable}` starts from `{text}`")
     operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
@@ -372,9 +409,24 @@ def initial_of(plan: Plan, variable: str, before: list[ast.stmt]) -> tuple[ast.A
             target = statement.targets[0]
             if isinstance(target, ast.Name) and target.id == variable:
                 return statement, statement.value
+            if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple) and len(target.elts) == len(statement.value.elts):
+                for part, value in zip(target.elts, statement.value.elts, strict=True):  # `sums, means = [], []`
+                    if isinstance(part, ast.Name) and part.id == variable:
+                        return statement, value
         if reads(statement, variable):
             return None
     return None
+
+
+def starts_no_longer(plan: Plan, statement: ast.Assign, variable: str) -> None:
+    """The start of a variable goes; of a statement that starts several, when all of them have gone."""
+    target = statement.targets[0]
+    if isinstance(target, ast.Tuple):
+        gone = plan.started.setdefault(id(statement), set())
+        gone.add(variable)
+        if gone != {t.id for t in target.elts if isinstance(t, ast.Name)} or len(gone) != len(target.elts):
+            return
+    plan.removed.append(statement)
 
 
 def _allocation(plan: Plan, target: str, before: list[ast.stmt]):

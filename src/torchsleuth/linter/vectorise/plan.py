@@ -11,7 +11,7 @@ from torchsleuth.linter.events import Frame
 from torchsleuth.linter.vectorise.axes import Gathered
 from torchsleuth.linter.vectorise.context import Context, context_of, plain
 from torchsleuth.linter.vectorise.emit import (
-    EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, stored,
+    EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, starts_no_longer, stored,
 )  # fmt: skip
 from torchsleuth.linter.vectorise.evidence import COLLECTORS, require_evidence, require_no_leftovers, require_one_device, require_tensors
 from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
@@ -23,6 +23,7 @@ class Plan:
     loop: ast.stmt | ast.expr
     statements: list[ast.stmt] = field(default_factory=list)
     removed: list[ast.stmt] = field(default_factory=list)
+    started: dict[int, set[str]] = field(default_factory=dict)  # of a statement that starts several variables: those that went
     replaced: list[tuple[ast.expr, ast.expr]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     reader: Reader | None = None
@@ -116,7 +117,7 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
         start = initial_of(plan, variable, before)
         if start is None or ast.unparse(start[1]) not in EMPTY:
             raise GiveUp(f"`{variable}` does not start empty just before the loop")
-        plan.removed.append(start[0])
+        starts_no_longer(plan, start[0], variable)
         plan.outputs.append(variable)
         code = concatenated(reader.lifter, gathered.element, gathered.axes[0], 0, "cat").code
         finals.append(ast.Assign([ast.Name(variable, ast.Store())], own_memory(code, reader.lifter)))
@@ -231,7 +232,7 @@ def _gathered(plan: Plan, variable: str, gathered: Gathered, before, after, fram
     if before:
         if start is None or ast.unparse(start[1]) not in ("[]", "list()"):
             raise GiveUp(f"`{variable}` does not start as an empty list just before the loop")
-        plan.removed.append(start[0])
+        starts_no_longer(plan, start[0], variable)
     value = collected_value(plan, gathered, kind, collect_dim(call) if kind != "sum" else 0)
     plan.collected.append((call, variable))
     directly = after and any(n is call for n in ast.walk(after[0])) and not isinstance(after[0], (ast.For, ast.While, ast.If, ast.With, ast.Try))

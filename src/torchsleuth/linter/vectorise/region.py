@@ -183,9 +183,12 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
     if name == "self":
         attributes = {}
         for text, kind in lifter.modules.items():
-            attributes[text.removeprefix("self.")] = {"kind": "module", "class": kind}
+            attributes[text.removeprefix("self.")] = {"kind": "module", "class": kind, "out": _features(text, plan)}
+        for key in _all_keys(plan):
+            if key[0] == "expr" and key[1].startswith("self.") and key[1][5:].isidentifier():
+                attributes[key[1][5:]] = {"kind": "size", "class": _class(lifter, key)}
         for text in [*lifter.bases, *lifter.numbers]:
-            if text.startswith("self."):
+            if text.startswith("self.") and text[5:] not in attributes:
                 if "." in text[5:]:
                     raise GiveUp(f"`{text}` is read")
                 attributes[text[5:]] = _tensor(text, plan) if text in lifter.bases else {"kind": "number"}
@@ -217,6 +220,22 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
         dims = [_dim_class(plan, name, d) for d in range(known)]
         return {"name": name, "kind": "float", "rank": rank, "entries": known, "extra": 0 if rank else 1, "dims": dims}
     return {"name": name, "kind": "number"}
+
+
+def _features(module: str, plan: Plan) -> str | None:
+    """How many features a layer gives: what its constructor says, or what the tensor that takes them has room for."""
+    made = plan.context.frame.attributes.get(module.removeprefix("self."))
+    if made is not None and isinstance(made.node, ast.Call):
+        given = next((k.value for k in made.node.keywords if k.arg == "out_features"), made.node.args[1] if len(made.node.args) > 1 else None)
+        if isinstance(given, ast.Constant) and isinstance(given.value, int):
+            return f"={given.value}"
+    for store in plan.reader.stores:
+        shape = plan.context.shapes.get(store.target)
+        if shape and shape[-1][0][0] == "expr":
+            return _class(plan.reader.lifter, shape[-1][0])
+        if shape and shape[-1][0] == ("const",):
+            return f"={shape[-1][1]}"
+    return None
 
 
 def _all_keys(plan: Plan) -> set:

@@ -26,7 +26,8 @@ def edits_for(plan: Plan, source: Source) -> tuple[Edit, ...]:
         comments = _comments(plan.loop, source)
         new = [line for statement in plan.statements for line in code_of(statement).splitlines()]
         if not new:
-            if len(_block_of(plan.loop, source.tree)) == 1 + sum(s in _block_of(plan.loop, source.tree) for s in plan.removed):
+            block = _block_of(plan.loop, source.tree)
+            if len(block) == 1 + sum(s.lineno in {b.lineno for b in block} for s in plan.removed):
                 raise GiveUp("nothing would be left in the block")
             edits.append(_removal(plan.loop, source, comments))
         else:

@@ -103,6 +103,7 @@ class CatShape(CrashRule):
             one, odd, got, want = first, 0, want, got
             creates = creates[::-1]
             facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
+        creates += _image(tensors)
         called = one.called if one is not None else "a tensor"
         if want:
             others = _others(tensors, odd)
@@ -118,6 +119,8 @@ class CatShape(CrashRule):
         fixes = ["Pad to one length: `torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)`, or make the shapes equal where they are made."]
         if operation.sample or "collate" in operation.place.source:
             fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
+        elif not want and len(tensors) == 2 and _pooled(tensors) is not None:
+            fixes = [f"Drop the dimensions of size 1: `{expr(_pooled(tensors), 'x')}.flatten(1)`."]
         elif not want and one is not None:
             fixes = [f"Give {called} the missing dimension: `{expr(one, 'x')}.unsqueeze(-1)` or `.unsqueeze(0)`, whichever it lacks."]
         elif one is not None and len(one.shape) >= 4:
@@ -138,6 +141,20 @@ def _creates(one: Operand | None, first: Operand | None, dim: re.Match | None) -
         axis = next((k for k, (a, b) in enumerate(zip(operand.shape, other.shape)) if a != b and (dim is None or k != int(dim[1]))), None)
         creates.append(of_axis(operand, axis) if axis is not None and len(operand.shape) == len(other.shape) else of_tensor(operand))
     return creates
+
+
+def _image(tensors: list[Operand]) -> list:
+    """Feature maps whose sizes went apart in one network: the input that both were computed from."""
+    ends = [tensor.input_made for tensor in tensors if len(tensor.shape) >= 4 and tensor.input_made is not None]
+    if len(tensors) != 2 or len(ends) != 2 or ends[0].place.span != ends[1].place.span:
+        return []
+    return [(ends[0], "both sizes are computed from this input")]
+
+
+def _pooled(tensors: list[Operand]) -> Operand | None:
+    """`[batch, channels, 1, 1]` beside `[batch, features]`."""
+    short, long = sorted(tensors, key=lambda tensor: len(tensor.shape))
+    return long if len(short.shape) == 2 and len(long.shape) > 2 and set(long.shape[2:]) == {1} and long.shape[0] == short.shape[0] else None
 
 
 def _others(tensors: list[Operand], odd: int) -> str:

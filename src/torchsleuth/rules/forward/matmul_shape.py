@@ -110,8 +110,8 @@ class MatmulShape(CrashRule):
         culprits.lead(operation, Role.OPERAND, label, left if linear else None)
         size_creates(culprits, left, left_axis)
         made = left.origin_of(left_axis % len(left.shape))
-        if linear and made is not None and made.operation in ("flatten", "view", "reshape") and left.chain:
-            culprits.create(left.chain[-1], f"the {have} features are computed from this input")
+        if linear and made is not None and made.operation in ("flatten", "view", "reshape") and left.input_made is not None:
+            culprits.create(left.input_made, f"the {have} features are computed from this input")
         if linear:
             culprits.create(maker, f"the layer is made for {want} features here")
         else:

@@ -25,6 +25,9 @@ from torchsleuth.rules.forward._words import (
 )
 
 
+_TURNING = ("transpose", "permute", "t", "T", "mT", "H", "mH", "expand", "expand_as", "swapaxes", "swapdims", "movedim", "moveaxis", "unfold")
+
+
 class ViewSize(CrashRule):
     """A tensor is given a shape that does not hold its number of elements, or that its memory layout does not allow.
 
@@ -152,9 +155,8 @@ class ViewSize(CrashRule):
         culprits = Culprits()
         called = tensor.called if tensor is not None else "the tensor"
         culprits.lead(operation, Role.OPERAND, f"`view` cannot describe this layout; {called.strip('`')} is not contiguous")
-        turned = next((made for made in (tensor.chain if tensor else ()) if made.operation in
-                       ("transpose", "permute", "t", "T", "mT", "expand", "swapaxes", "movedim", "index", "narrow", "select", "unfold", "chunk", "split")), None)  # fmt: skip
-        if turned is None and tensor is not None:
+        turned = tensor.turned if tensor is not None else None
+        if turned is None and tensor is not None and tensor.made is not None and tensor.made.operation in _TURNING:
             turned = tensor.made
         culprits.create(turned, "this changed the order in memory")
         facts = operand_facts(operation) + setting_facts(operation)

@@ -56,6 +56,11 @@ class ConditionalGradient(FunctionRule):
 
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         out = [self._by_elements(trial, finding) for finding in values_with(trial, "condition")]
+        for finding in values_with(trial, "inverted"):
+            title = f"the gradient for `{name_of(trial, finding)}` is zero where it should not be, and the other way round: a mask is inverted"
+            why = (f"The true gradient is not zero in {finding.relation.share:.0%} of the elements, and what backward returns is not zero in exactly "
+                   "the others.")  # fmt: skip
+            out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "invert the mask or the condition"))
         out += [self._by_case(trial, finding) for finding in trial.findings if finding.case in SPECIAL and finding.kind in KINDS]
         return tuple(out)
 

@@ -94,7 +94,8 @@ def _why(trial: Trial, relation: Relation) -> str:
         return sign.strip()
     if len(relation.sizes) == 2 and relation.sizes[1].kind == "dimension":
         other = relation.sizes[1]
-        return (f"{sign}The factor is {number(size.value)}/{number(other.value)}: {size_text(size)}, {size_text(other)}, "
+        ratio = f"{number(size.value)}/{number(other.value)}"
+        return (f"{sign}The factor is {ratio if size.power == 1 else f'the square root of {ratio}'}: {size_text(size)}, {size_text(other)}, "
                 "and one is used in place of the other. It stayed so when those sizes were changed.")  # fmt: skip
     if size.kind in ("dimension", "elements"):
         changed = " It stayed so when that size was changed." if relation.holds else " (That size could not be changed alone, so this is the likeliest reading.)"
@@ -103,7 +104,8 @@ def _why(trial: Trial, relation: Relation) -> str:
     if size.kind != "number":
         other = " times 2" if len(relation.sizes) > 1 else ""
         kind = {1.0: "backward applies it once too often", -1.0: "backward leaves it out"}.get(size.power, "backward uses another power of it")
-        return f"{sign}The factor is {power_text(size)}{other}, and {size_text(size)}: {kind}."
+        perhaps = "" if relation.holds else "perhaps "  # with another value of the argument it was not tried
+        return f"{sign}The factor is {power_text(size)}{other}, and {size_text(size)}: {perhaps}{kind}."
     common = {2.0: "a 2 that is one too many", 0.5: "a 2 is left out, such as that of a square"}.get(round(size.value, 9), "")
     tried = " for every size tried" if relation.holds else ""
     return f"{sign}The factor is {number(size.value)}{tried}{': ' + common if common else ', so it is a constant of the formula'}."

@@ -8,7 +8,7 @@ from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measu
 
 NAMED = frozenset(
     "factor transposed rearranged adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
-    "wrong-axis condition not-linear scaled-part passed-on".split()
+    "wrong-axis condition inverted not-linear scaled-part passed-on".split()
 )
 
 
