@@ -288,7 +288,14 @@ class Comparison:
             leaves.append(leaf)
             return leaf.clone()
 
-        given = {spec["name"]: value(spec, spec["name"]) for spec in self.job["parameters"]}
+        given = {spec["name"]: value(spec, spec["name"]) for spec in self.job["parameters"] if spec["kind"] not in ("weight", "bias")}
+        for spec in self.job["parameters"]:
+            if spec["kind"] in ("weight", "bias"):
+                shape = [5, given[spec["of"]].shape[-1]] if spec["kind"] == "weight" else [5]
+                leaf = torch.randn(shape, generator=generator)
+                if grad:
+                    leaves.append(leaf.requires_grad_(True))
+                given[spec["name"]] = leaf
         return given, leaves
 
     def _module(self, kind: str, label: str, features: int):

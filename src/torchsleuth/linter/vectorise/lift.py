@@ -25,6 +25,7 @@ class Lifter(Indexing):
     equal: Equal = field(default_factory=Equal)
     bases: dict[str, dict] = field(default_factory=dict)  # tensors read: what is known of each
     numbers: set[str] = field(default_factory=set)
+    weights: dict[str, tuple[str, str]] = field(default_factory=dict)  # given to `F.linear`: "weight" or "bias", and what is multiplied
     modules: dict[str, str] = field(default_factory=dict)  # `self.linear` -> class
     reducing: int = 0  # inside the argument of a sum, a mean or a norm
     wanted_rank: int | None = None  # inner rank that the place of storing asks for

@@ -211,7 +211,11 @@ def converted(value: Lifted, layout: tuple[str, ...], more: bool) -> ast.expr:
     order = [source[p] for p in places]
     if value.more and order != list(range(len(order))):
         # Only the leading dimensions are moved; the unknown ones follow untouched.
-        code = method(value.code, "movedim", literal(tuple(order)), literal(tuple(range(len(order)))))
+        moved = [p for p, o in enumerate(order) if p != o]
+        if len(moved) == 2:
+            code = method(value.code, "transpose", number(moved[0]), number(moved[1]))
+        else:
+            code = method(value.code, "movedim", literal(tuple(order)), literal(tuple(range(len(order)))))
     else:
         code = permuted(value.code, order)
     if places and places != list(range(places[0], len(layout))):

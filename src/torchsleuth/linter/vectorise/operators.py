@@ -167,6 +167,11 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         others = [lifter.lift(a) for a in node.args[1:]]
         if any(o.axes for o in others):
             raise GiveUp("a weight that changes from turn to turn")
+        for given, kind in zip(node.args[1:], ("weight", "bias"), strict=False):
+            text = ast.unparse(given)
+            if is_dotted(given) and text in lifter.numbers:  # taken for a number so far, for nothing else is said of it
+                lifter.numbers.discard(text)
+                lifter.weights[text] = (kind, value.root)
         return Lifted(ast.Call(node.func, [value.code, *(o.code for o in others)], []), value.dims, value.more, (*value.sizes[:-1], None))
     if last in ELEMENTWISE and last not in ("to", "float", "contiguous"):
         values = [lifter.lift(a) for a in node.args]

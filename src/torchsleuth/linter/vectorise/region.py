@@ -195,6 +195,8 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
         return {"name": "self", "kind": "self", "attributes": attributes}
     if name in lifter.bases:
         return {"name": name, **_tensor(name, plan)}
+    if name in lifter.weights:
+        return {"name": name, "kind": lifter.weights[name][0], "of": lifter.weights[name][1]}
     for statement in original:
         for node in ast.walk(statement):
             if isinstance(node, ast.keyword) and isinstance(node.value, ast.Name) and node.value.id == name and node.arg in ("device", "dtype"):

@@ -122,7 +122,7 @@ def unlooped(value: Lifted, axis: str, dim: int) -> Lifted:
     own = value.dims.index(axis)
     if value.more:
         if dim < 0:
-            code = method(value.code, "movedim", number(own), number(dim)) if not (own == len(value.dims) - 1 and False) else value.code
+            code = method(value.code, "movedim", number(own), number(dim))
             return replace(value, code=code, dims=tuple(d for p, d in enumerate(value.dims) if p != own), kept=None, sizes=tuple(s for p, s in enumerate(value.sizes) if p != own))
         others = [d for p, d in enumerate(value.dims) if p != own]
         places = [p for p, d in enumerate(others) if d in (INNER, ONE)]
