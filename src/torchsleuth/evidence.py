@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchsleuth.evidence_device import DeviceDeath, DeviceState, FullMemory
-from torchsleuth.evidence_forward import FailedOperation
+from torchsleuth.evidence_forward import FailedOperation, RefusedState
 from torchsleuth.evidence_parts import Place, TensorFact
 from torchsleuth.model import RaisedException
 
@@ -216,6 +216,7 @@ class Evidence:
     custom: CustomBackward | None = None
     inference: tuple[GradientCut, ...] = ()
     operation: FailedOperation | None = None  # the forward call that raised
+    refused_state: RefusedState | None = None  # a checkpoint that does not fit
     device: DeviceDeath | None = None  # the GPU stopped
     device_state: DeviceState | None = None  # what it says when asked after the error
     memory: FullMemory | None = None  # its memory ran out

@@ -126,6 +126,31 @@ class IndexItem:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyMismatch:
+    """A parameter whose shape in the checkpoint is not that in the model."""
+
+    key: str
+    saved: tuple[int, ...]
+    model: tuple[int, ...]
+    made: Made | None = None  # the constructor call of the layer that holds it
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedState:
+    """What `load_state_dict` refused."""
+
+    place: Place
+    module: str  # what the user calls the module
+    kind: str  # its class
+    mismatches: tuple[KeyMismatch, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    keys: int  # how many entries the dictionary has
+    nested: str = ""  # the key of the dictionary under which another one holds what is missing
+    module_made: Made | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FailedOperation:
     """The torch call that raised."""
 

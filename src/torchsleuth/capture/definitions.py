@@ -76,7 +76,7 @@ class Definitions:
             for name, value in locals_of(entry.frame).items():
                 if value is module and name != "self":
                     found = self.step(entry, ast.Name(name, ast.Load()))
-                    if found is not None and isinstance(found[1], ast.Call) and self._binding(entry, name)[2] == "assign":
+                    if found is not None and isinstance(found[1], ast.Call) and (self._binding(entry, name) or ("", "", ""))[2] == "assign":
                         return found[0].code, found[1]
             for name, value in list(entry.frame.f_globals.items()):
                 if value is module:

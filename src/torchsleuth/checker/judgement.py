@@ -9,7 +9,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, second, slices, source, variants
+from torchsleuth.checker import mechanics, origins, second, slices, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
 from torchsleuth.checker.mend import in_other_places, mended
@@ -19,6 +19,7 @@ from torchsleuth.checker.relation import UNKNOWN, relation_of_shape, relation_of
 from torchsleuth.checker.subject import Run, Subject
 from torchsleuth.checker.trial import Finding, Mend, Relation, Sample
 from torchsleuth.checker.truth import Verdict, agrees, at_a_glance, scales, true_gradient, verdict
+from torchsleuth.model import Role
 
 
 class Judge:
@@ -131,6 +132,7 @@ class Judge:
             alike = len({_law(f.relation) for f in group}) == 1
             out = self.as_one(out, group) if alike else self.as_one(out, group, relation=UNKNOWN)
         open_ones = [f for f in out if f.kind == "values" and f.mend is None and (f.relation is None or f.relation.kind == "unknown")]
+        out = self.as_one(out, [f for f in out if f.relation is not None and f.relation.kind == "redrawn"])
         method = mechanics.methods(self.bench)[1]
         unmended = [f for f in out if f.kind == "values" and f.mend is None]
         groups = [group for law in dict.fromkeys(map(_law, (f.relation for f in unmended))) if law != ("unknown",)
@@ -201,7 +203,7 @@ class Judge:
         if result.truth is None:
             return None
         if self.bench.random and self.backward_draws(evaluation):
-            self.remark("backward draws random numbers too, and they are not those that forward drew: save what forward drew, or its random state")
+            return self.redrawn(evaluation, k, case, result)
         returned, true = evaluation.settled[k].to(torch.float64), result.truth.gradient
         typical, seen = self.typical(evaluation, k, result)
         kind = "not-derivative" if self.deliberate(typical, k, seen.zero) else "values"
@@ -215,6 +217,15 @@ class Judge:
             ),
             typical, k,
         )  # fmt: skip
+
+    def redrawn(self, evaluation: Evaluation, k: int, case: str, result: Verdict) -> Finding:
+        """backward draws random numbers of its own: no law is to be found in what comes of them."""
+        returned, true = evaluation.settled[k].to(torch.float64), result.truth.gradient
+        line, file = origins.drawn_at(self.bench, evaluation), self.subject.backward_code.__code__.co_filename
+        culprit = source.culprit_at(file, line, "draws anew", f"{self.subject.name}.{self.subject.backward_name}", Role.RETURN_GRAD) if line else None
+        return Finding("values", k, case, evaluation.arguments.shapes(), relation=Relation("redrawn", line=line), culprit=culprit,
+                       sample=sample_of(returned, true, result.wrong), wrong=int(result.wrong.sum()), total=result.wrong.numel(),
+                       error=float((returned - true).norm()) / max(float(true.norm()), 1e-300), reference=result.truth.source)  # fmt: skip
 
     def backward_draws(self, evaluation: Evaluation) -> bool:
         run = self.bench.forward(evaluation.arguments)
@@ -318,6 +329,10 @@ class Judge:
             if found is not None:
                 culprit = source.culprit_of(method, found[1], f"a term of the gradient for {self.arguments.names[k]}")
                 return dataclasses.replace(finding, culprit=culprit, relation=found[0])
+            piece = piece_of(self.bench, method, evaluation, k, lines, whole=False)
+            if piece is not None:
+                label = "the one part of the gradient that reaches all wrong elements"
+                return dataclasses.replace(finding, culprit=source.culprit_of(method, piece, label))
         if k < 0:
             node = source.return_statement(method, lines)
             label = f"returns {finding.returned_count} gradients for {finding.expected_count} inputs"

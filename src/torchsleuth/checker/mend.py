@@ -183,7 +183,7 @@ def _donors(*methods: Method | None) -> tuple[str, ...]:
 def _formulas(forward: Method | None, values: dict[str, typing.Any], context: str, backward: typing.Any) -> tuple[tuple[str, frozenset[str]], ...]:
     """Forward's expressions that can be written in backward as well: arguments kept on ctx go by their name there."""
     found: dict[str, frozenset[str]] = {}
-    visible = {*values, *visible_names(backward), *vars(builtins)}
+    visible = {context, *values, *visible_names(backward), *vars(builtins)}
     for node in own_nodes(forward.tree) if forward is not None else ():
         if not isinstance(node, (ast.Call, ast.BinOp)):
             continue

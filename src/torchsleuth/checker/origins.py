@@ -25,14 +25,16 @@ class _Watch(TorchFunctionMode):
             odd = ~torch.isfinite(result)
             operands = [a for a in arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
             if bool(odd.any()) and operands and all(bool(torch.isfinite(a).all()) for a in operands):
-                self.found = (getattr(function, "__name__", ""), "NaN" if bool((result != result).any()) else "infinity", self._line())
+                self.found = (getattr(function, "__name__", ""), "NaN" if bool((result != result).any()) else "infinity", line_in(self.code))
         return result
 
-    def _line(self) -> int:
-        frame = sys._getframe()
-        while frame is not None and frame.f_code is not self.code:
-            frame = frame.f_back
-        return frame.f_lineno if frame is not None else 0
+
+def line_in(code: typing.Any) -> int:
+    """The line of a function that is running right now."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else 0
 
 
 @torch.no_grad()
@@ -47,3 +49,32 @@ def first_not_finite(bench: Bench, evaluation: Evaluation) -> tuple[str, str, in
     except Exception:
         pass
     return watch.found
+
+
+class _Draws(TorchFunctionMode):
+    """The line of the first operation that draws random numbers."""
+
+    def __init__(self, code: typing.Any):
+        super().__init__()
+        self.code, self.line = code, 0
+
+    def __torch_function__(self, function, types, arguments=(), keywords=None):
+        before = torch.get_rng_state()
+        result = function(*arguments, **(keywords or {}))
+        if not self.line and not torch.equal(before, torch.get_rng_state()):
+            self.line = line_in(self.code)
+        return result
+
+
+@torch.no_grad()
+def drawn_at(bench: Bench, evaluation: Evaluation) -> int:
+    """The line of backward that draws random numbers from torch; 0 where none was seen to."""
+    watch = _Draws(getattr(bench.subject.backward_code, "__code__", None))
+    try:
+        run = bench.forward(evaluation.arguments)
+        grads = tuple(None if g is None else g.clone() for g in evaluation.grads)
+        with watch:
+            bench.subject.backward(run.context, grads)
+    except Exception:
+        pass
+    return watch.line

@@ -25,6 +25,8 @@ from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differing
 
 LIMIT = 40  # terms looked at
+# Methods that put their last argument into a tensor.
+WRITING = frozenset("index_put index_add index_copy scatter scatter_add masked_scatter select_scatter slice_scatter".split())
 
 
 def scaled_part(bench: Bench, method: Method, evaluation: Evaluation, k: int, lines: frozenset[int] | None) -> tuple[Relation, ast.expr] | None:
@@ -46,8 +48,13 @@ def scaled_part(bench: Bench, method: Method, evaluation: Evaluation, k: int, li
     return None
 
 
-def piece_of(bench: Bench, method: Method, evaluation: Evaluation, k: int, lines: frozenset[int] | None) -> ast.expr | None:
-    """Of a gradient that is put together from pieces, the one that is wrong: what is made without it differs in wrong elements only, and all of them."""
+def piece_of(
+    bench: Bench, method: Method, evaluation: Evaluation, k: int, lines: frozenset[int] | None, whole: bool = True
+) -> ast.expr | None:
+    """Of a gradient that is put together from pieces, the one that is wrong: what is made without it differs in wrong elements only, and all of them.
+
+    Not `whole`: the one piece that reaches all wrong elements, and it may reach others.
+    """
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         cases = experiments(bench, method, evaluation)
         if not cases or k not in cases[0].true or any(isinstance(node, ast.While) for node in ast.walk(method.tree)):
@@ -64,9 +71,13 @@ def piece_of(bench: Bench, method: Method, evaluation: Evaluation, k: int, lines
             if less is None or less.shape != here.shape:
                 continue
             changed = less != here
-            if bool(changed.any()) and not bool((changed & ~wrong).any()) and not bool((wrong & ~changed & (here != 0)).any()):
+            if not bool(changed.any()) or whole and bool((changed & ~wrong).any()):
+                continue
+            if not bool((wrong & ~changed & (here != 0)).any()):
                 found.append(piece)
-    return followed(method, found[0], lines) if len(found) == 1 else None
+    if len(found) != 1 or not whole and bool(wrong.all()):
+        return None
+    return followed(method, found[0], lines)
 
 
 def _pieces(method: Method, k: int, count: int, lines: frozenset[int] | None) -> typing.Iterator[ast.expr]:
@@ -78,6 +89,9 @@ def _pieces(method: Method, k: int, count: int, lines: frozenset[int] | None) ->
     for tree in (expression, *map(slices.made_of, statements)):
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr.rstrip("_") in WRITING and len(node.args) > 1:
+                    yield node.args[-1]
+                    continue
                 for argument in node.args:
                     if isinstance(argument, (ast.List, ast.Tuple)):
                         yield from (e for e in argument.elts if not isinstance(e, (ast.Constant, ast.Starred)))

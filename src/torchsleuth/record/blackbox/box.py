@@ -114,8 +114,10 @@ class BlackBox:
             warnings.simplefilter("ignore")
             for watched in WATCHED:
                 overload = overload_of(watched)
-                # `aten::embedding` calls `index_select` below this key, and must not be noted twice.
-                key = "ADInplaceOrView" if entrance and watched.operator == "index_select" else "BackendSelect"
+                # What torch's own kernels call among themselves lies below ADInplaceOrView, and must not be noted twice:
+                # `aten::embedding` calls `index_select`, and that, on a GPU, calls its form with `out=`.
+                within = watched.is_out or (entrance and watched.operator == "index_select")
+                key = "ADInplaceOrView" if within else "BackendSelect"
                 if overload is not None:
                     below = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, key))
                     library.impl(watched.operator, self._kernel(overload, watched, below, note), key, with_keyset=True)

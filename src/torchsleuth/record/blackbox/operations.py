@@ -37,6 +37,11 @@ class Watched(typing.NamedTuple):
     number: int | None = None  # position of another number that sets the range: ignore_index, output_size
     one: bool = True  # one tensor is watched, and given as such
 
+    @property
+    def is_out(self) -> bool:
+        """The form with `out=`, which the plain one may well run within itself."""
+        return self.operator.endswith(("out", "output"))
+
 
 def _along(allows: Allows, *operators: str) -> tuple[Watched, ...]:
     return tuple(Watched(o, o.partition(".")[0], allows, (2,), dim=1) for o in operators)

@@ -103,7 +103,9 @@ def _why(trial: Trial, relation: Relation) -> str:
         return f"{sign}The factor is {power_text(size)}, and {size_text(size)}: {treated}.{changed}"
     if size.kind != "number":
         other = " times 2" if len(relation.sizes) > 1 else ""
-        kind = {1.0: "backward applies it once too often", -1.0: "backward leaves it out"}.get(size.power, "backward uses another power of it")
+        kind = {1.0: "backward multiplies by it once too often, or leaves out a division by it", -1.0: "backward leaves it out"}.get(
+            size.power, "backward uses another power of it"
+        )
         perhaps = "" if relation.holds else "perhaps "  # with another value of the argument it was not tried
         return f"{sign}The factor is {power_text(size)}{other}, and {size_text(size)}: {perhaps}{kind}."
     common = {2.0: "a 2 that is one too many", 0.5: "a 2 is left out, such as that of a square"}.get(round(size.value, 9), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Relation, Trial
 from torchsleuth.model import Diagnosis, Fact, Known
-from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measured, name_of, where
+from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measured, name_of, where, whose
 
 NAMED = frozenset(
     "factor transposed rearranged adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
@@ -78,12 +78,15 @@ class WrongGradient(FunctionRule):
             elif kind == "not-finite":
                 title = f"the gradient for `{name}` is NaN or infinite where the true one is finite"
                 why = f"{finding.relation.share:.0%} of its elements are not finite. {_first_odd(finding.relation)}"
+            elif kind == "redrawn":
+                title = f"{whose(trial, finding)} {'are' if len(finding.names) > 1 else 'is'} wrong: backward draws random numbers of its own"
+                why = "They are not the ones that forward drew. Save what forward drew (a mask, say), or its random state."
             elif kind == "precision":
                 title = f"the gradient for `{name}` is right to {finding.relation.factor:.1g} only"
                 why = "The formula is close but not the derivative: an approximation, a rounded constant, or a detour through a shorter type."
             elif finding.mend is not None:
-                whose = f"gradients for {listed(finding.names)} are" if finding.names else f"gradient for `{name}` is"
-                title = f"the {whose} wrong: `{finding.mend.before}` should be `{finding.mend.after}`"
+                are = "are" if len(finding.names) > 1 else "is"
+                title = f"{whose(trial, finding)} {are} wrong: `{finding.mend.before}` should be `{finding.mend.after}`"
                 why = "With that one change every experiment agrees with forward."
             elif finding.names:
                 title = f"the gradients for {listed(finding.names)} are not the derivatives of forward: what they have in common is `{finding.detail}`"
