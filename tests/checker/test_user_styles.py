@@ -38,7 +38,7 @@ SLIPS = [
     ("AvgPool", "g.repeat_interleave(k, 2).repeat_interleave(k, 3)", "g.repeat(1, 1, k, k)", "`x` is not the derivative", "out[:, :,"),
     ("SoftmaxCE", "* valid[:, None] / ctx.n", "/ ctx.n", "right only where target >= 0", "return"),
     ("SoftmaxCE", "[:, None] / ctx.n", "[:, None] / logits.shape[0]", "1.5 times too small", "grad = "),
-    ("SwiGLU", "db = g * a * s", "db = g * a", "`x` and `v` are wrong: `g * a` should be `g * F.silu(a)`", "db = "),
+    ("SwiGLU", "db = g * a * s", "db = g * a", "`x` and `v` are wrong: `g * a` should be `(g * a) * s`", "db = "),
     ("SwiGLU", "return dx, dw, dv", "return dx, dv, dw", "`w` and `v` are swapped", "return"),
     ("Rotary", "g1 * cos + g2 * sin, g2 * cos - g1 * sin", "g1 * cos - g2 * sin, g2 * cos + g1 * sin", "not the transpose", "return"),
     ("PairwiseDist", "d = 2 * (", "d = (", "2 times too small", "d = "),

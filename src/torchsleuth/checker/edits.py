@@ -12,7 +12,7 @@ import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
 from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, names, operators, orders, powers
-from torchsleuth.checker.insertions import factors, insertions, projections, signs, terms, unused, wrapped
+from torchsleuth.checker.insertions import factors, insertions, projections, quotients, signs, terms, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
 
@@ -69,8 +69,8 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, orders, operators, constants, calls, comparisons, powers, names, accumulations, signs, factors, counts, wrapped, insertions, borrowed,
-    projections, terms,
+    unused, orders, operators, constants, calls, comparisons, powers, names, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
+    projections, quotients, terms,
 )  # fmt: skip
 SUGGESTED = {
     "factor": (operators, orders, signs, calls, constants, factors),

@@ -85,6 +85,8 @@ def borrowed(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Cha
     for formula, parts in scope.formulas:
         if text in parts or owner and owner not in MODULES and formula.startswith(owner) and formula != text:
             yield Change(node, formula)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, float):
+            yield Change(node, f"{text} * ({formula})")
 
 
 def constants(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:

@@ -72,6 +72,13 @@ def projections(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[
                 yield Change(element, f"{text} - {name} * ({name} * {text}).mean(-1, keepdim=True)", alone)
 
 
+def quotients(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """A division by a product of two tensors: of two norms, say."""
+    for element in formulas(node):
+        for a, b in itertools.combinations(scope.tensors, 2):
+            yield Change(element, f"{bracketed(method, element)} / ({a} * {b})", True)
+
+
 def unused(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     """The gradient of an output that backward never looks at, put in as a term."""
     read = {part.id for part in own_nodes(method.tree) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
@@ -157,6 +164,8 @@ def insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[C
             yield Change(operand, f"{text} / {name}")
             yield Change(operand, f"{text} + {name}")
             yield Change(operand, f"{name} - {text}")
+        yield Change(operand, f"-{text}")
+        yield Change(operand, f"-{text} / 2")
         yield Change(operand, f"1 - {text}")
         yield Change(operand, f"1 + {text}")
         for name in scope.tensors:
