@@ -105,24 +105,32 @@ def _is_own_argument(base: str, plan: Plan) -> bool:
 def _is_indexed_like_an_array(base: str, loop: ast.AST) -> bool:
     """`x[i, j]`, `x[:, j]`, `x[i].item()`, or an index `y[i, x[i]]` itself: not what one does with a list of tensors."""
     for node in ast.walk(loop):
-        if isinstance(node, ast.Subscript):
-            if isinstance(node.slice, ast.Tuple) and ast.unparse(node.value).split("[")[0] == base:
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and ast.unparse(node.value).split("[")[0] == base:
+            return True
+        if isinstance(node, ast.Attribute) and node.attr == "item" and isinstance(node.value, ast.Subscript) and ast.unparse(node.value.value) == base:
+            return True
+    return holds_positions(base, loop)
+
+
+def holds_positions(base: str, loop: ast.AST) -> bool:
+    """`y[i, x[i]]`, or `y[i, n]` with `for i, n in enumerate(x)`: what is in `x` says where."""
+    names = {base}
+    for node in ast.walk(loop):
+        if isinstance(node, (ast.For, ast.comprehension)):
+            if isinstance(node.target, ast.Tuple) and isinstance(node.iter, ast.Call):
+                given = [ast.unparse(a) for a in node.iter.args]
+                function = ast.unparse(node.iter.func)
+                place = 1 if function == "enumerate" else given.index(base) if base in given else 0
+                if base in given and function in ("enumerate", "zip") and place < len(node.target.elts) and isinstance(node.target.elts[place], ast.Name):
+                    names.add(node.target.elts[place].id)
+            elif isinstance(node.target, ast.Name) and ast.unparse(node.iter) == base:
+                names.add(node.target.id)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Subscript) and ast.unparse(node.value.value) == base:
+            names.add(node.targets[0].id)  # `n = x[i]`
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) not in names:
+            if any(ast.unparse(n) in names for n in ast.walk(node.slice) if isinstance(n, (ast.Name, ast.Attribute))):
                 return True
-            if any(isinstance(n, ast.Subscript) and ast.unparse(n.value) == base for n in ast.walk(node.slice)):
-                return True
-        elif isinstance(node, ast.Attribute) and node.attr == "item" and isinstance(node.value, ast.Subscript):
-            if ast.unparse(node.value.value) == base:
-                return True
-        elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.target, ast.Tuple) and isinstance(node.iter, ast.Call):
-            # `for i, n in enumerate(lengths)` with `y[i, n]`
-            given = [ast.unparse(a) for a in node.iter.args]
-            function = ast.unparse(node.iter.func)
-            if base in given and function in ("enumerate", "zip"):
-                place = 1 if function == "enumerate" else given.index(base)
-                target = node.target.elts[place] if place < len(node.target.elts) else None
-                if isinstance(target, ast.Name) and any(isinstance(n, ast.Subscript) and any(isinstance(m, ast.Name) and m.id == target.id for m in ast.walk(n.slice))
-                                                        for n in ast.walk(loop)):  # fmt: skip
-                    return True
     return False
 
 

@@ -13,7 +13,7 @@ from torchsleuth.linter.vectorise.context import Context, context_of, plain
 from torchsleuth.linter.vectorise.emit import (
     EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, starts_no_longer, stored,
 )  # fmt: skip
-from torchsleuth.linter.vectorise.evidence import COLLECTORS, require_evidence, require_no_leftovers, require_one_device, require_tensors
+from torchsleuth.linter.vectorise.evidence import COLLECTORS, holds_positions, require_evidence, require_no_leftovers, require_one_device, require_tensors
 from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
 from torchsleuth.linter.vectorise.loops import Reader
 
@@ -61,7 +61,8 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         if not open_bases or len(open_bases) > 4:
             raise
         problem = unknown
-    for ranks in _rank_choices(open_bases, _shown_rank(reader)):
+    shown = {} if (rank := _shown_rank(reader)) is None else {b: rank for b in open_bases if not holds_positions(b, loop)}
+    for ranks in _rank_choices(open_bases, shown):
         context = context_of(frame, loop, dotted)
         context.exact_ranks.update(ranks)
         context.guessed.update(ranks)
@@ -85,13 +86,13 @@ def _shown_rank(reader: Reader) -> int | None:
     return ranks.pop() if len(ranks) == 1 else None
 
 
-def _rank_choices(open_bases: dict[str, int], shown: int | None):
+def _rank_choices(open_bases: dict[str, int], shown: dict[str, int]):
     """As few assumptions as possible first: one tensor's rank, then two, then more; the rank of the tensors beside it before others."""
     for count in range(1, len(open_bases) + 1):
         for chosen in itertools.combinations(open_bases, count):
             extras = (0, 1, 2) if count < 3 else (0, 1)
             choices = [{base: open_bases[base] + extra for base, extra in zip(chosen, more, strict=True)} for more in itertools.product(extras, repeat=count)]
-            yield from sorted(choices, key=lambda ranks: shown is not None and any(rank != shown for rank in ranks.values()))
+            yield from sorted(choices, key=lambda ranks: any(rank != shown.get(base, open_bases[base]) for base, rank in ranks.items()) if shown else False)
 
 
 def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, frame: Frame, reader: Reader, keep_stores: bool) -> Plan:
