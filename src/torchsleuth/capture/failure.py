@@ -35,7 +35,7 @@ _PYTHONS_OWN = re.compile(
 # Words that only torch uses, for temporaries that nothing in sight can tell about.
 _TORCHS_WORDS = re.compile(
     r"[Tt]ensor|non-singleton dimension|mat1 and mat2|out of bounds for dimension|Dimension out of range|scalar type|"
-    r"invalid for input of size|einsum\(\)|dtype|\bat::|out of range in self"
+    r"invalid for input of size|einsum\(\)|dtype|\bat::|out of range in self|^[a-z]\w*\(\): |numel\(\)"
 )
 _CALL_IMPL = frozenset({"_wrapped_call_impl", "_call_impl"})
 

@@ -231,6 +231,12 @@ class Origins:
             if found is None:
                 break
             last = found[0]
+            if last.name == "pad_sequence" and position is not None:
+                sample = _padded_from(last, mark, position)
+                if sample is None:
+                    break
+                mark, position, before = *sample, last.index
+                continue
             if last.name not in _CARRIES or not last.operands:
                 break
             following = last.operands[0]
@@ -255,7 +261,7 @@ class Origins:
             if current.ident == ident:
                 return True
             found = self.producer(current, before)
-            if found is not None and found[0].name in _CARRIES:
+            if found is not None and (found[0].name in _CARRIES or found[0].name == "pad_sequence"):
                 pending += [(operand, found[0].index) for operand in found[0].operands]
         return False
 
@@ -303,6 +309,16 @@ class Origins:
                 if not any(operand.storage == mark.storage for operand in operation.operands):  # no view or write of it
                     return self.made_by(operation, size)
         return None
+
+
+def _padded_from(operation: Operation, mark: Mark, position: tuple[int, ...]) -> tuple[Mark, tuple[int, ...]] | None:
+    """The sequence, and the place in it, that an element of `pad_sequence` was copied from; None for the padding itself."""
+    samples, longest = operation.operands, max((item.shape[0] for item in operation.operands if item.shape), default=0)
+    rows, columns = mark.shape[:2] == (len(samples), longest), mark.shape[:2] == (longest, len(samples))
+    if len(position) < 2 or rows == columns:
+        return None  # batch or time first: where both fit nobody can tell
+    sample, step = position[:2] if rows else position[1::-1]
+    return (samples[sample], (step, *position[2:])) if step < samples[sample].shape[0] else None
 
 
 def in_order(mark: Mark) -> bool:

@@ -84,6 +84,10 @@ def limits(
             if position is not None and f"of {argument}" in message:
                 found.append(Limits(position, 0, 1, "probability"))
         return found
+    if name.strip("_") == "pack_padded_sequence":
+        data, lengths = first("input"), first("lengths")
+        if data is not None and lengths is not None and len(raws[data].shape) > 1:
+            return [Limits(lengths, 1, max(raws[data].shape[:2]), "time steps")]
     if name == "ctc_loss":
         scores, lengths = first("log_probs"), first("input_lengths")
         if scores is not None and lengths is not None and "input_lengths" in message:

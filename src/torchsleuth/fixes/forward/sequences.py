@@ -108,6 +108,8 @@ class RecurrentStateFixer(Fixer):
         operation = failed.operation
         if operation is None or failed.script is None:
             return []
+        if "must be sorted in decreasing order" in failed.message:
+            return [_unsorted(failed)]
         data = failed.operand("input", "self")
         if data is not None and "input.size(-1)" in failed.message:
             return [resized(failed, ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), 0, "input_size", data.shape[-1], "features")]
@@ -127,6 +129,19 @@ class RecurrentStateFixer(Fixer):
             failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
             fewer,
         ]
+
+
+def _unsorted(failed: Failed) -> Fix | None:
+    """`enforce_sorted=False`: torch sorts the sequences and puts the results back in order."""
+    script, call = failed.script, failed.call
+    if not isinstance(call, ast.Call) or called(call) not in ("pack_padded_sequence", "pack_sequence") or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    said = next((k.value for k in call.keywords if k.arg == "enforce_sorted"), None)
+    if any(k.arg is None for k in call.keywords) or len(call.args) > (3 if called(call) == "pack_padded_sequence" else 1):
+        return None
+    last = max(script.end(item) for item in [*call.args, *(k.value for k in call.keywords)])
+    edits = [script.replace(said, "False")] if said is not None else [script.insert(last, ", enforce_sorted=False")]
+    return failed.scripts.fix("Let torch sort them: `enforce_sorted=False`.", edits)
 
 
 def _left_out(failed: Failed) -> Fix | None:

@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, of_axis, of_tensor, plural, report, seen, shape
 
 
 class GatherShape(CrashRule):
@@ -81,7 +81,7 @@ class GatherShape(CrashRule):
         why = f"torch says: {message}."
         own = (expr(index, "index")) if index is not None else "index"
         if "number of dimensions" in message and base is not None and index is not None:
-            title = f"{index.called} has {len(index.shape)} dimensions, {base.called} has {len(base.shape)}"
+            title = f"{index.called} has {plural(len(index.shape), 'dimension')}, {base.called} has {len(base.shape)}"
             label = f"{shape(index.shape)} for a tensor {shape(base.shape)}"
             why = f"`{operation.name}` takes an index with as many dimensions as the tensor it works on."
             creates = [of_tensor(index)]

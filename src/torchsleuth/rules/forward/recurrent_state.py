@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import FailedOperation
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+from torchsleuth.wording import upper_first
 
 
 class RecurrentState(CrashRule):
@@ -100,13 +102,7 @@ class RecurrentState(CrashRule):
                           lead=state, why="The state has shape [layers × directions, batch, hidden], with the batch of the input, also when `batch_first=True`.",
                           creates=creates, facts=facts, fixes=fixes)  # fmt: skip
         if "lengths" in message or "Length of" in message:
-            lengths = operation.operand("lengths")
-            argument = operation.argument("lengths", "enforce_sorted")
-            if argument is not None and argument.value:
-                facts.append(seen(f"{argument_fact(argument)}."))
-            fixes = ["`enforce_sorted=False`."] if "sorted" in message else ["One length, at least 1, for each sample of the batch; `batch_first=True` if the batch comes first."]
-            return report(self.name, operation, title="The lengths do not fit the batch", label="lengths do not fit", lead=lengths, why=f"torch says: {message}",
-                          creates=[of_tensor(lengths), *([(argument.made, f"{argument.source} comes from here")] if argument is not None else [])], facts=facts, fixes=fixes)  # fmt: skip
+            return self._lengths(operation, message)
         width = re.search(r"Expected (\d+), got (\d+)|got (\d+),? expected (\d+)|batch size (\d+) doesn't match hidden\d? batch size (\d+)", message)
         if width and given is not None and "hidden" not in message:
             want, have = (width[1], width[2]) if width[1] else (width[4], width[3])
@@ -117,3 +113,38 @@ class RecurrentState(CrashRule):
         creates = [of_tensor(state), of_tensor(given)] if state is not None else [of_tensor(given)]
         return report(self.name, operation, title=f"{layer} does not take this input and state", label="shapes do not fit", lead=state, why=f"torch says: {message}",
                       creates=creates, facts=facts)  # fmt: skip
+
+    def _lengths(self, operation: FailedOperation, message: str) -> Diagnosis:
+        """`pack_padded_sequence`: not sorted, a sequence of length 0, or not one length for each sample."""
+        lengths, data = operation.operand("lengths"), operation.operand("input")
+        argument = operation.argument("lengths")
+        called = lengths.called if lengths is not None else f"`{argument.source}`" if argument is not None and argument.source else "the lengths"
+        values = lengths.values if lengths is not None else None
+        facts = [seen(f"{argument_fact(argument)}.")] if argument is not None and argument.value else []
+        said = re.search(r"len\(lengths\)` to be equal to batch_size, but got (\d+) \(batch_size=(\d+)\)", message)
+        if "sorted" in message:
+            title, label = f"{called} is not in decreasing order", "not in decreasing order"
+            why = "With `enforce_sorted=True`, the default, the sequences must come longest first. `enforce_sorted=False` lets torch sort them, and put the results back in order."
+            fixes = ["Pass `enforce_sorted=False`."]
+            if values is not None:
+                facts.append(seen(f"{upper_first(called)} holds {values.total} lengths from {_plain(values.minimum)} to {_plain(values.maximum)}."))
+        elif said:
+            title, label = f"{called} holds {said[1]} lengths for a batch of {said[2]}", f"{said[1]} lengths, {said[2]} sequences"
+            why = "Each sequence of the batch has one length. The batch is dimension 1 of the input, and dimension 0 with `batch_first=True`."
+            fixes = ["One length for each sequence."]
+            if data is not None and len(data.shape) > 1 and str(data.shape[0]) == said[1]:
+                facts.append(inferred(f"Dimension 0 of {data.called} {shape(data.shape)} has size {said[1]}: `batch_first=True` may be missing."))
+                fixes = ["Pass `batch_first=True`, if the batch comes first."]
+        else:
+            title, label = f"{called} holds a length of 0", "a length of 0"
+            why = "A packed sequence has at least one element: a sequence of length 0 cannot be packed."
+            fixes = ["Leave empty sequences out of the batch, or give them one padding token (`lengths.clamp(min=1)`)."]
+            if values is not None and values.bad and lengths is not None:
+                facts.append(seen(bad_values(lengths, values)))
+        return report(self.name, operation, title=upper_first(title), label=label, lead=lengths, why=why,
+                      creates=[of_tensor(lengths), *([(argument.made, f"{argument.source} comes from here")] if argument is not None else [])],
+                      facts=facts, fixes=fixes)  # fmt: skip
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
