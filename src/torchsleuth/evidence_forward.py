@@ -173,6 +173,7 @@ class FailedOperation:
     container_made: Made | None = None  # where that container was made
     container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
     training: bool | None = None  # the failing module's mode
+    both_directions: bool = False  # the first operand's last size comes from a bidirectional recurrent layer
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it
 

@@ -29,6 +29,7 @@ class Scope:
     donors: tuple[str, ...] = ()  # constant expressions found elsewhere in the Function
     shapes: dict[str, int] = field(default_factory=dict)  # of `tensors`, one of each shape
     constants: tuple[float, ...] = ()  # of forward
+    saved: tuple[str, ...] = ()  # names given to save_for_backward, if all of them are names
     masks: frozenset[str] = frozenset()  # boolean tensors
     formulas: tuple[tuple[str, frozenset[str]], ...] = ()  # expressions of forward in backward's names, and what they consist of
 

@@ -12,6 +12,7 @@ from torchsleuth.checker.bench import Evaluation, finite, is_float, length
 from torchsleuth.checker.judgement import Judge, sample_of
 from torchsleuth.checker.trial import Finding
 from torchsleuth.checker.truth import differing, through_forward
+from torchsleuth.model import Role
 
 
 class Conditions(Judge):
@@ -95,7 +96,11 @@ class Conditions(Judge):
             return
         for a, b in zip(reference.run.outputs, other.run.outputs, strict=True):
             if is_float(a) and (a.shape != b.shape or bool(differing(b, a).any())):
-                self.findings.append(Finding("forward-differs", case=name, case_text=arguments.shapes()))
+                if not any(f.kind == "forward-differs" for f in self.findings):
+                    forward = mechanics.methods(self.bench)[0]
+                    node = source.reads_memory(forward) if forward is not None else None
+                    culprit = source.culprit_of(forward, node, "reads memory in its own order", Role.OPERAND) if node is not None else None
+                    self.findings.append(Finding("forward-differs", case=name, case_text=arguments.shapes(), culprit=culprit))
                 return
         for k in self.study.checked:
             want, got = reference.settled.get(k), other.settled.get(k)

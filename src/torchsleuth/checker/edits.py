@@ -11,7 +11,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, names, operators, orders, powers
+from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, names, operators, orders, powers, unpackings
 from torchsleuth.checker.insertions import factors, insertions, projections, quotients, signs, terms, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -30,6 +30,8 @@ def changes(
     doubtful |= {id(node) for node in nodes if isinstance(node, ast.Return)}
     nodes.sort(key=lambda node: (id(node) not in near, -getattr(node, "lineno", 0)))
     likely = [node for node in nodes if id(node) in near or id(node) in doubtful]
+    for node in nodes:
+        yield from unpackings(method, scope, node)
     families = dict.fromkeys((*SUGGESTED.get(relation, ()), *FAMILIES))
     for part in (likely, [node for node in nodes if id(node) not in near and id(node) not in doubtful]):
         for family, node in itertools.product(families, part):

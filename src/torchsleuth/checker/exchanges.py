@@ -14,10 +14,18 @@ SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "
          "prod": ("sum",), "max": ("sum",), "min": ("sum",), "zeros_like": ("ones_like",), "ones_like": ("zeros_like",),
          "scatter": ("scatter_add",), "index_copy": ("index_add",), "scatter_": ("scatter_add_",), "index_copy_": ("index_add_",)}  # fmt: skip
 MODULES = frozenset(("torch.", "F.", "math.", "np.", "torch.linalg.", "torch.nn.functional."))
-UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach".split())
+UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach squeeze unsqueeze".split())
 OPERATORS = {ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/", "@"), ast.Div: ("*",), ast.MatMult: ("*",)}
 COMPARISONS = {ast.Gt: ("<", ">=", "<=", "=="), ast.Lt: (">", "<=", ">=", "=="), ast.GtE: ("<=", ">"), ast.LtE: (">=", "<"),
                ast.Eq: ("!=",), ast.NotEq: ("==",)}  # fmt: skip
+
+
+def unpackings(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """The saved tensors unpacked by the names, and in the order, that forward saved them."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Attribute) and node.value.attr == "saved_tensors":
+        names = [e.id for e in node.targets[0].elts if isinstance(e, ast.Name)]
+        if scope.saved and names != list(scope.saved) and sorted(names) == sorted(scope.saved):
+            yield Change(node.targets[0], ", ".join(scope.saved), True)
 
 
 def orders(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -151,6 +159,8 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
         yield Change(node, owner)
     if name in ("var", "std") and not any(k.arg in ("unbiased", "correction") for k in node.keywords):
         yield Change(node, f"{owner}.{name}({', '.join(filter(None, (rest[1:-1], 'unbiased=False')))})")
+    if name == "size" and len(node.args) == 1 and owner in scope.tensors:
+        yield Change(node, f"{owner}.sum({method.segment(node.args[0])}, keepdim=True)")  # a mask's ones, not its length
     if name in ("sum", "mean") and not node.args and not node.keywords:
         for dim in (0, 1, -1):
             yield Change(node, f"{owner}.{name}({dim})")
@@ -191,6 +201,8 @@ def counts(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
     if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Tuple):
         yield Change(node.value, f"{method.segment(node.value)}, None", True)
         yield Change(node.value, f"{method.segment(node.value)}, None, None", True)
+        yield Change(node.value, f"(None, *{method.segment(node.value)})", True)
+        yield Change(node.value, f"(*{method.segment(node.value)}, None)", True)
     elif isinstance(node, ast.Return) and node.value is not None:
         yield Change(node.value, f"{method.segment(node.value)}, None", True)
         yield Change(node.value, ", ".join(method.segment(e) for e in node.value.elts[:-1]), True)

@@ -54,7 +54,7 @@ class Judge:
     def judge(self, evaluation: Evaluation, case: str, *, individually: bool = False, given: bool = True) -> bool:
         """Findings for one pass; True where it is right."""
         right = True
-        if individually and self.misplaced(evaluation):
+        if individually and any(p.kind in ("none", "unexpected", "count") for p in evaluation.problems) and self.misplaced(evaluation):
             return False
         for problem in evaluation.problems:
             if problem.kind == "none" and self.zero_derivative(evaluation, problem.input):
@@ -83,6 +83,8 @@ class Judge:
                 suspects = [k for k in inputs if not all(agrees(self.bench, evaluation, [k], sizes) for _ in range(self.directions))]
         elif inputs and not agrees(self.bench, evaluation, inputs, sizes):
             suspects = inputs
+        if individually and len(suspects) > 2 and self.misplaced(evaluation):
+            return False
         for k in suspects:
             found = self.values_finding(evaluation, k, case, given)
             if found is not None:
@@ -97,8 +99,6 @@ class Judge:
 
     def misplaced(self, evaluation: Evaluation) -> bool:
         """Whether every gradient is returned, and in another input's place: a None too many or too few before them."""
-        if not any(p.kind in ("none", "unexpected") for p in evaluation.problems) or any(p.kind in ("count", "raises") for p in evaluation.problems):
-            return False
         arguments, places = evaluation.arguments, {}
         for k in arguments.checked:
             found, _ = true_gradient(self.bench, evaluation, k)
@@ -110,6 +110,13 @@ class Judge:
             places[k] = place
         if len(set(places.values())) < len(places) or all(k == j for k, j in places.items()):
             return False
+        count = next((p for p in evaluation.problems if p.kind == "count"), None)
+        if count is not None:
+            # All of them are there, and only the number is wrong: a None is missing, or one too many.
+            self.findings.append(self.finding_of(count, evaluation, "", True))
+            self.bad |= set(arguments.checked)
+            self.broken = True
+            return True
         method = mechanics.methods(self.bench)[1]
         lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
         node = source.return_statement(method, lines) if method is not None else None
@@ -169,9 +176,15 @@ class Judge:
         """Whether forward gives the same twice. What rises as its gradient says, to twelve digits of its values, does."""
         if self.same_outputs(self.bench.forward(arguments), self.bench.forward(arguments)):
             return True
-        self.findings.append(Finding("not-deterministic"))
+        self.findings.append(self.not_deterministic())
         self.broken = True
         return False
+
+    def not_deterministic(self) -> Finding:
+        forward = mechanics.methods(self.bench)[0]
+        node = source.outside_state(forward) if forward is not None else None
+        culprit = source.culprit_of(forward, node, "changes what outlives the call", Role.MUTATE) if node is not None else None
+        return Finding("not-deterministic", culprit=culprit)
 
     @staticmethod
     def same_outputs(one: Run, other: Run) -> bool:

@@ -163,9 +163,18 @@ def _scope(bench: Bench, method: Method, case: Case) -> Scope:
     constants = tuple(dict.fromkeys(n.value for n in found_in if isinstance(n, ast.Constant) and isinstance(n.value, float)))
     masks = frozenset(n for n, v in values.items() if isinstance(v, torch.Tensor) and v.dtype is torch.bool)
     return Scope(
-        tensors, sizes, numbers, _donors(method, forward), shapes, constants, masks,
+        tensors, sizes, numbers, _donors(method, forward), shapes, constants, _saved(bench), masks,
         _formulas(forward, values, context, bench.subject.backward_code),
     )  # fmt: skip
+
+
+def _saved(bench: Bench) -> tuple[str, ...]:
+    subject = bench.subject
+    method = method_of(subject.function.setup_context if subject.separate else subject.forward_code, "")
+    for node in own_nodes(method.tree) if method is not None else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "save_for_backward":
+            return tuple(a.id for a in node.args) if all(isinstance(a, ast.Name) for a in node.args) else ()
+    return ()
 
 
 def _donors(*methods: Method | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import typing
 import torch
 
 from torchsleuth.checker import origins, terms, variants
-from torchsleuth.checker.arguments import Arguments
+from torchsleuth.checker.arguments import Arguments, dtype_name
 from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite, is_float
 from torchsleuth.checker.factors import sizes_of_factor
 from torchsleuth.checker.trial import Relation
@@ -75,7 +75,7 @@ def relation_of_shape(bench: Bench, evaluation: Evaluation, k: int) -> Relation:
     if found is None:
         return UNKNOWN
     pairs = pairs_for(bench, evaluation, k, found.gradient)
-    for test in (_other_input, _transposed, _reduction_of_shape, _grad_output_itself, _collapsed, _same_elements):
+    for test in (_other_input, _transposed, _reduction_of_shape, _grad_output_itself, _same_elements, _collapsed):
         relation = test(bench, pairs, k)
         if relation is not None:
             return relation
@@ -369,4 +369,8 @@ def _inside(pairs: list[Pair], wrong: list[torch.Tensor]) -> float:
 
 def _precision(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     errors = [float((p.returned - p.true).norm()) / max(float(p.true.norm()), 1e-300) for p in pairs]
-    return Relation("precision", factor=max(errors)) if max(errors) < 1e-3 else None
+    if not max(errors) < 1e-3:
+        return None
+    raw = pairs[0].evaluation.raw[k]
+    shorter = raw.is_floating_point() and torch.finfo(raw.dtype).bits < torch.finfo(pairs[0].evaluation.arguments.values[k].dtype).bits
+    return Relation("precision", factor=max(errors), detail=dtype_name(raw.dtype) if shorter else "")

@@ -21,6 +21,7 @@ from torchsleuth.checker.variants import randn
 from torchsleuth.model import Role
 
 STEP = 1e-5
+CUTS = ("detach", "data", "no_grad", "item", "tolist", "numpy")
 _ONCE = once_differentiable(lambda ctx: None).__code__
 
 
@@ -239,7 +240,9 @@ def _intermediate(bench: Bench, evaluation: Evaluation):
     if node is not None and method is not None:
         return source.culprit_of(method, node, "neither an input nor an output: a constant to double backward", Role.SAVE), kind
     if backward is not None:
-        node = next((p for p in source.own_nodes(backward.tree) if isinstance(p, ast.Attribute) and p.attr in ("detach", "data", "no_grad")), None)
+        nodes = list(source.own_nodes(backward.tree))
+        node = next((p for p in nodes if isinstance(p, ast.Attribute) and p.attr in CUTS), None)
+        node = next((p for p in nodes if isinstance(p, ast.Call) and p.func is node), node)
         if node is not None:
             return source.culprit_of(backward, node, "cuts the graph of backward", Role.LOST_GRAD), "cut"
     return None, kind

@@ -292,6 +292,32 @@ def _base_name(node: ast.expr) -> str | None:
     return _view_base(node)
 
 
+def reads_memory(method: Method) -> ast.expr | None:
+    """The first call that goes by memory, not by indices."""
+    memory = ("as_strided", "storage", "untyped_storage", "data_ptr", "set_")
+    return next((n for n in own_nodes(method.tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in memory), None)
+
+
+def outside_state(method: Method) -> ast.stmt | None:
+    """The first statement that writes into something that is neither made in the function nor given to it."""
+    own = {a.arg for a in (*method.tree.args.posonlyargs, *method.tree.args.args, *method.tree.args.kwonlyargs)}
+    outside: set[str] = set()
+    for node in own_nodes(method.tree):
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            outside |= set(node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+    for node in own_nodes(method.tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                base = target
+                while isinstance(base, (ast.Subscript, ast.Attribute)):
+                    base = base.value
+                if isinstance(base, ast.Name) and (base.id in outside or base is not target and base.id not in own):
+                    return node
+    return None
+
+
 def kept_on_ctx(method: Method, attribute: str) -> ast.stmt | None:
     """The assignment `ctx.attribute = ...`."""
     for node in own_nodes(method.tree):

@@ -13,6 +13,11 @@ if typing.TYPE_CHECKING:
     from torchsleuth.linter.expressions import Expressions
 
 TENSOR_ANNOTATIONS = frozenset({"Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor"})
+# Libraries with tensors and kernels of their own: what is theirs is not torch's.
+FOREIGN = frozenset(
+    "cutlass tinygrad jax mindspore paddle tensorflow mxnet mlx oneflow cupy triton tvm ttnn keras jittor openvino onnx chainer numba taichi "
+    "warp tilelang helion pallas numpy dask xarray sympy".split()
+)
 TAKES_TENSOR = frozenset(
     "zeros_like ones_like empty_like rand_like randn_like full_like sum mean exp log sqrt abs sigmoid tanh relu softmax "
     "log_softmax matmul bmm mm norm max min argmax clamp where_ gelu silu cumsum std var flatten transpose unsqueeze squeeze "
@@ -93,14 +98,18 @@ def root_name(node: ast.AST | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def is_tensor_annotation(node: ast.AST | None) -> bool:
-    if node is None:
-        return False
+def is_tensor_annotation(node: ast.AST | None, names: Expressions) -> bool:
+    """`torch.Tensor`, `Tensor`, `"torch.Tensor"`; not a `Tensor` that is imported from some other library."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value.split(".")[-1] in TENSOR_ANNOTATIONS
-    if isinstance(node, ast.Name):
-        return node.id in TENSOR_ANNOTATIONS
-    return isinstance(node, ast.Attribute) and node.attr in TENSOR_ANNOTATIONS
+        root, _, _ = node.value.partition(".")
+        return node.value.split(".")[-1] in TENSOR_ANNOTATIONS and not is_foreign(names.dotted(ast.Name(root, ast.Load())))
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return (node.id if isinstance(node, ast.Name) else node.attr) in TENSOR_ANNOTATIONS and not is_foreign(names.dotted(node))
+    return False
+
+
+def is_foreign(path: str) -> bool:
+    return path.partition(".")[0] in FOREIGN
 
 
 def tensor_evidence(node: FunctionNode, names: Expressions) -> dict[str, bool]:

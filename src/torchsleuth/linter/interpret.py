@@ -12,7 +12,7 @@ import typing
 
 from torchsleuth.linter.declarations import Declarations
 from torchsleuth.linter.events import Call, ClassInfo, Frame, FunctionNode, Hazard, Write
-from torchsleuth.linter.flow import clone_value, is_tensor_annotation, merged, tensor_evidence
+from torchsleuth.linter.flow import clone_value, is_foreign, is_tensor_annotation, merged, tensor_evidence
 from torchsleuth.linter.statements import Statements
 from torchsleuth.linter.values import NONE, UNKNOWN, Value, tensor
 from torchsleuth.linter.writes import Writes
@@ -59,6 +59,8 @@ class Interpreter(Declarations, Statements, Writes):
 
     def read_function(self, node: FunctionNode, info: ClassInfo | None) -> None:
         """Read a function on its own, its arguments being what the signature and its body show."""
+        if any(is_foreign(self.dotted(d.func if isinstance(d, ast.Call) else d)) for d in node.decorator_list):
+            return  # a kernel in a language of its own
         outer = self.frame
         silencer = self.no_grad_decorator(node)
         frame = Frame(node, {}, info, no_grad=silencer is not None, no_grad_at=silencer)
@@ -76,9 +78,9 @@ class Interpreter(Declarations, Statements, Writes):
                 value = Value("self", node)
             elif position == 0 and info and info.is_function:
                 value = Value("ctx", node)
-            elif is_tensor_annotation(argument.annotation) and not isinstance(defaults.get(argument.arg), ast.Constant | ast.UnaryOp):
+            elif is_tensor_annotation(argument.annotation, self) and not isinstance(defaults.get(argument.arg), ast.Constant | ast.UnaryOp):
                 value = tensor(argument, "argument")
-            elif is_tensor_annotation(argument.annotation):  # `mu: Tensor = 0.0` takes numbers, too
+            elif is_tensor_annotation(argument.annotation, self):  # `mu: Tensor = 0.0` takes numbers, too
                 value = tensor(argument, "argument")
                 value.assumed = not _is_none(defaults[argument.arg])
             elif argument.annotation is None and argument.arg in evidence:

@@ -37,7 +37,7 @@ class Statements(expressions.Expressions):
 
     def _ann_assign(self, node: ast.AnnAssign, body, position) -> None:
         value = self.ev(node.value) if node.value is not None else UNKNOWN
-        if value is UNKNOWN and is_tensor_annotation(node.annotation):
+        if value is UNKNOWN and is_tensor_annotation(node.annotation, self):
             value = tensor(node, "annotated")
         self.bind(node.target, value, node)
         self.listener.statement(node, self.frame)
@@ -168,7 +168,7 @@ class Statements(expressions.Expressions):
             function = self.dotted(test.func) or ast.unparse(test.func)
             asks = function.rsplit(".", 1)[-1] == "is_tensor"
             if function == "isinstance" or asks:
-                is_tensor = asks or (len(test.args) > 1 and any(is_tensor_annotation(t) for t in ast.walk(test.args[1])))
+                is_tensor = asks or (len(test.args) > 1 and any(is_tensor_annotation(t, self) for t in ast.walk(test.args[1])))
                 if is_tensor != holds and env[test.args[0].id].kind == "tensor":
                     env[test.args[0].id] = UNKNOWN
         elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name) and test.left.id in env:

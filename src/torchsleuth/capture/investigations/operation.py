@@ -81,7 +81,20 @@ def investigate(crash: Crash) -> FailedOperation | None:
         container_made=container_made,
         config=_config(failure),
         training=module.training if module is not None else None,
+        both_directions=bool(operands) and _both_directions(failure, operands[0]),
     )
+
+
+def _both_directions(failure: Failure, operand: Operand) -> bool:
+    """Its last size comes from the call of a recurrent layer that reads in both directions."""
+    made = operand.origin_of(-1) if operand.shape else None
+    entry = failure.program
+    if made is None or source.display_name(entry.code.co_filename) != made.place.span.file:
+        return False
+    span = made.place.span
+    call = source.expression_at(entry.code.co_filename, (span.line, span.column - 1, span.end_line, span.end_column - 1))
+    layer = entry.evaluator.value(call.func) if isinstance(call, ast.Call) else None
+    return isinstance(layer, torch.nn.RNNBase) and bool(layer.bidirectional)
 
 
 def _name(failure: Failure, gathering: Gathering) -> str:

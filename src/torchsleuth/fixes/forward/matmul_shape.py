@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, product
-from torchsleuth.fixes.forward.resizing import resized
+from torchsleuth.fixes.forward.resizing import doubled, resized
 from torchsleuth.fixes.script import Scripts
 from torchsleuth.model import Diagnosis, Fix
 
@@ -26,7 +26,8 @@ class MatmulShapeFixer(Fixer):
                 return [failed.suffixed(data, ".flatten(1)", f"Flatten each sample to its {features} numbers: `.flatten(1)`.")]
             given = operation.operand("input", "self")
             if given is not None and given.shape and given.shape[-1] != features:
-                return [resized(failed, ("Linear",), 0, "in_features", given.shape[-1], "features")]
+                both = doubled(failed, "in_features", 0, given.shape[-1], features) if operation.both_directions else None
+                return [both, resized(failed, ("Linear",), 0, "in_features", given.shape[-1], "features")]
             return []
         if len(operation.operands) != 2 or operation.name == "einsum":
             return []

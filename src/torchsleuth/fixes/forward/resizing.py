@@ -9,6 +9,20 @@ from torchsleuth.fixes.script import called
 from torchsleuth.model import Fix
 
 
+def doubled(failed: Failed, keyword: str, position: int, size: int, now: int) -> Fix | None:
+    """`nn.Linear(hidden, n)` → `nn.Linear(2 * hidden, n)`, behind a recurrent layer that reads in both directions."""
+    made = failed.operation.module_made if failed.operation is not None else None
+    script = failed.scripts.get(made.place) if made is not None else None
+    call = script.node_at(made.place.span) if script is not None else None
+    if script is None or not isinstance(call, ast.Call) or size != 2 * now:
+        return None
+    given = next((k.value for k in call.keywords if k.arg == keyword), call.args[position] if position < len(call.args) else None)
+    if not isinstance(given, (ast.Name, ast.Attribute)):
+        return None
+    text = f"2 * {script.segment(given)}"
+    return failed.scripts.fix(f"Build the layer for both directions: `{text}`.", [script.replace(given, text)], "", safe=False)
+
+
 def resized(failed: Failed, layers: tuple[str, ...], position: int, keyword: str, size: int, words: str) -> Fix | None:
     """`nn.Linear(32, 2)` → `nn.Linear(16, 2)`. Only where the number stands there as such."""
     made = failed.operation.module_made if failed.operation is not None else None

@@ -10,6 +10,7 @@ from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_o
 from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Diagnosis, Fix
+from torchsleuth.rules.forward.attention_mask import batch_first_missing
 
 
 class CatShapeFixer(Fixer):
@@ -175,6 +176,9 @@ class AttentionMaskFixer(Fixer):
         if operation is None or script is None or not isinstance(call, ast.Call):
             return []
         padding = failed.operand("key_padding_mask")
+        raw = operation.operand("key_padding_mask", "src_key_padding_mask")
+        if raw is not None and batch_first_missing(operation, raw) is not None:
+            return [_batch_first(failed)]
         sizes = {name: next(iter(argument.numbers), None) for name in ("src_len", "bsz") if (argument := operation.argument(name)) is not None}
         if padding is not None and len(padding.shape) == 2 and padding.shape == (sizes.get("src_len"), sizes.get("bsz")) != padding.shape[::-1]:
             return [failed.suffixed(padding, ".t()", f"The mask has one row for each sequence: `.t()` on {padding.called}.")]
@@ -197,6 +201,18 @@ class AttentionMaskFixer(Fixer):
         start = (line, len(before.rstrip()) - len("attn_mask=") + 1)
         edits = [script.edit(start, (line, start[1] + len("attn_mask")), "key_padding_mask")]
         return [scripts.fix("Pass it as what it is: `key_padding_mask`.", edits, "True then marks the padding that no query looks at.", safe=False)]
+
+
+def _batch_first(failed: Failed) -> Fix | None:
+    """`batch_first=True` for the one attention layer that the file makes."""
+    script = failed.script
+    layers = ("TransformerEncoderLayer", "TransformerDecoderLayer", "MultiheadAttention", "Transformer")
+    calls = [node for node in ast.walk(script.tree) if isinstance(node, ast.Call) and called(node) in layers]
+    if len(calls) != 1 or any(k.arg in ("batch_first", None) for k in calls[0].keywords) or not calls[0].args or isinstance(calls[0].args[-1], ast.Starred):
+        return None
+    last = max(script.end(item) for item in [*calls[0].args, *(k.value for k in calls[0].keywords)])
+    meaning = "The layer then reads every input as [batch, time, features]."
+    return failed.scripts.fix("The batch comes first: `batch_first=True`.", [script.insert(last, ", batch_first=True")], meaning, safe=False)
 
 
 class NormShapeFixer(Fixer):

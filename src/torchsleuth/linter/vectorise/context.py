@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
+from torchsleuth.linter.flow import is_foreign
 from torchsleuth.linter.values import TENSOR_METHODS, TENSOR_ONLY, Value
 from torchsleuth.linter.vectorise.lifted import GiveUp, SizeKey
 
@@ -424,7 +425,9 @@ def _read_annotations(function: ast.AST, context: Context) -> None:
         if argument.annotation is None:
             continue
         text = ast.unparse(argument.annotation)
-        if re.search(r"\bTensor\b", text) and not re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|[Dd]ict", text):
+        if any(is_foreign(context.dotted(n)) for n in ast.walk(argument.annotation) if isinstance(n, (ast.Name, ast.Attribute))):
+            context.against[argument.arg] = f"is annotated `{text}`"
+        elif re.search(r"\bTensor\b", text) and not re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|[Dd]ict", text):
             context.evidence.add(argument.arg)
         elif re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|Iterator|[Dd]ict|ndarray|Generator|DataLoader", text):
             context.against[argument.arg] = f"is annotated `{text}`"

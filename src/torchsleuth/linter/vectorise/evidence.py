@@ -73,9 +73,11 @@ def require_tensors(plan: Plan) -> None:
         gathered = node.elt if isinstance(node, (ast.ListComp, ast.GeneratorExp)) else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append" and node.args:
             gathered = node.args[0]
-        if isinstance(gathered, ast.Subscript) and isinstance(gathered.value, ast.Name) and gathered.value.id in iterated:
-            if isinstance(gathered.slice, ast.Constant):
-                raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pairs")
+        chain = gathered
+        while isinstance(chain, ast.Subscript) and isinstance(chain.slice, (ast.Constant, ast.UnaryOp)):  # `item[0][1]`
+            chain = chain.value
+        if chain is not gathered and isinstance(chain, ast.Name) and chain.id in iterated:
+            raise GiveUp("nothing here shows that it runs over a tensor; it may be a list of pairs")
 
 
 def require_one_device(plan: Plan) -> None:

@@ -77,7 +77,6 @@ class BlackBox:
         self._library: torch.library.Library | None = None
         self._entrance = Entrance(self)
         self._wanted = False
-        self._last_base: tuple = (lambda: self,)  # what was copied last of a tensor of which parts are used
         self._entries: list[tuple | None] = [None] * MOST_ENTRIES
         self._count = itertools.count()
         self.ring: Ring | None = None
@@ -164,8 +163,10 @@ class BlackBox:
         storage_of, device_of = torch._C._storage_address, torch.Tensor.get_device
         fresh = capacity // 2
         bases: dict[int, tuple] = {}  # what was copied of which tensor, as long as that lives and is not written into
+        last: tuple = (lambda: self,)  # the latest of them
 
         def copied(argument: int, axis: int | None, tensor: torch.Tensor, stream: int) -> tuple:
+            nonlocal last
             base = tensor._base
             if base is not None and base.dtype is tensor.dtype and base.nbytes <= MOST_BASE_BYTES and base.is_contiguous():
                 # Rows or columns of one batch, say: all of it is copied, once.
@@ -178,7 +179,7 @@ class BlackBox:
                     known = bases[id(base)] = (
                         weakref.ref(base), base._version, position, base.nbytes, base.storage_offset(), stream, base.dtype, device_of(base), thread(),
                     )  # fmt: skip
-                    self._last_base = known
+                last = known
                 return (
                     argument, axis, known[2], known[3], tensor.dtype, tensor.shape, tensor.stride(),
                     tensor.storage_offset() - known[4], False, id(tensor), storage_of(tensor),
@@ -254,8 +255,8 @@ class BlackBox:
 
         def announce(index: torch.Tensor, weight: torch.Tensor, code: types.CodeType, lasti: int) -> bool:
             """The short form for a table that is given a part of a batch which has been copied already."""
-            base, known = index._base, self._last_base
-            if base is None or known[0]() is not base or known[1] != base._version or ring.head - known[2] > fresh:
+            base, known = index._base, last
+            if known[0]() is not base or base is None or known[1] != base._version or ring.head - known[2] > fresh:
                 return False
             entries[next(count) & mask] = (
                 known, index.shape, index.stride(), index.storage_offset(), id(index), id(weight), weight.shape, code, lasti,

@@ -87,10 +87,12 @@ class Entrance:
             if type(called) is not _Embedding:
                 return disable
             try:
-                if type(index) is not _Tensor or called._forward_pre_hooks or modes() or not is_there(index):
+                if type(index) is not _Tensor or called._forward_pre_hooks or modes():
                     return None
                 weight = called._parameters["weight"]
                 if not announce(index, weight, code, offset):
+                    if not is_there(index):
+                        return None
                     place = (code, offset)
                     note_at(EMBEDDING, index, (weight, index), place, place, "embedding")
                 announced = thread()

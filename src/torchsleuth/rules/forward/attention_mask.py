@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Operand
+from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
@@ -106,9 +106,7 @@ class AttentionMask(CrashRule):
                           lead=mask, why="attn_mask says which query may look at which key: one row for each query, one column for each key.",
                           creates=creates, facts=facts, fixes=fixes, shown=4)  # fmt: skip
         if padding is not None and re.search(r"key_padd(ing|ed)_mask", message):
-            fixes = [f"A padding mask is [batch, keys]: `{expr(padding, 'mask')}.transpose(0, 1)` if it is the other way round, or `batch_first=True` for the layer."]
-            return report(self.name, operation, title=f"The padding mask {padding.called} {shape(padding.shape)} does not fit the batch", label=f"{shape(padding.shape)} is not [batch, keys]",
-                          lead=padding, why=f"A padding mask has one row for each sample and one column for each key. torch says: {message}", creates=[of_tensor(padding)], facts=facts, fixes=fixes, shown=4)  # fmt: skip
+            return self._padding(operation, padding, message)
         if "dtype" in message and mask is not None:
             return report(self.name, operation, title=f"The attention mask {mask.called} has dtype {mask.tensor.dtype}", label="a mask is boolean or float", lead=mask,
                           why="A boolean mask says which keys count; a float mask is added to the scores. An integer mask is neither.",
@@ -133,6 +131,33 @@ class AttentionMask(CrashRule):
             return None  # a product inside attention: the rules for products and broadcasting say more
         creates = [of_tensor(operand) for operand in operation.operands[:3]]
         return report(self.name, operation, title="Attention got inputs that do not fit together", label="shapes do not fit", why=f"torch says: {message}", creates=creates, facts=facts)
+
+    def _padding(self, operation: FailedOperation, padding: Operand, message: str) -> Diagnosis:
+        if not padding.source:  # torch has made another mask of it on the way
+            own = [item for item in operation.call_operands if item.argument.endswith("key_padding_mask") and item.shape == padding.shape]
+            padding = own[0] if len(own) == 1 else padding
+        data = batch_first_missing(operation, padding)
+        creates, facts = [of_tensor(padding)], []
+        fixes = [f"A padding mask is [batch, keys]: `{expr(padding, 'mask')}.transpose(0, 1)` if it is the other way round, or `batch_first=True` for the layer."]
+        if data is not None:
+            facts = [
+                inferred(
+                    f"{data.called} {shape(data.shape)} and the mask {shape(padding.shape)} agree with one another, batch first. Without `batch_first=True` "
+                    f"the layer takes dimension 1 for the batch: {data.shape[1]} sequences of {data.shape[0]} steps."
+                )
+            ]
+            creates.append((operation.module_made, "the layer is made here, without `batch_first=True`"))
+            fixes = ["Build the layer with `batch_first=True`."]
+        return report(self.name, operation, title=f"The padding mask {padding.called} {shape(padding.shape)} does not fit the batch", label=f"{shape(padding.shape)} is not [batch, keys]",
+                      lead=padding, why=f"A padding mask has one row for each sample and one column for each key. torch says: {message}", creates=creates, facts=facts, fixes=fixes, shown=4)  # fmt: skip
+
+
+def batch_first_missing(operation: FailedOperation, padding: Operand) -> Operand | None:
+    """The input that the mask fits with the batch first, where the layer expects it second."""
+    sizes = {name: next(iter(argument.numbers), None) for name in ("src_len", "bsz") if (argument := operation.argument(name)) is not None}
+    if len(padding.shape) != 2 or padding.shape != (sizes.get("src_len"), sizes.get("bsz")):
+        return None
+    return next((item for item in (*operation.operands, *operation.call_operands) if len(item.shape) == 3 and item.shape[:2] == padding.shape), None)
 
 
 def _misfits(have: tuple[int, ...], want: tuple[int, ...]) -> list[int]:

@@ -116,11 +116,14 @@ class MatmulShape(CrashRule):
             culprits.create(maker, f"the layer is made for {want} features here")
         else:
             size_creates(culprits, right, right_axis)
+        both = linear and operation.both_directions and have == 2 * want
         facts = [Fact(f"{called if linear else fully(left)} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
                       f"{left_axis % len(left.shape)}{_from(left, left_axis)}.", left.known)]  # fmt: skip
         if linear:
             made = made_words(maker if right.tensor.kind != "parameter" else right.made)
             facts.append(Fact(f"{layer} takes {want} features: its weight has shape {shape(right.shape)}{f', made by {made}' if made else ''}.", right.known))
+            if both:
+                facts.append(Fact(f"{made_words(left.origin_of(left_axis % len(left.shape)))} is a bidirectional layer's and returns both directions: 2 × {want} = {have} features.", Known.OBSERVED))
         else:
             facts.append(Fact(f"{fully(right)} has shape {shape(right.shape)}, dtype {right.tensor.dtype}; its {want} at dimension "
                               f"{right_axis % len(right.shape)}{_from(right, right_axis)}.", right.known))  # fmt: skip

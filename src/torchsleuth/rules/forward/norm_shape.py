@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, made_words, of_axis, of_tensor, plural, report, seen, shape, squeezed
+from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, made_words, of_axis, of_tensor, plural, report, seen, shape, squeezed
 
 
 class NormShape(CrashRule):
@@ -111,5 +111,14 @@ class NormShape(CrashRule):
                 facts, fixes = [*facts, *bare], ["Name the dimension that is to go, e.g. `squeeze(-1)`, or leave the `squeeze()` out."]
             return report(self.name, operation, title=f"{layer} takes {rank[1]} inputs; {called} is {rank[2]}D", label=f"{plural(int(rank[2]), 'dimension')}", lead=given, why=f"torch says: {message}",
                           creates=[of_tensor(given), (made, "the layer is made here")], facts=facts, fixes=fixes)  # fmt: skip
+        groups = re.search(r"num_channels \((\d+)\) must be divisible by num_groups \((\d+)\)", message)
+        if groups:
+            return report(self.name, operation, title=f"{code(operation.place.source)} is to divide {groups[1]} channels into {groups[2]} groups", label=f"{groups[1]} channels, {groups[2]} groups",
+                          why=f"GroupNorm normalises each group of channels, so the groups must be of one size: {groups[1]} is not divisible by {groups[2]}.",
+                          creates=[], facts=facts, fixes=[f"Take a number of groups that divides {groups[1]}: {_divisors(int(groups[1]))}."])  # fmt: skip
         return report(self.name, operation, title=f"{layer} does not fit its input", label="sizes do not fit", lead=given, why=f"torch says: {message}",
                       creates=[of_axis(given, 1), (made, "the layer is made here")], facts=facts)  # fmt: skip
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(k) for k in range(1, number + 1) if number % k == 0)

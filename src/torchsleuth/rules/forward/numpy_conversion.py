@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import expr, failed, line_of, report
@@ -57,8 +60,15 @@ class NumpyConversion(CrashRule):
         called = tensor.called if tensor is not None else "the tensor"
         grad = "requires grad" in operation.message
         name = (expr(tensor, "x")) if tensor is not None else "x"
+        listed = re.fullmatch(r"(.+)\[\d+\]", tensor.source) if tensor is not None and tensor.argument.split("[")[0] in ("self", "object") else None
         return report(
             self.name, operation, title=f"{called} {'requires grad' if grad else 'is not on the CPU'} and cannot be a numpy array as it is",
             label="requires grad" if grad else f"on {tensor.tensor.device if tensor else 'a device'}", lead=tensor, why=f"torch says: {line_of(operation.message)}",
-            fixes=[f"`{name}.detach().cpu().numpy()`."],
+            fixes=[_of_each(listed[1], tensor) if listed else f"`{name}.detach().cpu().numpy()`."],
         )  # fmt: skip
+
+
+def _of_each(name: str, tensor: Operand) -> str:
+    """A list of tensors went to numpy as one."""
+    take = ".item()" if tensor.shape == () else ".detach().cpu().numpy()"
+    return f"Take the values out of each: `[value{take} for value in {name}]`, or keep them without history where the list is filled."

@@ -74,7 +74,8 @@ class DoubleBackward(FunctionRule):
             if finding.detail.endswith(("saved", "attribute")):
                 why += "backward uses an intermediate result of forward, which is a constant to it: forward runs without recording."
             elif finding.detail.endswith("cut"):
-                why += "backward cuts its own graph (detach, .data or no_grad)."
+                cut = f": `{finding.culprit.source.strip()}` is a constant to autograd" if finding.culprit is not None else " (detach, .data, .item() or no_grad)"
+                why += f"backward cuts its own graph{cut}."
             else:
                 why += "Something it uses is a constant to autograd although it depends on the inputs."
             out.append(Diagnosis(self.name, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, _UNCUT if finding.detail.endswith("cut") else _FIXES))
@@ -91,7 +92,7 @@ _FIXES = (
     Fix("decorate backward with torch.autograd.function.once_differentiable, so that double backward raises", Applicability.DISPLAY_ONLY),
 )
 _UNCUT = (
-    Fix("use the saved tensors themselves, not detached ones; for an inner torch.autograd.grad pass create_graph=torch.is_grad_enabled()",
+    Fix("use the saved tensors themselves, not detached ones or numbers read from them; for an inner torch.autograd.grad pass create_graph=torch.is_grad_enabled()",
         Applicability.DISPLAY_ONLY),
     _FIXES[1],
 )  # fmt: skip

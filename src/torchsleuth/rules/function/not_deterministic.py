@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Trial
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known
+from torchsleuth.rules.function.wording import culprits
 
 
 class NotDeterministic(FunctionRule):
@@ -60,9 +61,9 @@ class NotDeterministic(FunctionRule):
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         return tuple(
             Diagnosis(
-                self.name, "forward is not deterministic: the same inputs gave different outputs", Confidence.CERTAIN, (),
+                self.name, "forward is not deterministic: the same inputs gave different outputs", Confidence.CERTAIN, culprits(finding.culprit),
                 (Fact("two calls with equal inputs and equal states of torch's, Python's and NumPy's generators differ", Known.OBSERVED),),
                 "Something outside the arguments takes part in forward. The gradient was not checked, because it belongs to a different function each time.",
             )
-            for _ in trial.of_kind("not-deterministic")
+            for finding in trial.of_kind("not-deterministic")
         )  # fmt: skip

@@ -84,6 +84,8 @@ class WrongGradient(FunctionRule):
             elif kind == "precision":
                 title = f"the gradient for `{name}` is right to {finding.relation.factor:.1g} only"
                 why = "The formula is close but not the derivative: an approximation, a rounded constant, or a detour through a shorter type."
+                if finding.relation.detail:
+                    why = f"backward returns it as {finding.relation.detail}, which has no more digits; autograd converts it back silently."
             elif finding.mend is not None:
                 are = "are" if len(finding.names) > 1 else "is"
                 title = f"{whose(trial, finding)} {are} wrong: `{finding.mend.before}` should be `{finding.mend.after}`"

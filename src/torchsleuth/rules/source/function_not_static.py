@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from torchsleuth.linter.events import ClassInfo
-from torchsleuth.linter.lintrule import Found, LintRule, View, advice, safe_fix
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice, safe_fix, unsafe_fix
 from torchsleuth.model import Confidence, Role, Span
 
 
@@ -87,7 +87,10 @@ class FunctionNotStatic(LintRule):
             fixes = [advice("add `@staticmethod` and drop `self`")]
         else:
             harm = "Through `apply` this happens to work; calling an instance raises \"Legacy autograd function with non-static forward method is deprecated\"."
-            fixes = [safe_fix("add `@staticmethod`", view.edit_between(place, f"@staticmethod\n{indent}"))]
+            edit = view.edit_between(place, f"@staticmethod\n{indent}")
+            fixes = [safe_fix("add `@staticmethod`", edit)]
+            if "__init__" in info.methods or arguments[:1] == ["self"]:
+                fixes = [unsafe_fix("add `@staticmethod`", f"`{arguments[0] if arguments else 'self'}` is then the context, also where an instance's `{method.name}` is called", edit)]
         return self.diagnosis(
             f"`{info.node.name}.{method.name}` of a custom Function is not a `@staticmethod`",
             [culprit],

@@ -159,6 +159,9 @@ def _read_on(init: ast.AST) -> set[str]:
             )
             if handed:
                 names |= {a.attr for a in ast.walk(node.iter) if is_self_attribute(a)}
+        elif isinstance(node, ast.Call):  # `Layer(c=self.curvatures[0])`: whoever gets it may register it
+            given = [*node.args, *(k.value for k in node.keywords)]
+            names |= {a.value.attr for g in given for a in ast.walk(g) if isinstance(a, ast.Subscript) and is_self_attribute(a.value)}
         elif isinstance(node, ast.Starred):
             names |= {a.attr for a in ast.walk(node.value) if is_self_attribute(a)}
     return names
