@@ -21,6 +21,7 @@ from torchsleuth.checker.subject import Run
 from torchsleuth.checker.trial import Finding, Trial
 from torchsleuth.checker.truth import TOLERANCE, tolerance_now
 from torchsleuth.errors import UsageError
+from torchsleuth.model import Culprit
 
 SEED = 20240229
 
@@ -133,8 +134,15 @@ class Experiment(Conditions):
         """Where forward is flat in one input, the gradients of the others belong to the same surrogate."""
         if any(f.kind == "not-derivative" and f.detail == "zero" for f in self.findings):
             self.findings = [
-                dataclasses.replace(f, kind="not-derivative", detail="beside", mend=None) if f.kind == "values" else f for f in self.findings
+                dataclasses.replace(f, kind="not-derivative", detail="beside", mend=None, culprit=self.returned(f)) if f.kind == "values" else f
+                for f in self.findings
             ]
+
+    def returned(self, finding: Finding) -> Culprit | None:
+        """The expression that is returned for an input, whatever change would mend it."""
+        method = mechanics.methods(self.bench)[1]
+        node = source.returned_expression(method, finding.input, len(self.arguments.values)) if method is not None else None
+        return source.culprit_of(method, node, f"the gradient for {self.arguments.names[finding.input]}") if node is not None else finding.culprit
 
     def add(self, name: str, found: list[Finding]) -> None:
         self.findings += found
