@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import sys
 import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, origins, second, slices, source, variants
+from torchsleuth.checker import mechanics, origins, second, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
+from torchsleuth.checker.grouping import located
 from torchsleuth.checker.mend import in_other_places, mended
 from torchsleuth.checker.parts import piece_of, scaled_part
 from torchsleuth.checker.randomness import random_state, unchanged
@@ -92,7 +91,7 @@ class Judge:
                 self.findings.append(found)
                 self.bad.add(k)
         if individually and self.findings:
-            self.findings = self.located(evaluation)
+            self.findings = located(self, evaluation)
         if right:
             self.cases.append((case, evaluation.arguments.shapes() if case else ""))
         return right
@@ -118,7 +117,7 @@ class Judge:
             self.broken = True
             return True
         method = mechanics.methods(self.bench)[1]
-        lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
+        lines = origins.executed_lines(self.bench, evaluation, self.subject.backward_code)
         node = source.return_statement(method, lines) if method is not None else None
         culprit = source.culprit_of(method, node, "the order of the gradients") if node is not None else None
         mend = in_other_places(self.bench, method, evaluation, node, places) if node is not None and self.mending else None
@@ -127,50 +126,6 @@ class Judge:
         self.bad |= set(arguments.checked)
         self.broken = True
         return True
-
-    def located(self, evaluation: Evaluation) -> list[Finding]:
-        """The findings, with those of several gradients as one where one slip explains them all, and else nothing does.
-
-        That is a change that mends them all, or the place that all of them come from and no right one does.
-        """
-        out = list(self.findings)
-        for mend in self.mends:
-            group = [f for f in out if f.kind == "values" and f.mend == mend and (f.relation is None or f.relation.kind != "other-input")]
-            alike = len({_law(f.relation) for f in group}) == 1
-            out = self.as_one(out, group) if alike else self.as_one(out, group, relation=UNKNOWN)
-        open_ones = [f for f in out if f.kind == "values" and f.mend is None and (f.relation is None or f.relation.kind == "unknown")]
-        out = self.as_one(out, [f for f in out if f.relation is not None and f.relation.kind == "redrawn"])
-        method = mechanics.methods(self.bench)[1]
-        unmended = [f for f in out if f.kind == "values" and f.mend is None]
-        groups = [group for law in dict.fromkeys(map(_law, (f.relation for f in unmended))) if law != ("unknown",)
-                  and len(group := [f for f in unmended if _law(f.relation) == law]) > 1]  # fmt: skip
-        if method is None or len(open_ones) < 2 and not groups:
-            return out
-        lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
-        count = len(evaluation.arguments.values)
-        right = [k for k in evaluation.arguments.checked if k not in self.bad and evaluation.settled.get(k) is not None]
-        for group in groups:
-            place = slices.common(method, [f.input for f in group], right, count, lines)
-            if place is not None:
-                out = self.as_one(out, group, culprit=source.culprit_of(method, slices.made_of(place), ""))
-        if len(open_ones) < 2:
-            return out
-        wrong = [f.input for f in out if f.kind == "values" and f.mend is None]
-        place = slices.common(method, wrong, right, count, lines) or slices.common(method, [f.input for f in open_ones], right, count, lines)
-        if place is None:
-            return out
-        culprit = source.culprit_of(method, slices.made_of(place), "all these gradients come through this")
-        return self.as_one(out, open_ones, culprit=culprit, detail=ast.unparse(_target(place)))
-
-    def as_one(self, findings: list[Finding], group: list[Finding], **changed: typing.Any) -> list[Finding]:
-        if len(group) < 2:
-            return findings
-        names = tuple(self.arguments.names[f.input] for f in group)
-        culprit = changed.pop("culprit", group[0].culprit)
-        if culprit is not None:
-            culprit = dataclasses.replace(culprit, label="all these gradients come through this")
-        whole = dataclasses.replace(group[0], names=names, culprit=culprit, **changed)
-        return [whole if f is group[0] else f for f in findings if not any(f is other for other in group[1:])]
 
     def deterministic(self, arguments: Arguments) -> bool:
         """Whether forward gives the same twice. What rises as its gradient says, to twelve digits of its values, does."""
@@ -324,7 +279,7 @@ class Judge:
         if method is None:
             return finding
         mend: Mend | None = None
-        lines = executed_lines(self.bench, evaluation, self.subject.backward_code)
+        lines = origins.executed_lines(self.bench, evaluation, self.subject.backward_code)
         if self.mending and finding.kind not in ("not-derivative", "none"):
             kind = finding.relation.kind if finding.relation is not None else finding.kind
             mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends, self.in_vain)
@@ -375,17 +330,6 @@ def sample_of(returned: torch.Tensor, true: torch.Tensor, wrong: torch.Tensor) -
     return Sample(tuple(reversed(index)), float(returned.reshape(-1)[position]), float(true.reshape(-1)[position]))
 
 
-def _law(relation: Relation | None) -> tuple:
-    """What several gradients may have in common: kinds that are worded for several of them, and how they are wrong."""
-    if relation is None or relation.kind not in ("factor", "tensor-factor", "no-grad-output"):
-        return ("unknown",)
-    return relation.kind, round(relation.factor, 9), relation.tensor, relation.detail, relation.holds
-
-
-def _target(statement: slices.Statement) -> ast.expr:
-    return statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-
-
 def _deepest(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -396,34 +340,3 @@ def _deepest(error: BaseException) -> str:
 def _inside(inner: typing.Any, outer: typing.Any) -> bool:
     a, b = inner.span, outer.span
     return (b.line, b.column) <= (a.line, a.column) and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
-
-
-def executed_lines(bench: Bench, evaluation: Evaluation, function: typing.Any) -> frozenset[int] | None:
-    """The lines of backward that run for these inputs, seen by running it once more."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None
-    lines: set[int] = set()
-
-    def local(frame, event, argument):
-        lines.add(frame.f_lineno)
-        return local
-
-    def trace(frame, event, argument):
-        return local(frame, event, argument) if frame.f_code is code else None
-
-    run = bench.forward(evaluation.arguments)
-    grads = tuple(
-        g.clone() if g is not None else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
-        for g, o in zip(evaluation.grads, run.outputs, strict=True)
-    )
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        with torch.no_grad():
-            bench.subject.backward(run.context, grads)
-    except Exception:
-        pass
-    finally:
-        sys.settrace(before)
-    return frozenset(lines) or None

@@ -1,4 +1,4 @@
-"""Where in backward something first goes wrong, seen by running it once more with every operation watched."""
+"""What runs in backward, and where something first goes wrong there, seen by running it once more under watch."""
 
 from __future__ import annotations
 
@@ -78,3 +78,34 @@ def drawn_at(bench: Bench, evaluation: Evaluation) -> int:
     except Exception:
         pass
     return watch.line
+
+
+def executed_lines(bench: Bench, evaluation: Evaluation, function: typing.Any) -> frozenset[int] | None:
+    """The lines of backward that run for these inputs, seen by running it once more."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    lines: set[int] = set()
+
+    def local(frame, event, argument):
+        lines.add(frame.f_lineno)
+        return local
+
+    def trace(frame, event, argument):
+        return local(frame, event, argument) if frame.f_code is code else None
+
+    run = bench.forward(evaluation.arguments)
+    grads = tuple(
+        g.clone() if g is not None else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
+        for g, o in zip(evaluation.grads, run.outputs, strict=True)
+    )
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with torch.no_grad():
+            bench.subject.backward(run.context, grads)
+    except Exception:
+        pass
+    finally:
+        sys.settrace(before)
+    return frozenset(lines) or None

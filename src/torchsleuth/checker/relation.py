@@ -11,7 +11,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import origins, terms, variants
+from torchsleuth.checker import origins, paths, terms, variants
 from torchsleuth.checker.arguments import Arguments, dtype_name
 from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite, is_float
 from torchsleuth.checker.factors import sizes_of_factor
@@ -86,7 +86,7 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
         _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _inverted, _condition,
-        _adjoint, terms.tensor_factor, _not_linear, terms.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
+        _adjoint, terms.tensor_factor, _not_linear, paths.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)

@@ -1,8 +1,6 @@
 """Relations of product and chain rule: a factor left out, a term left out, a sum over another axis.
 
-Candidates for factors are the tensors that forward and backward know by name, and the usual functions
-of them. Terms are found by cutting, one after the other, the paths of forward's own autograd graph:
-if the gradient with one path cut is what backward returned, that path is what backward forgot.
+Candidates are the tensors that forward and backward know by name, and the usual functions of them.
 """
 
 from __future__ import annotations
@@ -10,15 +8,13 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import linecache
-import re
 import typing
 
 import torch
 
-from torchsleuth.checker.bench import Bench, gradients, is_float
+from torchsleuth.checker.bench import Bench, is_float
 from torchsleuth.checker.trial import Relation
-from torchsleuth.checker.truth import differentiable_run, differing
+from torchsleuth.checker.truth import differing
 
 if typing.TYPE_CHECKING:
     from torchsleuth.checker.relation import Pair
@@ -176,7 +172,7 @@ def _by_index(pairs: list[Pair]) -> typing.Iterator[Named]:
             yield f"{place} {border} or more", [index >= border for _ in pairs]
 
 
-def _constant(wanted: list[torch.Tensor], made: list[torch.Tensor]) -> float | None:
+def constant_between(wanted: list[torch.Tensor], made: list[torch.Tensor]) -> float | None:
     """The one number c with wanted = c * made everywhere."""
     factor = None
     for want, have in zip(wanted, made, strict=True):
@@ -206,7 +202,7 @@ def tensor_factor(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
                 wanted, have = ([p.true for p in pairs], [p.returned for p in pairs])
                 if detail == "extra":
                     wanted, have = have, wanted
-                constant = _constant(wanted, [h * m for h, m in zip(have, made, strict=True)])
+                constant = constant_between(wanted, [h * m for h, m in zip(have, made, strict=True)])
                 if constant is not None:
                     return Relation("tensor-factor", tensor=form.format(name), detail=detail, factor=constant)
     return None
@@ -221,7 +217,7 @@ def other_tensor(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     found = {}
     for key, values in (("returned", [p.returned for p in pairs]), ("true", [p.true for p in pairs])):
         for (form, function), (name, tensors) in itertools.product(FORMS, laid_out(pairs, names)):
-            constant = _constant(values, [g * function(t) for g, t in zip(grads, tensors, strict=True)])
+            constant = constant_between(values, [g * function(t) for g, t in zip(grads, tensors, strict=True)])
             if constant is not None:
                 number = "" if abs(constant - 1) < 1e-6 else f"{constant:g} * "
                 found[key] = number + form.format(name)
@@ -259,7 +255,7 @@ def missing_sum(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     grad = (backward_names(bench) or ("grad_output",))[0]
     gaps = [p.true - p.returned for p in pairs]
     for a, b, dim, made in _sums(pairs, ()):
-        constant = _constant(gaps, made)
+        constant = constant_between(gaps, made)
         if constant is not None:
             number = "" if abs(abs(constant) - 1) < 1e-6 else f"{abs(constant):.6g} * "
             sign = "-" if constant < 0 else ""
@@ -278,7 +274,7 @@ def wrong_axis(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
         for right, wrong in itertools.permutations(sums, 2):
             if right not in coupled:
                 continue
-            constant = _constant(gaps, [x - y for x, y in zip(sums[right], sums[wrong], strict=True)])
+            constant = constant_between(gaps, [x - y for x, y in zip(sums[right], sums[wrong], strict=True)])
             if constant is not None:
                 return Relation("wrong-axis", tensor=_sum_text(a, b, right, grad), dims=(wrong, right), factor=constant)
     return None
@@ -295,152 +291,3 @@ def _coupled_dims(bench: Bench, pair: Pair, k: int) -> set[int]:
     if found is None:
         return set(range(pair.true.ndim))
     return {dim for dim in range(found.ndim) if bool((found.narrow(dim, 1, found.shape[dim] - 1).abs() > 1e-12).any())}
-
-
-# -- paths --------------------------------------------------------------------------------------
-
-LIMIT = 60  # nodes: a larger graph is not cut
-
-
-class _Graph(typing.NamedTuple):
-    """Forward's own autograd graph at one set of inputs, and the pairs that were found there."""
-
-    leaf: torch.Tensor
-    roots: list[torch.Tensor]
-    outputs: tuple
-    nodes: list
-    pairs: list[Pair]
-
-    def gradients(self, node: int | None = None, edge: int | None = None) -> list[torch.Tensor]:
-        """The gradient per pair, with the result of a node, or one use of a result, treated as a constant."""
-        handle = _cut(self.nodes[node], edge) if node is not None else None
-        try:
-            out = []
-            for pair in self.pairs:
-                grads = [g for o, g in zip(self.outputs, pair.evaluation.grads, strict=True) if is_float(o) and o.grad_fn is not None]
-                (found,) = gradients(self.roots, [self.leaf], [g.clone() for g in grads], retain_graph=True)
-                out.append(torch.zeros_like(self.leaf) if found is None else found)
-            return out
-        finally:
-            if handle is not None:
-                handle.remove()
-
-
-@torch.enable_grad()
-def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
-    """The operation of forward whose share of the gradient is missing, or taken so many times."""
-    graphs: list[_Graph] = []
-    for arguments in {id(p.evaluation.arguments): p.evaluation.arguments for p in pairs}.values():
-        graph = _graph(bench, [p for p in pairs if p.evaluation.arguments is arguments], k)
-        if graph is None and not graphs:
-            return None
-        if graph is not None and (not graphs or [type(n) for n in graph.nodes] == [type(n) for n in graphs[0].nodes]):
-            graphs.append(graph)
-    for graph in graphs:
-        _constants_cut(graph)
-    everything = [p for graph in graphs for p in graph.pairs]
-    returned, true = [p.returned for p in everything], [p.true for p in everything]
-    for node, edge in _cuts(graphs[0].nodes):
-        try:
-            cut = [found for graph in graphs for found in graph.gradients(node, edge)]
-        except RuntimeError:
-            continue
-        share = [t - c for t, c in zip(true, cut, strict=True)]
-        # A cut that changes nothing is no term, and one that leaves nothing is the whole gradient.
-        if not any(bool((c != 0).any()) for c in cut) or not any(bool(differing(c, t).any()) for c, t in zip(cut, true, strict=True)):
-            continue
-        if all(not bool(differing(r, c).any()) for r, c in zip(returned, cut, strict=True)):
-            return _path_relation(bench, graphs[0].nodes[node], edge, "missing")
-        only = _constant(returned, share)
-        if only is not None and (len(graphs) > 1 or abs(only) == 1):
-            return _path_relation(bench, graphs[0].nodes[node], edge, "only", only)
-        times = _constant([r - c for r, c in zip(returned, cut, strict=True)], share)
-        if times is not None and len(graphs) > 1:
-            return _path_relation(bench, graphs[0].nodes[node], edge, "scaled", times)
-    return None
-
-
-def _graph(bench: Bench, pairs: list[Pair], k: int) -> _Graph | None:
-    try:
-        with torch.autograd.set_detect_anomaly(True, check_nan=False):
-            leaves, run = differentiable_run(bench, pairs[0].evaluation.arguments)
-    except Exception:
-        return None
-    roots = [out for out in run.outputs if is_float(out) and out.grad_fn is not None]
-    nodes = _nodes(roots)
-    return _Graph(leaves[k], roots, run.outputs, nodes, pairs) if roots and 1 < len(nodes) <= LIMIT else None
-
-
-def _constants_cut(graph: _Graph) -> None:
-    """Results that the outputs do not depend on, such as a maximum subtracted before exp, are cut for good: their paths cancel."""
-    sizes: dict[int, float] = {}
-
-    def seen(position: int) -> typing.Callable:
-        def hook(grads):
-            sizes[position] = max([sizes.get(position, 0.0), *(float(g.abs().max()) for g in grads if g is not None and g.numel())])
-
-        return hook
-
-    inner = [(p, node) for p, node in enumerate(graph.nodes) if p and type(node).__name__ != "AccumulateGrad"]
-    handles = [node.register_prehook(seen(position)) for position, node in inner]
-    try:
-        graph.gradients()
-    except RuntimeError:
-        return
-    finally:
-        for handle in handles:
-            handle.remove()
-    for position, node in inner:
-        if position in sizes and sizes[position] <= 1e-11 * max(sizes.values()):
-            _cut(node, None)
-
-
-def _nodes(roots: list[torch.Tensor]) -> list:
-    seen, pending = [], [out.grad_fn for out in roots]
-    while pending and len(seen) <= LIMIT:
-        node = pending.pop(0)
-        if node is None or any(node is other for other in seen):
-            continue
-        seen.append(node)
-        pending += [child for child, _ in node.next_functions]
-    return seen
-
-
-def _cuts(nodes: list) -> typing.Iterator[tuple[int, int | None]]:
-    """First whole results treated as constants, then single uses of a result: positions in `nodes`, and edges."""
-    for position, node in enumerate(nodes):
-        if position and type(node).__name__ != "AccumulateGrad":
-            yield position, None
-    for position, node in enumerate(nodes):
-        live = [e for e, (child, _) in enumerate(node.next_functions) if child is not None]
-        if len(live) > 1 or any(type(node.next_functions[e][0]).__name__ == "AccumulateGrad" for e in live):
-            for edge in live:
-                yield position, edge
-
-
-def _cut(node: typing.Any, edge: int | None):
-    def hook(inputs, outputs):
-        return tuple(
-            torch.zeros_like(g) if g is not None and (edge is None or position == edge) else g
-            for position, g in enumerate(inputs)
-        )
-
-    return node.register_hook(hook)
-
-
-def _path_relation(bench: Bench, node: typing.Any, edge: int | None, detail: str, factor: float = 0.0) -> Relation:
-    file, line = _origin(bench, node)
-    text = linecache.getline(file, line).strip() if file else ""
-    operation = re.sub(r"Backward\d*$", "", type(node).__name__)
-    return Relation("missing-term", tensor=text or operation, line=line, detail=detail, other=-1 if edge is None else edge,
-                    instead=operation, factor=factor)  # fmt: skip
-
-
-def _origin(bench: Bench, node: typing.Any) -> tuple[str, int]:
-    """The line of forward that made a node, from what anomaly mode recorded."""
-    file = getattr(getattr(bench.subject.forward_code, "__code__", None), "co_filename", "")
-    for entry in reversed(node.metadata.get("traceback_", [])):
-        found = re.match(r'\s*File "(.*?)", line (\d+), in (\S+)', entry)
-        if found and found[1] == file:
-            return file, int(found[2])
-    return "", 0
