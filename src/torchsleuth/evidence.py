@@ -143,6 +143,7 @@ class BackwardRoot:
     made: Place | None
     made_by: str
     gradient: TensorFact | None = None
+    mapped: bool = False  # it ran under `vmap`: shapes are without the mapped dimension
 
 
 @dataclass(frozen=True, slots=True)

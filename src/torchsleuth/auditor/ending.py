@@ -6,7 +6,7 @@ import typing
 from dataclasses import dataclass
 
 from torchsleuth.auditor.captured import Captured
-from torchsleuth.auditor.judge import findings
+from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.session import Session
@@ -52,7 +52,7 @@ class Ending:
             for diagnosis in findings(observation):
                 if diagnosis not in diagnoses and not _repeats(diagnosis, diagnoses):
                     diagnoses.append(diagnosis)
-        return Parts(tuple(diagnoses), tuple(dict.fromkeys(notes)), tuple(observations))
+        return Parts(across(diagnoses), tuple(dict.fromkeys(notes)), tuple(observations))
 
     def _add_later_facts(self, notes: list[str]) -> None:
         """What the steps after the first one showed, into the fields of the models it is about."""

@@ -7,12 +7,12 @@ without gradient the way is followed forward to the call where its history ends.
 from __future__ import annotations
 
 import ast
-import math
 import collections
 import inspect
+import math
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
@@ -105,6 +105,8 @@ class Flow:
         self.model, self.trace, self.keys = model, trace, keys
         self.groups = [path for path, m in model.named_modules() if isinstance(m, (nn.ModuleList, nn.ModuleDict))]
         self.loss_key = trace.known_key(loss) if loss is not None else None
+        if loss is not None and loss.is_leaf and self.loss_key not in trace.producer:
+            self.loss_key = trace.bared.get(loss.data_ptr(), self.loss_key)  # `Variable(loss.data, requires_grad=True)` is no call that shows
         self.before_loss = trace.producer.get(self.loss_key, len(trace.ops)) if self.loss_key is not None else len(trace.ops)
         self.on_the_way = trace.ancestors({self.loss_key}) if self.loss_key is not None else set()
         self.output_keys = {key for t in outputs if (key := trace.known_key(t)) is not None}
@@ -367,7 +369,18 @@ def built(holder: nn.Module, name: str) -> Site | None:
             continue
         for statement in ast.walk(node):
             if isinstance(statement, ast.Assign):
-                for target in statement.targets:
+                for target, value in _assigned(statement):
                     if isinstance(target, ast.Attribute) and target.attr == name:
-                        return site_of_node(code.co_filename, statement.value, type(holder).__qualname__)
+                        return site_of_node(code.co_filename, value, type(holder).__qualname__)
     return None
+
+
+def _assigned(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets with what is assigned to them; of `a, b = x, y` each with its own."""
+    for target in statement.targets:
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            yield target, statement.value
+            continue
+        each = isinstance(statement.value, (ast.Tuple, ast.List)) and len(statement.value.elts) == len(target.elts)
+        for position, one in enumerate(target.elts):
+            yield one, statement.value.elts[position] if each else statement.value  # type: ignore[attr-defined]

@@ -37,6 +37,12 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused.add("zero-gradient")
     if "length-too-long" in kinds:
         caused.add("padding-leak")
+    if "mask-inverted" in kinds:
+        caused |= {"zero-gradient", "nan-gradient", "not-finite"}
+        if "mask-polarity" in kinds or any(move.inverted for move in observation.moves):  # which say it of the input, or by experiment
+            found = tuple(d for d in found if d.rule != "suspicious-input" or "given to" not in d.title)
+        else:
+            caused.add("padding-leak")
     if "mask-polarity" in kinds:
         found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
         caused |= {"padding-leak", "zero-gradient"}
@@ -47,6 +53,14 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     if "gradient-cut" in rules:
         caused |= {"no-update"}
     return tuple(diagnosis for diagnosis in found if diagnosis.rule not in caused)
+
+
+def across(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Of the findings about all models of one step: without a step that did nothing because no gradient came to what the optimizer holds."""
+    rules = {diagnosis.rule for diagnosis in found}
+    if not rules & {"gradient-cut", "optimizer-parameters"}:
+        return tuple(found)
+    return tuple(d for d in found if d.rule != "no-update" or not any("has a gradient" in fact.text for fact in d.facts))
 
 
 def report_of(command: str, observation: Observation, exception: RaisedException | None = None) -> Report:

@@ -244,6 +244,7 @@ class StepWatch:
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
         if threading.get_ident() != self._home:
             return
+        self._optimizers.stepped.add(optimizer)
         if self._later is not None:
             if self._awaited:
                 self._optimizer = optimizer
@@ -289,7 +290,7 @@ class StepWatch:
         try:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
-            if self._loss_seen and self._optimizer is not None:
+            if self._loss_seen and self._optimizer is not None and self._trains_something(self._optimizer):
                 self._silent_found = self._silent.observations({id(p) for p in parameters_of(self._optimizer)}, self._loss, self.captured)
             if not self.captured:
                 fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, slice(0, 0), (), slice(0, 0))
@@ -327,6 +328,10 @@ class StepWatch:
         if states:
             fields["vanished"] = tuple(self._vanished(one.model, states))
         return fields
+
+    def _trains_something(self, optimizer: Optimizer) -> bool:
+        """If none of what it holds got a gradient, it was given the wrong model: what it holds is not meant to be trained."""
+        return any(self._states.get(id(p)) == "ok" for p in parameters_of(optimizer)) or "ok" not in self._states.values()
 
     @property
     def _step(self) -> slice:
@@ -372,14 +377,27 @@ class StepWatch:
         if not self._done and self._on and (self.captured or self._loss_seen):
             self._conclude()
         self.stop()
-        if self._awaited and self.captured:  # and none ever did
-            largest = max(self.captured, key=lambda c: c.size)
-            self.fields.setdefault(id(largest.model), {})["no_update"] = self._optimizers.never()
+        self._look_for_idleness()
         if not self.captured and self._loose is not None:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
         return Ending(self.view, self.captured, self.fields, self._later, self.budget_s).parts(self._silent_found, list(self.notes))
+
+
+    def _look_for_idleness(self) -> None:
+        """Over the whole program: was no step taken, or none that changed anything, or none by one of several optimizers?"""
+        if not self.captured:
+            return
+        largest = max(self.captured, key=lambda c: c.size)
+        fields = self.fields.setdefault(id(largest.model), {})
+        steps = self._later.steps if self._later is not None else 0
+        if self._awaited:
+            fields["no_update"] = self._optimizers.never()
+        elif fields.get("no_update") is not None:
+            fields["no_update"] = self._optimizers.still(fields["no_update"], steps)
+        elif steps >= 3:
+            fields["no_update"] = self._optimizers.idle_beside([one.model for one in self.captured])
 
 
 def _scaled() -> bool:

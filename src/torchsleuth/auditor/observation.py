@@ -161,6 +161,7 @@ class NoUpdate:
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False
+    steps: int = 0  # above 0: so many steps were watched, and none changed anything
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import typing
 import weakref
 
@@ -40,6 +41,7 @@ class OptimizerWatch:
     def __init__(self) -> None:
         self.built: dict[int, Site] = {}
         self.known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.rebound: list[tuple[nn.Module, str, Site]] = []
         self.step_site: Site | None = None
         self.no_update: NoUpdate | None = None
@@ -135,13 +137,36 @@ class OptimizerWatch:
 
     def never(self) -> NoUpdate | None:
         """No optimizer took a step, and at the end of the program the parameters are as they were at its first backward pass."""
-        if not self._waiting or not all(torch.equal(p.detach(), copy) for p, copy in self._waiting):
+        if not self._unchanged(self._waiting):
             return None
         if self._rebinding is not None:
             return NoUpdate("", "rebound", self._rebinding)
         held = {id(p) for p, _ in self._waiting}
         idle = next((o for o in self.known if held & {id(p) for p in parameters_of(o)}), None)
         return NoUpdate(type(idle).__name__, "never-stepped", self.built.get(id(idle))) if idle is not None else None
+
+    def still(self, fact: NoUpdate, steps: int) -> NoUpdate:
+        """A schedule may begin at zero; if all steps of the program leave everything as it is, it does not end there."""
+        if fact.scheduled and steps >= 3 and self._unchanged(self._waiting):
+            return dataclasses.replace(fact, scheduled=False, steps=steps)
+        return fact
+
+    def idle_beside(self, models: list[nn.Module]) -> NoUpdate | None:
+        """An optimizer that never took a step while another one trained the rest of the same model, although its parameters got gradients."""
+        for optimizer in self.known:
+            mine = {id(p) for p in parameters_of(optimizer)}
+            waiting = [(p, copy) for p, copy in self._waiting if id(p) in mine]
+            if optimizer in self.stepped or not waiting or not self._unchanged(waiting):
+                continue
+            trained = {id(p) for other in self.stepped for p in parameters_of(other)}
+            if mine & trained or not any({id(p) for p in m.parameters()} & mine and {id(p) for p in m.parameters()} & trained for m in models):
+                continue
+            return NoUpdate(type(optimizer).__name__, "never-stepped", self.built.get(id(optimizer)))
+        return None
+
+    @staticmethod
+    def _unchanged(waiting: list[tuple[torch.Tensor, torch.Tensor]]) -> bool:
+        return bool(waiting) and all(torch.equal(p.detach(), copy) for p, copy in waiting)
 
     def _clearing_call(self) -> Site | None:
         """The `zero_grad` that stands between `backward()` and `step()`, from the source around the step."""

@@ -107,7 +107,21 @@ class StepView:
                 call = _with_padding(call, target, ignore, reduction, paddings)
                 extra += _ignored_class(call, target, ignore, paddings)
             calls.append(call)
-        return tuple(calls), extra
+        return tuple(calls), extra + self._inverted(paddings)
+
+    def _inverted(self, paddings: list[Padding]) -> list[InputFact]:
+        """A mask of an attention that hides exactly the words, and keeps exactly the padding."""
+        for padding in paddings:
+            for op, hidden in self.watch.hidden:
+                site = self.trace.site(op)
+                if padding.assumed or site is None or tuple(hidden.shape) != tuple(padding.valid.shape):
+                    continue
+                if torch.equal(hidden, padding.valid.to(hidden.device)):
+                    row = padding.padded_rows[0]
+                    text = (f"the mask that `{op.name}` is given hides the {int(hidden[row].sum())} positions of row {row} that hold data and keeps its "
+                            f"{int((~hidden[row]).sum())} padded ones, and so on in each of the {hidden.shape[0]} rows")  # fmt: skip
+                    return [InputFact("mask-inverted", op.name, text, site=site)]
+        return []
 
 
 def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, reduction: str, paddings: list[Padding]) -> LossCall:

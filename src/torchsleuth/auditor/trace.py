@@ -91,6 +91,7 @@ class Trace(TorchFunctionMode):
         self.module_path = module_path or (lambda: "")
         self.parameters: dict[int, weakref.ref] = {}  # key -> parameter that some call took as an input
         self.generators: list[tuple[torch.Generator, torch.Tensor]] = []  # the program's own, as they were before their first use here
+        self.bared: dict[int, int] = {}  # address of a single number without its history -> its key
         self.producer: dict[int, int] = {}  # tensor key -> index of the operation that made it
         self.failed: Op | None = None
         self.truncated = False
@@ -203,6 +204,8 @@ class Trace(TorchFunctionMode):
         op.outs = tuple(self._seen(t, fresh=op.writes or not any(t is i for i in inputs)) for t in outputs)
         for seen in op.outs:
             self.producer.setdefault(seen.key, op.index)
+        if op.name in ("data", "detach") and outputs and outputs[0].numel() == 1:
+            self.bared[outputs[0].data_ptr()] = op.outs[0].key
         if self.keep:
             op.tensors = tuple(t.detach().clone() if op.writes else t.detach() for t in outputs)
             self.kept_bytes += sum(t.numel() * t.element_size() for t in op.tensors)

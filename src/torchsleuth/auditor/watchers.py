@@ -24,6 +24,7 @@ LOSSES = {
 _ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 _KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
 MOST_IDS = 1 << 20
+MOST_MASKS = 64
 
 
 class Refused(Exception):
@@ -51,6 +52,7 @@ class Watch:
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
+    hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
     _read: dict[tuple, int] = field(default_factory=dict)
 
@@ -63,6 +65,8 @@ class Watch:
             add(name, []).append(self._guarded(self._loss))
         early("scaled_dot_product_attention", []).append(self._guarded(self._attention))
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
+        for name in ("masked_fill", "masked_fill_"):
+            early(name, []).append(self._guarded(self._filled))
         add("__getitem__", []).append(self._guarded(self._getitem))
         for name in ("__setitem__", "index_put_", "index_put", "scatter_", "scatter", "index_copy_"):
             early(name, []).append(self._guarded(self._write))
@@ -239,12 +243,32 @@ class Watch:
         masks = [kwargs.get("attn_mask"), kwargs.get("key_padding_mask")]
         if op.name == "scaled_dot_product_attention" and len(args) > 3:
             masks.append(args[3])
+        self._hides(op, kwargs.get("key_padding_mask") if op.name != "scaled_dot_product_attention" else None, False)
+        self._hides(op, kwargs.get("attn_mask", args[3] if len(args) > 3 else None) if op.name == "scaled_dot_product_attention" else None, True)
         for mask in masks:
             if isinstance(mask, torch.Tensor) and mask.is_floating_point() and mask.numel() > 1:
                 if bool(((mask == 0) | (mask == 1)).all()) and bool((mask == 1).any()) and bool((mask == 0).any()):
                     name = "key_padding_mask" if mask is kwargs.get("key_padding_mask") else "attn_mask"
                     text = f"`{name}` of `{op.name}` is {str(mask.dtype).removeprefix('torch.')} and holds only 0 and 1: it is added to the scores and hides nothing"
                     self.inputs.append(InputFact("additive-mask", name, text, site=self.trace.site(op)))
+
+    def _filled(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`scores.masked_fill(mask, -inf)`: True hides."""
+        value = args[2] if len(args) > 2 else kwargs.get("value")
+        if isinstance(value, (int, float)) and value < -1e3 and op.place.direct:
+            self._hides(op, args[1] if len(args) > 1 else kwargs.get("mask"), False)
+
+    def _hides(self, op: Op, mask: typing.Any, keeps: bool) -> None:
+        """Notes which keys (the last axis) of which samples (the first) an attention's mask hides. `keeps`: True stands for a key that is kept."""
+        if not isinstance(mask, torch.Tensor) or mask.dim() < 2 or mask.numel() > MOST_IDS or len(self.hidden) >= MOST_MASKS:
+            return
+        mask = mask.detach()
+        hidden = (mask < -1e3) if mask.is_floating_point() else (~mask if keeps else mask) if mask.dtype is torch.bool else None
+        if hidden is None:
+            return
+        while hidden.dim() > 2:
+            hidden = hidden.all(1)  # hidden from every head and query
+        self.hidden.append((op, hidden.clone()))
 
     # -- writes by index -----------------------------------------------------------------------
 

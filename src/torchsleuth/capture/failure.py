@@ -16,6 +16,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
+from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -147,7 +148,7 @@ class Failure:
             return failure
         if inner.raises_itself:
             return None
-        return failure if _works_on_tensors(error, inner) else None
+        return failure if _works_on_tensors(error, inner) or unpacked(crash, inner) is not None else None
 
 
 def _without_ours(frames: typing.Iterable[tuple[types.FrameType, int]]) -> list[Entry]:

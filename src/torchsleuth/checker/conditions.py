@@ -34,7 +34,8 @@ class Conditions(Judge):
             self.attempt(name, other, given=False)
 
     def unequal(self) -> None:
-        for other in variants.reshapings(self.study, self.generator):
+        outputs = self.bench.forward(self.study).outputs if self.square else ()
+        for other in variants.reshapings(self.study, self.generator, outputs):
             if self.attempt("unequal dimensions", other, quiet=True, given=False):
                 break
 

@@ -65,6 +65,7 @@ class Experiment(Conditions):
         if given.problems and given.problems[0].kind == "raises":
             given = self.backward_in_given_types(given)
         self.batched = variants.leading(self.arguments, run.outputs)
+        self.square = any([isinstance(o, torch.Tensor) and len(set(o.shape)) < o.ndim for o in run.outputs])
         self.judge(given, "", individually=True)
         if self.only_given:
             return

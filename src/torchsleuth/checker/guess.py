@@ -103,12 +103,24 @@ def guessed_inputs(function: type, seed: int | None = None) -> tuple[tuple, str]
     finally:
         torch.set_rng_state(state)
     if accepted:
+        accepted[0] = _told_apart(subject, accepted[0])
         shapes = ", ".join(
             f"{p.name} {list(v.shape) if isinstance(v, torch.Tensor) else repr(v)}" for p, v in zip(parameters, accepted[0], strict=True)
         )
         return tuple(accepted[0]), f"inputs guessed: {shapes}; pass --shapes to choose them"
     why = f" (last: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})" if error else ""
     raise UsageError(f"{subject.name}: no inputs were found that forward accepts{why}; pass --shapes {' '.join(p.name.upper() for p in parameters)}")
+
+
+def _told_apart(subject: Subject, combination: tuple) -> tuple:
+    """The guess with dimensions that merely happen to have one size in different ones, as far as forward and backward go along."""
+    bench = Bench(subject, Noise(0))
+    arguments = arguments_for(subject, combination, bench.generator, made=True)
+    bench.state = random_state()
+    for other in variants.told_apart(arguments, bench.generator, bench.takes):
+        if len(other.values) == len(combination) and _fits(subject, other.values, bench.generator):
+            return other.values
+    return combination
 
 
 def _fits(subject: Subject, combination: tuple, generator: torch.Generator) -> bool:

@@ -48,6 +48,7 @@ class Judge:
         self.originals: dict[int, torch.Tensor] = {}
         self.sizes: dict[int, float] = {}  # of the inputs as given
         self.batched: tuple[int, ...] = ()  # the tensors whose first dimension is the batch
+        self.square = False  # an output has two dimensions of one size
         self.broken = False  # backward raises or returns the wrong number of gradients: no values to look at
 
     def judge(self, evaluation: Evaluation, case: str, *, individually: bool = False, given: bool = True) -> bool:

@@ -6,6 +6,7 @@ backward forgot.
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import re
 import typing
@@ -14,7 +15,7 @@ import torch
 
 from torchsleuth.checker.bench import Bench, gradients, is_float
 from torchsleuth.checker.terms import constant_between
-from torchsleuth.checker.trial import Relation
+from torchsleuth.checker.trial import Relation, Size
 from torchsleuth.checker.truth import differentiable_run, differing
 
 if typing.TYPE_CHECKING:
@@ -77,8 +78,20 @@ def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
             return _path_relation(bench, graphs[0].nodes[node], edge, "only", only)
         times = constant_between([r - c for r, c in zip(returned, cut, strict=True)], share)
         if times is not None and len(graphs) > 1:
-            return _path_relation(bench, graphs[0].nodes[node], edge, "scaled", times)
+            relation = _path_relation(bench, graphs[0].nodes[node], edge, "scaled", times)
+            return dataclasses.replace(relation, sizes=_argument(everything[0], abs(times)))
     return None
+
+
+def _argument(pair: Pair, factor: float) -> tuple[Size, ...]:
+    """The number that was given to forward which a factor is, or one over it."""
+    arguments = pair.evaluation.arguments
+    for name, value in zip(arguments.names, arguments.values, strict=True):
+        if isinstance(value, float) and abs(value) not in (0.0, 1.0, 2.0, 0.5):
+            for power in (1.0, -1.0):
+                if abs(factor - abs(value) ** power) < 1e-6 * factor:
+                    return (Size("argument", name, abs(value), power),)
+    return ()
 
 
 def _graph(bench: Bench, pairs: list[Pair], k: int) -> _Graph | None:

@@ -31,18 +31,17 @@ def elements(arguments: Arguments) -> int:
 def leading(arguments: Arguments, outputs: typing.Sequence) -> tuple[int, ...]:
     """The tensors whose first dimension is the batch.
 
-    That is the first dimension of the first checked input, if outputs or other inputs have it too (a table that is
-    looked up in has a size of its own), else the first dimension of an output that some input shares.
+    That is the first dimension of an output that some input shares; where there is none, as for a loss, that of the first
+    checked input.
     """
     heads = {k: v.shape[0] for k, v in enumerate(arguments.values) if isinstance(v, torch.Tensor) and v.ndim}
-    results = [out.shape[0] for out in outputs if isinstance(out, torch.Tensor) and out.ndim]
-    first = next((heads[k] for k in arguments.checked if k in heads), None)
-    if first is None:
-        return ()
-    alike = tuple(k for k, n in heads.items() if n == first)
-    if len(alike) > 1 or len(heads) == 1 or not results or first in results:
-        return alike
-    return tuple(k for k, n in heads.items() if n == results[0])
+    for out in outputs:
+        if isinstance(out, torch.Tensor) and out.ndim and out.shape[0] in heads.values():
+            batch = out.shape[0]
+            break
+    else:
+        batch = next((heads[k] for k in arguments.checked if k in heads), None)
+    return tuple([k for k, n in heads.items() if n == batch])
 
 
 def with_batch(arguments: Arguments, size: int, generator: Noise, batched: tuple[int, ...]) -> Arguments | None:
@@ -68,55 +67,52 @@ def with_sizes(arguments: Arguments, mapping: dict[int, int], generator: Noise) 
     return resized(arguments, shapes, generator)
 
 
-def reshapings(arguments: Arguments, generator: Noise) -> typing.Iterator[Arguments | None]:
-    """For inputs with two equal dimensions: the same with those dimensions told apart."""
-    for v in arguments.values:
+def reshapings(arguments: Arguments, generator: Noise, outputs: typing.Sequence = ()) -> typing.Iterator[Arguments | None]:
+    """For inputs or outputs with two equal dimensions: the same with those dimensions told apart."""
+    square: set[int] = set()
+    for v in (*arguments.values, *outputs):
         if isinstance(v, torch.Tensor) and len(set(v.shape)) < v.ndim:
-            break
-    else:
-        return
-    positions: dict[int, list[tuple[int, int]]] = {}
-    square = set()
-    for k in tensors(arguments):
-        shape = arguments.values[k].shape
-        square |= {n for n in shape if n > 1 and list(shape).count(n) > 1}
-        for dim, n in enumerate(shape):
-            positions.setdefault(n, []).append((k, dim))
-    for size in sorted(square):
-        places = positions[size]
-        for count in range(1, min(len(places), 4)):
-            for chosen in itertools.islice(itertools.combinations(places, count), 40):
-                shapes = {k: list(arguments.values[k].shape) for k in tensors(arguments)}
-                for k, dim in chosen:
-                    shapes[k][dim] = size + 1
-                yield resized(arguments, shapes, generator)
+            square |= {n for n in v.shape if n > 1 and list(v.shape).count(n) > 1}
+    for n in sorted(square):
+        for chosen in itertools.islice(_subsets(arguments, n), 120):
+            yield _longer(arguments, chosen, n, generator)
+
+
+def _places(arguments: Arguments, n: int) -> list[tuple[int, int]]:
+    return [(k, dim) for k in tensors(arguments) for dim, size in enumerate(arguments.values[k].shape) if size == n]
+
+
+def _subsets(arguments: Arguments, n: int) -> typing.Iterator[tuple[tuple[int, int], ...]]:
+    """Some of the dimensions of one size, not all of them.
+
+    Those of integer tensors and masks all change, or none does: indices of fewer rows than there are would be accepted,
+    and mean something else.
+    """
+    places = _places(arguments, n)
+    whole = {place for place in places if not arguments.values[place[0]].is_floating_point()}
+    for count in range(1, min(len(places), 4)):
+        for chosen in itertools.combinations(places, count):
+            if whole <= set(chosen):
+                yield chosen
+
+
+def _longer(arguments: Arguments, chosen: typing.Iterable[tuple[int, int]], n: int, generator: Noise) -> Arguments | None:
+    """The chosen dimensions in a size that no other dimension has."""
+    taken = {size for k in tensors(arguments) for size in arguments.values[k].shape}
+    shapes = {k: list(arguments.values[k].shape) for k in tensors(arguments)}
+    for k, dim in chosen:
+        shapes[k][dim] = next(size for size in itertools.count(n + 1) if size not in taken)
+    return resized(arguments, shapes, generator)
 
 
 def told_apart(arguments: Arguments, generator: Noise, accepted: typing.Callable[[Arguments], bool]) -> typing.Iterator[Arguments]:
-    """For sizes that several dimensions have: the same with some of those dimensions one longer, as far as `accepted`.
+    """For sizes that several dimensions have, of one tensor or of several: some of them in another size, as far as `accepted`.
 
-    Two dimensions of one size hide which of them a formula means. Dimensions of integer tensors and masks all change, or none
-    does: indices of fewer rows than there are would be accepted, and mean something else.
+    Two dimensions of one size hide which of them a formula means.
     """
-    places: dict[int, list[tuple[int, int]]] = {}
-    for k in tensors(arguments):
-        for dim, n in enumerate(arguments.values[k].shape):
-            if n > 1:
-                places.setdefault(n, []).append((k, dim))
-    for n, alike in sorted(places.items()):
-        found = 0
-        subsets = itertools.chain.from_iterable(itertools.combinations(alike, count) for count in range(1, min(len(alike), 4)))
-        whole = {place for place in alike if not arguments.values[place[0]].is_floating_point()}
-        for chosen in itertools.islice((c for c in subsets if whole <= set(c)), 30):
-            shapes = {k: list(arguments.values[k].shape) for k in tensors(arguments)}
-            for k, dim in chosen:
-                shapes[k][dim] = n + 1
-            other = resized(arguments, shapes, generator)
-            if other is not None and accepted(other):
-                yield other
-                found += 1
-                if found == 3:
-                    break
+    for n in sorted({n for k in tensors(arguments) for n in arguments.values[k].shape if n > 1}):
+        others = (_longer(arguments, chosen, n, generator) for chosen in itertools.islice(_subsets(arguments, n), 30))
+        yield from itertools.islice((other for other in others if other is not None and accepted(other)), 3)
 
 
 def doubled(arguments: Arguments, generator: Noise) -> Arguments | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from torchsleuth.evidence import Evidence
+from torchsleuth.evidence import BackwardRoot, Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
@@ -15,6 +15,8 @@ class NonscalarBackwardFixer(Fixer):
 
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         root = evidence.backward_root
+        if root is not None and "Expected f(*args)" in evidence.exception.message:
+            return _returned(scripts, root)
         place = root.call if root is not None else None
         if place is not None and place.in_library:
             place = place.via
@@ -42,6 +44,18 @@ class NonscalarBackwardFixer(Fixer):
             )
             for name in ("mean", "sum")
         ]
+
+
+def _returned(scripts: Scripts, root: BackwardRoot) -> list[Fix | None]:
+    """The function given to `torch.func.grad`: what it returns, reduced."""
+    script = scripts.get(root.made)
+    value = script.node_at(root.made.span) if script is not None else None
+    if script is None or not isinstance(value, ast.expr):
+        return []
+    return [
+        scripts.fix(f"Return one number: `.{name}()`.", script.wrapped(value, f".{name}()"), f"The gradient is that of the {name}.", safe=False)
+        for name in ("mean", "sum")
+    ]
 
 
 def _root(call: ast.Call) -> ast.expr | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import types
 import typing
 
 import torch
 
-from torchsleuth.capture.syntax import node_at, operand_expressions
+from torchsleuth import source
+from torchsleuth.capture.syntax import node_at, operand_expressions, returns_of
 from torchsleuth.evidence import BackwardRoot, Place, TensorFact
 from torchsleuth.probe.graph import operation_of
-from torchsleuth.probe.tensors import storage_of
+from torchsleuth.probe.tensors import storage_of, tensor_fact
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
@@ -19,11 +21,26 @@ if typing.TYPE_CHECKING:
 
 def investigate(crash: Crash) -> BackwardRoot | None:
     call = crash.place_of_failure()
+    if "Expected f(*args)" in crash.message:
+        return _of_function(crash, call)
     root = offending_root(crash)
     if call is None or root is None:
         return None
     made, made_by = made_at(crash, root)
     return BackwardRoot(root_fact(crash, root), call, made, made_by, _gradient(crash))
+
+
+def _of_function(crash: Crash, call: Place | None) -> BackwardRoot | None:
+    """What the function given to `torch.func.grad` returned: its `return`, and the shape that torch's frame still has."""
+    output = crash.local("grad_and_value_impl", "output")
+    function = crash.local("grad_and_value_impl", "func")
+    if call is None or not isinstance(output, torch.Tensor):
+        return None
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    returns = [item.value for item in returns_of(code) if item.value is not None] if isinstance(code, types.CodeType) else []
+    made = source.place_of_node(code, returns[0]) if len(returns) == 1 else None
+    mapped = any(frame.f_code.co_name in ("_flat_vmap", "vmap_impl") for frame, _ in crash.entries)
+    return BackwardRoot(tensor_fact(output), call, made, "", mapped=mapped)
 
 
 def offending_root(crash: Crash) -> torch.Tensor | None:

@@ -20,6 +20,7 @@ from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.samples import sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
+from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -197,7 +198,15 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
     entry = failure.program
     value = container_of(crash.error, entry) if failure.is_direct else None
     if value is None:
-        return "", None
+        returned = unpacked(crash, entry) if failure.is_direct else None
+        if returned is None:
+            return "", None
+        gathering.__dict__.pop("operands", None)
+        layer = entry.evaluator.value(returned[1].func)
+        by = f"a {type(layer).__name__}" if isinstance(layer, torch.nn.Module) else f"`{ast.unparse(returned[1].func)}`"
+        whole = entry.node in getattr(entry.statement, "targets", ())
+        gathering.raws = [Raw("returned", returned[1], entry, None, returned[0])] if whole else []
+        return f"a tensor of shape {list(returned[0].shape)}, returned by {by}", None
     node = entry.node.value if isinstance(entry.node, ast.Subscript) else getattr(entry.statement, "value", None)
     gathering.__dict__.pop("operands", None)
     if isinstance(value, (torch.Size, torch.Tensor)):

@@ -10,7 +10,7 @@ import typing
 import torch
 
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.syntax import node_at, operand_expressions, saved_name, simple_text
+from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, saved_name, simple_text
 from torchsleuth.capture.writes import Writes, grouped, writes_since, written_targets
 from torchsleuth.evidence import Place, StaleSave, TensorFact
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
@@ -130,6 +130,9 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
     name = ""
     if operation is not None:
         name = saved_name(operation.code, operation.lasti, node.name(), saved.name) or _operand_name(operation, storage_of(saved.tensor))
+        if not name and saved.name in ("result", "output", "out"):  # `y = self.act(x)`, and `y += 1` is the one write
+            bound = bound_name(operation.code, operation.lasti)
+            name = bound if bound and {bound} == _targets(writes) else ""
     name = name or _written_name(crash.timeline.place_of_node(node), writes)
     return dataclasses.replace(fact, name=name, kind="variable") if name else fact
 
@@ -152,11 +155,21 @@ def _written_name(save: Place | None, writes: Writes) -> str:
     if save is None or len(writes.sites) != 1 or writes.sites[0].place.function != save.function:
         return ""
     try:
-        written = ast.parse(writes.sites[0].place.source).body[0]
         read = ast.parse(save.source, mode="eval")
-    except (SyntaxError, IndexError):
+    except SyntaxError:
         return ""
-    names = {simple_text(target) for target, _, how in written_targets(written) if how not in ("call", "step")} - {""}
-    if isinstance(written, ast.Expr) and isinstance(written.value, ast.Subscript):
-        names = {simple_text(written.value.value)} - {""}  # the target of `x[i] = ...`
+    names = _targets(writes)
     return names.pop() if len(names) == 1 and names <= {simple_text(node) for node in ast.walk(read)} else ""
+
+
+def _targets(writes: Writes) -> set[str]:
+    """What the one write goes to, as its own expression calls it."""
+    if len(writes.sites) != 1:
+        return set()
+    try:
+        written = ast.parse(writes.sites[0].place.source).body[0]
+    except (SyntaxError, IndexError):
+        return set()
+    if isinstance(written, ast.Expr) and isinstance(written.value, ast.Subscript):
+        return {simple_text(written.value.value)} - {""}  # the target of `x[i] = ...`
+    return {simple_text(target) for target, _, how in written_targets(written) if how not in ("call", "step")} - {""}

@@ -23,8 +23,9 @@ class ClassOutOfRangeFixer(Fixer):
             return []
         values = target.values
         mine = target if not failed.in_library else failed.operand(target.argument)
-        if set(values.distinct) == {-1} and values.bad <= len(values.distinct) * values.total:
-            return [_ignored(failed)]
+        # One number that is no class: -1 or another negative one, and the 255 of segmentation masks.
+        if len(values.distinct) == 1 and (values.distinct[0] < 0 or values.distinct[0] == 255 > values.high + 1) and failed.operation.name != "one_hot":
+            return [_ignored(failed, int(values.distinct[0]))]
         if values.counts_from_one and mine is not None:
             found = failed.node_of(mine)
             if found is None:
@@ -60,27 +61,27 @@ def _more_classes(failed: Failed, count: int) -> Fix | None:
     return failed.scripts.fix(title, [script.replace(node, str(count))], meaning, safe=False)
 
 
-def _ignored(failed: Failed) -> Fix | None:
+def _ignored(failed: Failed, label: int) -> Fix | None:
     """`ignore_index=-1` in the call of the loss, or where the loss module is made."""
-    meaning = "Targets of -1 then count neither in the loss nor in its mean."
+    meaning = f"Targets of {label} then count neither in the loss nor in its mean."
     script, call = failed.script, failed.call
     if script is not None and isinstance(call, ast.Call) and called(call) in ("cross_entropy", "nll_loss"):
-        return _with_keyword(failed, script, call, meaning)
+        return _with_keyword(failed, script, call, label, meaning)
     made = failed.operation.module_made
     home = failed.scripts.get(made.place) if made is not None else None
     node = home.node_at(made.place.span) if home is not None else None
     if home is None or not isinstance(node, ast.Call) or called(node) not in ("CrossEntropyLoss", "NLLLoss"):
         return None
-    return _with_keyword(failed, home, node, meaning)
+    return _with_keyword(failed, home, node, label, meaning)
 
 
-def _with_keyword(failed: Failed, script, call: ast.Call, meaning: str) -> Fix | None:
+def _with_keyword(failed: Failed, script, call: ast.Call, label: int, meaning: str) -> Fix | None:
     if any(keyword.arg == "ignore_index" for keyword in call.keywords):
         return None
     last = [*call.args, *(keyword.value for keyword in call.keywords)]
     if last:
-        edits = [script.insert(max(script.end(node) for node in last), ", ignore_index=-1")]
+        edits = [script.insert(max(script.end(node) for node in last), f", ignore_index={label}")]
     else:
         line, column = script.end(call)
-        edits = [script.insert((line, column - 1), "ignore_index=-1")]
-    return failed.scripts.fix("Leave the targets of -1 out: `ignore_index=-1`.", edits, meaning, safe=False)
+        edits = [script.insert((line, column - 1), f"ignore_index={label}")]
+    return failed.scripts.fix(f"Leave the targets of {label} out: `ignore_index={label}`.", edits, meaning, safe=False)

@@ -50,6 +50,9 @@ def _classes(failed: Failed, scores, target) -> list[Fix | None]:
         return [failed.suffixed(scores, order, f"Bring the classes to dimension 1: `{order}`.")]
     if target.shape == (*scores.shape[:1], 1, *scores.shape[2:]) and target.tensor.dtype in ("int64", "int32", "uint8"):
         return [failed.suffixed(target, ".squeeze(1)", f"Drop the dimension of size 1: `.squeeze(1)` on {target.called}.")]
+    if target.shape == (*scores.shape[:1], 1, *scores.shape[2:]) and scores.shape[1] > 1:
+        title = f"Drop the dimension of size 1, and class numbers are integers: `.squeeze(1).long()` on {target.called}."
+        return [failed.suffixed(target, ".squeeze(1).long()", title, "Fractions, if there are any, are cut off.", safe=False)]
     return []
 
 

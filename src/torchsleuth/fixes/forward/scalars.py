@@ -40,3 +40,23 @@ class NotAScalarFixer(Fixer):
             scripts.fix(f"Say what is asked: `.{name}()`.", script.wrapped(failed.call, f".{name}()"), f"{text}.", safe=False)
             for name, text in words.items()
         ]
+
+
+class ListOfTensorsFixer(Fixer):
+    rule = "list-of-tensors"
+
+    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
+        """`out, (h, c) = gru(x)` → `out, h = gru(x)`, where `c` is not read."""
+        failed = Failed(evidence, scripts)
+        script, operation, target = failed.script, failed.operation, failed.call
+        if script is None or operation is None or not operation.container.endswith(("a GRU", "a RNN")) or not isinstance(target, ast.Tuple):
+            return []
+        statement = script.statement_of(target)
+        names = [item.id for item in target.elts if isinstance(item, ast.Name)]
+        if script.parent(target) is statement or len(names) != len(target.elts) or len(names) < 2:
+            return []
+        scope = script.scope_of(statement)
+        if any(isinstance(node, ast.Name) and node.id in names[1:] and isinstance(node.ctx, ast.Load) for node in script.own_nodes(scope)):
+            return []
+        start, end = script.start(target), script.end(target)
+        return [scripts.fix(f"Take its one state: `{names[0]}`.", [script.edit(start, end, names[0])])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.evidence import Evidence
+from torchsleuth.evidence import BackwardRoot, Evidence
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
 
@@ -54,6 +54,7 @@ class NonscalarBackward(CrashRule):
     messages = (
         r"grad can be implicitly created only for scalar outputs",
         r"Mismatch in shape: grad_output\[\d+\] has a shape",
+        r"Expected f\(\*args\) to return a scalar Tensor, got tensor with \d+ dims",
     )
     needs = ("backward_root",)
     priority = 10
@@ -63,6 +64,8 @@ class NonscalarBackward(CrashRule):
         if found is None:
             return None
         root = found.root
+        if "Expected f(*args)" in evidence.exception.message:
+            return self._of_function(found)
         mismatch = "Mismatch in shape" in evidence.exception.message
         count = 1
         for size in root.shape:
@@ -92,3 +95,22 @@ class NonscalarBackward(CrashRule):
                 ),
             )
         return Diagnosis(self.name, title, Confidence.CERTAIN, tuple(culprits), tuple(facts), why, fixes)
+
+    def _of_function(self, found: BackwardRoot) -> Diagnosis:
+        """`torch.func.grad(f)`, where `f` returns more than one number."""
+        root, made = found.root, found.made
+        culprits = [made.culprit(Role.CREATE, f"returns shape {root.size}")] if made is not None else []
+        if made is None or made.span != found.call.span:
+            culprits.append(found.call.culprit(Role.CALL, "takes the gradient of one number"))
+        return Diagnosis(
+            self.name,
+            f"The function whose gradient is taken returns a tensor of shape {root.size}, not one number",
+            Confidence.CERTAIN,
+            tuple(culprits),
+            (Fact(f"It returned shape {root.size}{', without the dimension that `vmap` maps over' if found.mapped else ''}.", Known.OBSERVED),),
+            "`torch.func.grad` differentiates a function that returns one number. Of several numbers it would not know which combination is meant.",
+            (
+                Fix("Reduce it in the function: `return loss.mean()` (or `sum`).", Applicability.DISPLAY_ONLY),
+                Fix("For all derivatives of all outputs use `torch.func.jacrev`.", Applicability.DISPLAY_ONLY),
+            ),
+        )

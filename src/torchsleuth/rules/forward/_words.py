@@ -417,7 +417,9 @@ def offenders(operation: FailedOperation, least: int = 0) -> list[Operand | Argu
         if -best < least:
             return []
         scored = [item for item in scored if item[0] == best]
-    return [item for _, _, item in sorted(scored, key=lambda entry: entry[:2])]
+    found = [item for _, _, item in sorted(scored, key=lambda entry: entry[:2])]
+    whole = {item.name for item in found if isinstance(item, Argument)}  # `size` says it all, `size[0]` nothing more
+    return [item for item in found if not isinstance(item, Argument) or re.sub(r"\[\d+\]$", "", item.name) in (item.name, "") or item.name.split("[")[0] not in whole]
 
 
 def _naming(name: str, message: str) -> int:

@@ -11,6 +11,9 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import ON_THE_GPU, bad_values, config_facts, expr, failed, inferred, is_unexplained_death, legal, made_words, of_axis, plural, report, seen, shape, value_words
 
 
+_VOID = 255
+
+
 class ClassOutOfRange(CrashRule):
     """A class label lies outside the classes that the scores have.
 
@@ -98,6 +101,9 @@ class ClassOutOfRange(CrashRule):
             if values.counts_from_one:
                 facts.append(inferred("The labels run from 1 to the number of classes: they seem to count from 1."))
                 fixes.append(f"Subtract 1: `{name} - 1`, or one class more.")
+            elif _VOID in values.distinct and len(values.distinct) == 1:
+                facts.append(inferred(f"{_VOID} is what segmentation masks usually hold where no class is meant."))
+                fixes.append(f"Leave these pixels out: `{name}.masked_fill({name} == {_VOID}, 0)` for one_hot, and a mask of `{name} != {_VOID}` for the loss.")
             else:
                 fixes.append("Give `num_classes` one more than the largest label, and labels from 0 on.")
             title = f"{target.called} holds {first.value}; with num_classes={classes} labels go to {classes - 1}"
@@ -120,7 +126,7 @@ class ClassOutOfRange(CrashRule):
                               f"{f', from {made}' if made else ''}."))  # fmt: skip
             if not story or "dimension 1" in story[0]:  # otherwise the labels tell that they are the ones to change
                 creates.append(of_axis(scores, axis))
-        if values.maximum >= classes:
+        if values.maximum >= classes and values.distinct != (_VOID,):
             fixes.append(f"{'Or give' if fixes else 'Give'} the last layer {int(values.maximum) + 1} outputs, if there are that many classes.")
         return report(
             self.name,
@@ -148,6 +154,8 @@ def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, 
             f"Only negative labels are bad: {negative} seems to mean \"no label\", and the loss skips {values.ignored} only.",
             f"Tell the loss: `ignore_index={negative}`, or replace {negative} by {values.ignored if values.ignored is not None else -100}.",
         )
+    if values.distinct == (_VOID,):
+        return f"{_VOID} is what segmentation masks usually hold where no class is meant; the loss skips {values.ignored} only.", f"Tell the loss: `ignore_index={_VOID}`."
     if values.counts_from_one:
         return f"The labels run from 1 to {classes}, the number of classes: they seem to count from 1.", f"Count from 0: `{name} - 1`."
     if classes == 1:

@@ -295,7 +295,8 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         story = f"These are positions: the sequence is longer than the {rows} positions that the model has."
         if "roberta" in " ".join((path, operation.place.span.file)).lower():
             story += " RoBERTa-style models count positions from padding_idx + 1, so they take two tokens fewer than the table has rows."
-        return story, [TRUNCATE], False
+        own = f"Cut the sequence to {rows} positions before the model (`ids[:, -{rows}:]` keeps the newest), or make the table larger."
+        return story, [TRUNCATE if operation.place.in_library else own], False
     if values.minimum < 0:
         return "An embedding does not count negative ids from the end.", ["Use ids from 0 on, e.g. a row of its own for padding."], False
     if values.counts_from_one:

@@ -65,13 +65,19 @@ class ListOfTensors(CrashRule):
             said = re.search(r"expected (\d+)(?:, got (\d+))?", message)
             title = f"{said[1] if said else 'Another number of'} values are to be unpacked from {operation.container}"
             fixes = ["Bring the tensor to the number of dimensions that is unpacked here, or unpack what is there."]
+            if "returned by" in operation.container:
+                facts.append(seen("Unpacking a tensor goes along its first dimension: one value for each row."))
+                fixes = ["Take the tensor as one value, or return as many values as are unpacked here."]
+            if operation.container.endswith(("a GRU", "a RNN")):
+                facts.append(seen("A GRU or RNN returns the output and one state; a cell state, as in `output, (h, c)`, has only the LSTM."))
+                fixes = ["Unpack one state: `output, h = ...`."]
         else:
             title = f"{code(operation.place.source)} is out of range: {operation.container}"
             fixes = ["Positions count from 0; the last one is -1."]
             if item is not None and item.value is not None and item.source != str(item.value):
                 facts.insert(0, seen(f"`{item.source}` is {item.value}."))
                 creates.append((item.made, f"{item.source} = {item.value} comes from here"))
-        base = operation.operands[0] if len(operation.operands) == 1 and " of " not in operation.container else None
+        base = operation.operands[0] if len(operation.operands) == 1 and not operation.container.startswith(("a list", "a tuple")) else None
         creates.append((operation.container_made, "the list was made here"))
         if base is not None:
             creates.append((base.made, f"{base.called} {shape(base.shape)} comes from here"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.checker.trial import FunctionRule, Relation, Trial
 from torchsleuth.model import Diagnosis, Fact, Known
-from torchsleuth.rules.function.wording import diagnosis, measured, name_of, number, values_with, where, whose
+from torchsleuth.rules.function.wording import diagnosis, measured, name_of, number, size_text, values_with, where, whose
 
 
 class MissingTerm(FunctionRule):
@@ -66,7 +66,7 @@ class MissingTerm(FunctionRule):
             if relation.kind == "missing-term" and relation.line:
                 facts = (Fact(f"{_by_cutting(relation)} ({trial.file}:{relation.line})", Known.RECOMPUTED), *facts)
             if relation.detail == "scaled" and finding.mend is not None:
-                title = f"a term of the gradient for `{name}` {_times(relation.factor)}: `{finding.mend.before}` should be `{finding.mend.after}`"
+                title = f"a term of the gradient for `{name}` {_times(relation.factor)}{_argument(relation)}: `{finding.mend.before}` should be `{finding.mend.after}`"
             out.append(diagnosis(self.name, title + where(finding), trial, finding, why, advice, facts))
         return tuple(out)
 
@@ -116,9 +116,9 @@ def _worded(name: str, relation: Relation, trial: Trial, owner: str, several: bo
     place = f"`{relation.tensor}`" + (f" (line {relation.line})" if relation.line else "")
     if relation.detail == "scaled":
         return (
-            f"the term through {place} of the gradient for `{name}` {_times(relation.factor)}",
-            f"returned = true + ({number(relation.factor - 1)}) x the part of the gradient that comes through the {relation.instead} operation at {place}, "
-            "for every grad_output and at every value tried.",
+            f"the term through {place} of the gradient for `{name}` {_times(relation.factor)}{_argument(relation)}",
+            f"The part of the gradient that comes through the {relation.instead} operation at {place} is taken {number(relation.factor)} times, "
+            "and the rest is right: for every grad_output and at every value tried.",
             f"correct the term that comes through {place}",
         )
     if relation.detail == "only":
@@ -142,6 +142,11 @@ def _by_cutting(relation: Relation) -> str:
     if relation.detail == "only":
         return f"that path of forward's own graph alone{times} gives exactly what backward returns"
     return f"forward's own graph with that path taken{times} gives exactly what backward returns".replace(",", "")
+
+
+def _argument(relation: Relation) -> str:
+    """' (beta is 1.5)', where the number is that of an argument."""
+    return f" ({size_text(relation.sizes[0])})" if relation.sizes else ""
 
 
 def _times(factor: float) -> str:

@@ -51,7 +51,7 @@ class LeafWrittenInPlace(LintRule):
             return None
         if target.op in ("parameter", "Parameter") and (view.has("requires_grad_(False)") or view.has("requires_grad = False")):
             return None  # which of the parameters were frozen is not known
-        if not is_shown_to_record(write.frame, view):
+        if not is_shown_to_record(write.frame, view) and not _is_made_here(write):
             return None
         copy = f"`{write.text} = {write.text}.clone()`" if write.text.isidentifier() else f"a copy (`{write.text}.clone()`)"
         return self.diagnosis(
@@ -71,3 +71,11 @@ def describe(value) -> str:
     if value.op in ("Parameter", "parameter"):
         return "a parameter"
     return "made with `requires_grad=True`"
+
+
+def _is_made_here(write: Write) -> bool:
+    """Made and written in one function, where nothing switches recording off: no caller is asked."""
+    made, function = write.target.node, write.frame.node
+    if write.target.op == "parameter" or not write.text.isidentifier() or made is None or not hasattr(function, "lineno"):
+        return False
+    return function.lineno < made.lineno <= write.node.lineno <= function.end_lineno

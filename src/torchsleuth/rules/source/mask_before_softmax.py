@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from torchsleuth.linter.definitions import last_definition
 from torchsleuth.linter.events import Call
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.model import Confidence, Role
@@ -53,9 +54,11 @@ class MaskBeforeSoftmax(LintRule):
         value = call.receiver if call.receiver is not None and call.receiver.is_tensor else call.args[0] if call.args else None
         if value is not None and value.op == "either":  # `if mask is not None: scores = scores * mask`
             value = next((i for i in value.inputs if i.op in ("mul", "mul_") and _mask_operand(i.node) is not None), None)
-        if value is None or not value.is_tensor or value.op not in ("mul", "mul_"):
+        node = value.node if value is not None and value.is_tensor and value.op in ("mul", "mul_") else None
+        if value is not None and value.kind == "unknown" and call.is_torch:
+            node = _multiplied(call)  # whatever it is: softmax takes tensors
+        if node is None:
             return None
-        node = value.node
         mask = _mask_operand(node)
         if mask is None or _is_applied_again(mask, call):
             return None
@@ -88,6 +91,15 @@ def _mask_operand(node: ast.AST) -> ast.expr | None:
     return None
 
 
+def _multiplied(call: Call) -> ast.AST | None:
+    """The product that softmax is given, written out or just set."""
+    given = call.node.args[0] if call.node.args else None
+    if isinstance(given, ast.Name):
+        made = last_definition(call.frame.node, given.id, call.node.lineno)
+        if isinstance(made, ast.AugAssign):
+            return made if isinstance(made.op, ast.Mult) else None
+        given = made.value if made is not None else None
+    return given if isinstance(given, ast.BinOp) and isinstance(given.op, ast.Mult) else None
 
 
 def _is_applied_again(mask: ast.expr, call: Call) -> bool:

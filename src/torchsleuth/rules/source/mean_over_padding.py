@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.linter.events import Call
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
@@ -56,6 +57,9 @@ class MeanOverPadding(LintRule):
         dim = call.argument(0 if call.receiver is not None and call.receiver.is_tensor else 1, "dim")
         if dim is None or integer(dim) not in (1, -2):
             return None
+        masked = _masked_by(value)
+        if masked is not None:
+            return self._masked(call, *masked, view)
         embedding, mixed = _embedding_behind(value)
         if embedding is None:
             return None
@@ -78,6 +82,47 @@ class MeanOverPadding(LintRule):
             Confidence.LIKELY,
             fixes=[advice("sum and divide by the number of real tokens: `(x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)`")],
         )
+
+    def _masked(self, call: Call, node: ast.AST, mask: str, view: View):
+        return self.diagnosis(
+            f"`{view.short(call.node)}` divides by the padded length",
+            [
+                view.culprit(Role.OPERAND, call.node, "masked positions count", call.frame),
+                view.culprit(Role.CREATE, node, "set to zero here", call.frame),
+            ],
+            f"Where `{mask[:40]}` takes positions out they are zero, but the mean still divides by the full length: it depends on how far "
+            "a sequence was padded.",
+            Confidence.LIKELY,
+            fixes=[advice("sum and divide by the number of real tokens: `(x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)`")],
+        )
+
+
+def _masked_by(value: Value) -> tuple[ast.AST, str] | None:
+    """`h * mask.unsqueeze(-1)` or `h.masked_fill(~mask[..., None], 0)`: positions set to zero -> where, and the mask."""
+    node = value.node
+    if value.op in ("mul", "mul_"):
+        parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value] if isinstance(node, ast.AugAssign) else []
+        mask = next((p for p in parts if _is_token_mask(p)), None)
+        return (node, ast.unparse(mask)) if mask is not None else None
+    if value.op in ("masked_fill", "masked_fill_") and isinstance(node, ast.Call) and len(node.args) == 2:
+        filled = node.args[1]
+        if isinstance(filled, ast.Constant) and filled.value == 0 and _is_token_mask(node.args[0]):
+            return node, ast.unparse(node.args[0])
+    return None
+
+
+def _is_token_mask(node: ast.expr) -> bool:
+    """One value per position, spread over the features: `mask.unsqueeze(-1)`, `mask[..., None]`, `~mask[:, :, None].float()`."""
+    if not re.search("mask|pad", ast.unparse(node), re.IGNORECASE):
+        return False
+    for child in ast.walk(node):
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr == "unsqueeze" and len(child.args) == 1:
+            if integer(child.args[0]) in (-1, 2):
+                return True
+        if isinstance(child, ast.Subscript) and isinstance(child.slice, ast.Tuple) and isinstance(child.slice.elts[-1], ast.Constant):
+            if child.slice.elts[-1].value is None and len(child.slice.elts) in (2, 3):
+                return True
+    return False
 
 
 def _embedding_behind(value: Value) -> tuple[Value | None, bool]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from torchsleuth.linter.definitions import last_definition
 from torchsleuth.linter.events import Call, Frame
 from torchsleuth.linter.results import LOSSES
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.training import own_nodes
 from torchsleuth.linter.values import CONSTRUCTORS, Value
 from torchsleuth.model import Confidence, Role
 
@@ -67,11 +69,16 @@ class RequiresGradOnLoss(LintRule):
         return self._judge(owner, value, node, frame, view) if value is not None else None
 
     def _judge(self, owner: ast.expr, value: Value, node: ast.AST, frame: Frame, view: View):
+        if value.kind == "unknown" and _is_computed_loss(owner, node, frame, view):
+            return self._found(owner, node, frame, view)
         if not value.is_tensor or value.op in FRESH or value.op in CONSTRUCTORS or not (value.inputs or value.op in LOSSES):
             return None
         is_loss = (isinstance(owner, ast.Name) and "loss" in owner.id.lower()) or bool(value.extra and value.extra.get("loss"))
         if not is_loss:
             return None
+        return self._found(owner, node, frame, view)
+
+    def _found(self, owner: ast.expr, node: ast.AST, frame: Frame, view: View):
         text = view.short(owner, 40)
         return self.diagnosis(
             f"`requires_grad` is set on the loss `{text}`, which only hides that it has no graph",
@@ -81,3 +88,18 @@ class RequiresGradOnLoss(LintRule):
             Confidence.CERTAIN,
             fixes=[advice("remove the line and find where the graph is lost (`no_grad`, `.item()`, `detach`, `argmax`)")],
         )
+
+
+def _is_computed_loss(owner: ast.expr, node: ast.AST, frame: Frame, view: View) -> bool:
+    """`loss = criterion(model(x), y)`, of which nothing else is known, and that is differentiated here."""
+    if not isinstance(owner, ast.Name) or "loss" not in owner.id.lower() or frame.inlined:
+        return False
+    made = last_definition(frame.node, owner.id, node.lineno)
+    if not isinstance(made, ast.Assign) or not isinstance(made.value, (ast.Call, ast.BinOp)):
+        return False
+    if isinstance(made.value, ast.Call) and view.dotted(made.value.func).rsplit(".", 1)[-1] in CONSTRUCTORS | {"Variable", "detach", "clone", "Parameter"}:
+        return False
+    if isinstance(made.value, ast.Call) and isinstance(made.value.func, ast.Attribute) and made.value.func.attr in ("detach", "clone", "to", "cuda", "cpu"):
+        return False
+    return any(isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward" and ast.unparse(n.func.value) == owner.id
+               for n in own_nodes(frame.node))  # fmt: skip

@@ -64,13 +64,13 @@ class NoUpdate(AuditRule):
         why, fix = {
             "cleared": ("after `backward()` there were gradients, when `step()` was called there were none",
                         "Call `zero_grad()` before `backward()`, not between `backward()` and `step()`."),
-            "learning-rate": ("the learning rate is 0", "Give the optimizer a learning rate above 0."),
+            "learning-rate": ("the learning rate is 0" + (f", and the parameters are still the same after {fact.steps} steps" if fact.steps else ""), "Give the optimizer a learning rate above 0" + (", and look at what the scheduler makes of it." if fact.steps else ".")),
             "no-backward": ("the program has taken steps and never called `backward()`: no parameter of the optimizer has a gradient",
                             "Call `loss.backward()` before `optimizer.step()` (with its parentheses)."),
             "rebound": ("at the end of the program the parameters are bit for bit what they were at its first backward pass, although this "
                         "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
-            "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program the parameters are bit for bit what they were "
-                              "at its first backward pass", "Call `optimizer.step()` after `loss.backward()`."),
+            "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program its parameters are bit for bit what they were "
+                              "at the first backward pass", "Call `optimizer.step()` after `loss.backward()`."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
         title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step"}

@@ -28,6 +28,8 @@ _KINDS = {
                    "Check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
     "mask-polarity": ("the mask `{name}` hides the words and keeps the padding", "1 keeps a position and 0 hides it. Here it is the other way round: the model reads "
                       "padding only.", "Invert the mask: `1 - mask`, or `ids != pad_id`.", Confidence.CERTAIN),
+    "mask-inverted": ("the mask given to `{name}` hides the words and keeps the padding", "For a `key_padding_mask` and for `masked_fill` True hides a position; for the "
+                      "`attn_mask` of `scaled_dot_product_attention` True keeps it. Here every real position is hidden.", "Invert the mask where it is given: `~mask`.", Confidence.CERTAIN),
     "too-long": ("the sequences in `{name}` are longer than the model allows", "A model with learned positions has one row for each position up to its maximum; "
                  "there is none for the rest.", "Cut the sequences (`truncation=True, max_length=…`) or build the model for longer ones.", Confidence.CERTAIN),
     "pad-is-token": ("the pad id is also a real token", "The embedding of `padding_idx` is zero and is never trained, so this token means nothing to the model.",
