@@ -108,7 +108,7 @@ class Workload:
 
 # Library functions are left alone after a thousand calls, that is after some 90 steps of a model of 12 layers.
 WORKLOADS = {
-    "BERT-base 32x128": Workload(lambda: bert_step(32, 128), 5, 80, 90),
+    "BERT-base 32x128": Workload(lambda: bert_step(32, 128), 5, 50, 90),
     "BERT-base 128x256": Workload(lambda: bert_step(128, 256), 3, 10, 2),
     "recommender, 26 tables": Workload(recommender_step, 20, 80, 3),
 }
@@ -164,7 +164,7 @@ def tables() -> None:
     for name, workload in WORKLOADS.items():
         step = workload.short()
         boxes = measured(step, {"plain": plain, BOX: boxed, AGAIN: plain}, workload.steps, workload.rounds, 3)
-        runs = measured(step, {"plain": plain, RUN: recorded}, 4 * workload.steps, 6, workload.until_familiar)
+        runs = measured(step, {"plain": plain, RUN: recorded}, 4 * workload.steps, 4, workload.until_familiar)
         plainly = usual(boxes["plain"])
         ratios = [ratio(boxes, AGAIN), ratio(boxes, BOX), ratio(runs, RUN), blocking(name) / plainly]
         print(f"{name:<28}{plainly * 1e3:>7.2f} ms" + "".join(f"{one:>31.3f}x" for one in ratios), flush=True)
