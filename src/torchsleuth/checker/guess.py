@@ -13,8 +13,10 @@ import typing
 
 import torch
 
+from torchsleuth.checker import variants
 from torchsleuth.checker.arguments import arguments_for
 from torchsleuth.checker.bench import Bench
+from torchsleuth.checker.randomness import random_state
 from torchsleuth.checker.subject import Subject
 from torchsleuth.checker.variants import Noise
 from torchsleuth.errors import UsageError
