@@ -1102,6 +1102,95 @@ LEFT_ALONE = {
     """,
 }
 
+# Said wrongly of packages from PyPI, rounds 7 to 10.
+LEFT_ALONE |= {
+    "drawn_in_every_turn": """
+        def f(n: int, dim: int):
+            samples = torch.randn(n, dim)
+            for i in range(2, dim):
+                samples[:, i] = torch.randint(0, 4, (n,)).float()
+            return samples
+    """,
+    "number_or_vector_into_columns": """
+        def f(n, dim, base):
+            out = torch.zeros(n, dim)
+            for i in range(dim):
+                out[:, i] = base
+            return out
+    """,
+    "rows_of_different_lengths": """
+        class Expert(nn.Module):
+            def forward(self, mode, features, labels, **kwargs):
+                features = torch.stack([f.mean(dim=0) for f in features], dim=0)
+                return features
+    """,
+    "list_of_labels": """
+        class Head(nn.Module):
+            def calibrate(self, logits, label_all):
+                start = [label[0][0] if label[0][0] >= 0 else 0 for label in label_all]
+                return torch.tensor(start)
+    """,
+    "weights_in_a_list": """
+        def f(pred: torch.Tensor, label: torch.Tensor, class_weight=None):
+            return torch.tensor([class_weight[cls] for cls in label])
+    """,
+    "order_in_a_list": """
+        def f(weight: torch.Tensor, order=[0, 2, 4, 6, 1, 3, 5, 7]):
+            packed = torch.zeros(weight.shape[1], dtype=torch.int32)
+            for i in range(8):
+                packed += weight[order[i], :] << (i * 4)
+            return packed
+    """,
+    "list_of_pairs_of_pairs": """
+        def collate(batch):
+            return torch.stack([item[0][1] for item in batch])
+    """,
+    "two_devices": """
+        def f(targets: torch.Tensor, n):
+            ids = targets.cpu().detach().long()
+            ones = F.one_hot(ids, num_classes=n).float()
+            for i in range(len(targets)):
+                ones[i, ids[i]] = targets[i] - targets[i].detach() + 1.0
+            return ones
+    """,
+    "columns_against_a_vector": """
+        def top_k(output, target, k=3):
+            pred = torch.topk(output, k, dim=1)[1]
+            correct = 0
+            for i in range(k):
+                correct += torch.sum(pred[:, i] == target).item()
+            return correct / len(target)
+    """,
+    "ranks_of_a_mesh": """
+        def f(levels: torch.Tensor, w, h):
+            xx, yy = torch.meshgrid(torch.arange(w), torch.arange(h))
+            r = (xx ** 2 + yy ** 2).sqrt()
+            out = torch.zeros_like(r)
+            for i in range(1, len(levels)):
+                out += r.gt(levels[i]).int()
+            return out
+    """,
+    "matrix_times_number": """
+        def f(means: torch.Tensor, covars: torch.Tensor):
+            return torch.stack([torch.eye(means.size(-1)) * c for c in covars])
+    """,
+    "counted_from_one": """
+        def f(x: torch.Tensor):
+            out = torch.zeros_like(x)
+            for k, row in enumerate(x, start=1):
+                out[k - 1] = row * k
+            return out
+    """,
+    "kernel_of_another_library": """
+        import cutlass.cute as cute
+
+        @cute.kernel
+        def add_one(a: cute.Tensor, b: cute.Tensor):
+            for i in range(a.shape[0]):
+                b[i] = a[i] + 1
+    """,
+}
+
 HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 
 

@@ -9,6 +9,7 @@ import ast
 import typing
 
 from torchsleuth.linter.events import Frame
+from torchsleuth.linter.training import OPTIMIZER
 
 if typing.TYPE_CHECKING:
     from torchsleuth.linter.lintrule import View
@@ -61,6 +62,8 @@ def _callers(view: View) -> dict[str, list[tuple[ast.AST, bool]]]:
             applied = node.args if isinstance(node.func, ast.Attribute) and node.func.attr == "apply" else []
             for used in (node.func, *applied):  # `model.apply(init)` calls `init`, too
                 name = used.id if isinstance(used, ast.Name) else used.attr if isinstance(used, ast.Attribute) else ""
+                if name == "step" and isinstance(used, ast.Attribute) and OPTIMIZER.search(ast.unparse(used.value)):
+                    continue  # the optimizer's own
                 if name:
                     found.setdefault(name, []).append((function, silent))
         pending += [(child, function, silent) for child in ast.iter_child_nodes(node)]

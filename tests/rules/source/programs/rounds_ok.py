@@ -1,0 +1,108 @@
+"""Right code that lint once accused, from packages it had not read before (rounds 7 to 10)."""
+
+import functools
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def train(net, loader, optimizer, loss_fn):
+    running_loss = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = loss_fn(net(x), y)
+        loss.backward()
+        optimizer.step()
+        loss.detach_()
+        running_loss = running_loss + loss
+    return running_loss
+
+
+class Layout(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.displacement = nn.Parameter(torch.empty((n, 2)))
+        self.displacement.requires_grad = False
+
+    def forward(self, idxes, push):
+        self.displacement[idxes, :] = push.sum(dim=1)
+
+
+class Scan(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.a_log = nn.Parameter(torch.zeros(d))
+
+    def step(self, x, ssm_state):
+        decay = torch.exp(-torch.exp(self.a_log))
+        ssm_state.copy_(ssm_state * decay + x)
+        return ssm_state
+
+
+def precondition(ql, qr, grad):
+    max_l = torch.max(ql)
+    max_r = torch.max(qr)
+    rho = torch.sqrt(max_l / max_r)
+    ql /= rho
+    qr *= rho
+    return ql * grad * qr
+
+
+def l2_normalize(d):
+    flat = d.view(d.shape[0], -1)
+    d /= torch.norm(flat, dim=1, keepdim=True) + 1e-8
+    return d
+
+
+class Hyperbolic(nn.Module):
+    def __init__(self, layer, n):
+        super().__init__()
+        self.curvatures = [nn.Parameter(torch.ones(1)) for _ in range(2)]
+        self.encoder = layer(n, c=self.curvatures[0])
+        self.decoder = layer(n, c=self.curvatures[1])
+
+
+def evaluate(model, loader):
+    hits = 0
+    for x, y in loader:
+        hits += (model(x).argmax(1) == y).sum().item()
+    return hits
+
+
+def schedule(model, loader, context):
+    run = functools.partial(evaluate, model)
+    with context(model):
+        return run(loader)
+
+
+def block_major(weight: torch.Tensor):
+    experts, rows, cols = weight.shape
+    block = 128 // weight.element_size()
+    return weight.view(experts, cols // block, rows, block)
+
+
+def averaged(model, ema, momentum):
+    for ema_p, p in zip(ema.parameters(), model.parameters()):
+        ema_p.data.mul_(1 - momentum).add_(p.data, alpha=momentum)
+
+
+def weighted(net, x, y, crit):
+    out = net(x)
+    hard = (out.argmax(1) != y).float()
+    loss = (crit(out, y) * hard).mean()
+    loss.backward()
+
+
+def pooled(hidden, mask):
+    hidden = hidden * mask.unsqueeze(-1)
+    return hidden.sum(1) / mask.sum(1, keepdim=True)
+
+
+def per_turn(make, data):
+    for x, y in data:
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
