@@ -76,6 +76,8 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
     elif left_out := [k for k in floats if k not in checked]:
         ending = "s no grad: its gradient was" if len(left_out) == 1 else " no grad: their gradients were"
         remarks.append(f"{_listed(names, left_out)} require{ending} not checked")
+    if empty := [k for k in checked if not values[k].numel()]:
+        remarks.append(f"{_listed(names, empty)}: no elements, so there was nothing to compare")
     facts = tuple([_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values)])
     dtypes = tuple([v.dtype if isinstance(v, torch.Tensor) else None for v in values])
     needs = tuple([k in checked for k in range(len(values))])
@@ -100,7 +102,7 @@ def _own(value: typing.Any) -> typing.Any:
 
 
 def _is_shape(value: object) -> bool:
-    return isinstance(value, (tuple, torch.Size)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+    return isinstance(value, (tuple, torch.Size)) and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value)
 
 
 _USUAL = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool))
