@@ -207,3 +207,23 @@ def test_comments_line_endings_and_neighbours_survive() -> None:
     assert "\n" not in after.replace("\r\n", "")
     for kept in ("# caf\xe9", "# the sums", "# one row at a time", "return out   # done", "A   =  1"):
         assert kept in after
+
+
+@pytest.mark.parametrize(("imports", "name"), [("import torch as th", "th"), ("import torch", "torch"), ("from torch import zeros\nimport torch.nn", "torch")])
+def test_torch_is_called_what_the_file_calls_it(imports: str, name: str) -> None:
+    zeros = f"{name}.zeros" if "zeros" not in imports else "zeros"
+    text = f"{imports}\n\n\ndef f(n: int):\n    out = {zeros}(n)\n    for i in range(n):\n        out[i] = i * 2\n    return out\n"
+    result = fixed(text.encode(), "a.py", only_loops, unsafe=False)
+    assert result.applied and f"{name}.arange" in result.data.decode()
+
+
+def test_nothing_is_proposed_where_torch_has_no_name() -> None:
+    text = "from torch import zeros\n\n\ndef f(n: int):\n    out = zeros(n)\n    for i in range(n):\n        out[i] = i * 2\n    return out\n"
+    assert not linted(source_from(text.encode(), "a.py")).diagnoses
+
+
+def test_a_zip_that_may_end_early_is_proven_only_where_it_cannot() -> None:
+    text = "import torch\n\n\ndef f(x: torch.Tensor, y: torch.Tensor):\n    s = 0\n    for a, b in zip(x, y{}):\n        s = s + (a - b).abs().sum()\n    return s\n"
+    early = fixed(text.format("").encode(), "a.py", only_loops, unsafe=False)
+    assert not early.applied and "equally long" in early.left[0].fixes[0].verdict.text
+    assert fixed(text.format(", strict=True").encode(), "a.py", only_loops, unsafe=False).applied

@@ -142,6 +142,15 @@ class Comparison:
                 finally:
                     spec["dims"].pop()
         for spec in self.job["parameters"]:
+            if spec.get("zipped") and spec.get("dims"):
+                label, spec["dims"][0] = spec["dims"][0], "longer"
+                try:
+                    self._trial({"longer": 9}, extra, seed=8, must_run=False)
+                except Differs:
+                    raise EdgeDiffers(f"only if what `zip` runs over is equally long, which nothing here says (`strict=True` would); with a longer `{spec['name']}` the loop does something else") from None
+                finally:
+                    spec["dims"][0] = label
+        for spec in self.job["parameters"]:
             if spec["kind"] != "number":
                 continue
             classes = {p["class"] for p in self.job["parameters"] if p["kind"] == "size"}

@@ -55,6 +55,7 @@ class Context:
     stacked: set[str] = field(default_factory=set)  # given to `torch.stack` or `torch.cat` as it is: as a rule a list
     counted: set[str] = field(default_factory=set)  # `len(x[0])`: as one writes for a list of lists
     least_ranks: dict[str, int] = field(default_factory=dict)  # `x.shape[1]`: two dimensions at least
+    same_length: set[frozenset[str]] = field(default_factory=set)  # asserted
     sized: set[str] = field(default_factory=set)  # `len(x)` is taken: no number
     with_numpy: bool = False  # the file uses NumPy, too
 
@@ -145,6 +146,11 @@ class Context:
         if LISTLIKE.search(text):
             raise GiveUp(f"nothing here shows that `{text}` is a tensor, and its name suggests a list")
         return False
+
+    def are_equally_long(self, texts: list[str]) -> bool:
+        first = texts[0]
+        mine = self.canonical(("size", first, 0))
+        return all(self.canonical(("size", t, 0)) == mine or frozenset({first, t}) in self.same_length for t in texts[1:])
 
     def is_number(self, text: str) -> bool:
         """Something the source shows, or an argument's nature suggests, to be one number and no tensor."""
@@ -381,6 +387,12 @@ def _read_asserted(test: ast.expr, context: Context) -> None:
     """`assert x.dim() == 2`, `x.ndim == 2`, `len(x.shape) == 2`."""
     if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
         return
+    one, other = size_expression(test.left), size_expression(test.comparators[0])
+    if one is not None and other is not None and one[1] == other[1] == 0:
+        context.same_length.add(frozenset({one[0], other[0]}))
+    shapes = [n for n in (test.left, test.comparators[0]) if isinstance(n, ast.Attribute) and n.attr == "shape" and is_dotted(n.value)]
+    if len(shapes) == 2:
+        context.same_length.add(frozenset(ast.unparse(n.value) for n in shapes))
     rank, counted = integer(test.comparators[0]), test.left
     owner = None
     if isinstance(counted, ast.Attribute) and counted.attr == "ndim":

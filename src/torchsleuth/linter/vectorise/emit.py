@@ -58,6 +58,9 @@ def collected_value(plan: Plan, gathered: Gathered, kind: str, dim: int) -> Lift
     if kind in ("cat", "vstack"):
         return concatenated(lifter, value, axis, dim, kind)
     out = ops.unlooped(value, axis, dim)
+    if kind == "tensor" and _is_of_numbers(value) and not value.more and not value.rank:
+        code = out.code.func.value if ast.unparse(out.code).endswith(".detach()") else out.code
+        return replace(out, code=method(name("torch"), "tensor", method(code, "tolist")))  # numbers again: their dtype, and no history
     return replace(out, code=own_memory(_maybe_detached(out.code, kind, value), lifter))
 
 
@@ -88,6 +91,11 @@ def _maybe_detached(code: ast.expr, kind: str, value: Lifted) -> ast.expr:
         return code
     text = ast.unparse(value.code)
     return code if ".detach()" in text else method(code, "detach")
+
+
+def _is_of_numbers(value: Lifted) -> bool:
+    """Python numbers by way of `.item()` or `float()`."""
+    return value.kind not in ("bool", "index") and ".detach()" in ast.unparse(value.code)
 
 
 def concatenated(lifter, value: Lifted, axis: str, dim: int, kind: str) -> Lifted:

@@ -103,10 +103,11 @@ class Headers:
         """`for row in x`, `for i, row in enumerate(x)`, `for a, b in zip(x, y)`."""
         if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id == "zip":
             sources, targets = list(iterated.args), list(target.elts) if isinstance(target, ast.Tuple) else []
-            if len(sources) != len(targets) or iterated.keywords:
+            is_strict = [ast.unparse(k) for k in iterated.keywords] == ["strict=True"]
+            if len(sources) != len(targets) or iterated.keywords and not is_strict:
                 raise GiveUp("its zip is not understood")
         else:
-            sources, targets = [iterated], [target]
+            sources, targets, is_strict = [iterated], [target], False
         if not all(isinstance(t, ast.Name) for t in targets):
             raise GiveUp("its target is not understood")
         values = [self._source(s) for s in sources]
@@ -119,7 +120,8 @@ class Headers:
         axis = self._new_axis(label, 0, (size or ("rows", label), 0), stop_code)
         if counter:
             self.lifter.carried.pop(counter, None)
-        if len(values) > 1:
+        if len(values) > 1 and not is_strict and not self.context.are_equally_long([ast.unparse(s) for s in sources]):
+            self.lifter.zipped += [ast.unparse(s) for s in sources[1:]]
             self.lifter.assume(f"{' and '.join(f'`{ast.unparse(s)}`' for s in sources)} are equally long")
         for variable, value in zip(targets, values, strict=True):
             self.lifter.env[variable.id] = self.lifter.index(value, [name(label)])

@@ -26,6 +26,7 @@ class Lifter(Indexing):
     bases: dict[str, dict] = field(default_factory=dict)  # tensors read: what is known of each
     numbers: set[str] = field(default_factory=set)
     weights: dict[str, tuple[str, str]] = field(default_factory=dict)  # given to `F.linear`: "weight" or "bias", and what is multiplied
+    zipped: list[str] = field(default_factory=list)  # what a `zip` runs over beside its first: nothing says that it is as long
     modules: dict[str, str] = field(default_factory=dict)  # `self.linear` -> class
     reducing: int = 0  # inside the argument of a sum, a mean or a norm
     wanted_rank: int | None = None  # inner rank that the place of storing asks for

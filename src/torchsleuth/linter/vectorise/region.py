@@ -51,6 +51,8 @@ def job_for(plan: Plan, before: list[ast.stmt], frame: Frame, imports: dict[str,
     outputs = sorted(set(plan.outputs)) + [f"__out{n}" for n in range(len(plan.replaced))]
     used = {n.id for s in [*original, *rewritten] for n in ast.walk(s) if isinstance(n, ast.Name)}
     lines = [text for alias, text in imports.items() if alias in used or alias == "torch"]
+    for parameter in parameters:
+        parameter["zipped"] = parameter["name"] in lifter.zipped
     return Job(_function("original", names, original, outputs), _function("rewritten", names, rewritten, outputs), lines, parameters, axes, outputs)
 
 

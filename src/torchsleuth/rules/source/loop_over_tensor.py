@@ -106,6 +106,7 @@ class LoopOverTensor(LintRule):
     def _attempt(self, node, shown, make, before, frame: Frame, view: View) -> Diagnosis | None:
         try:
             plan = make()
+            _name_torch(plan, view)
             edits = edits_for(plan, view.source)
         except GiveUp as reason:
             self._remark(node, reason, frame, view)
@@ -161,6 +162,20 @@ class LoopOverTensor(LintRule):
         remark = (view.source.place(node.lineno)[1], f"{what}: {reason}")
         if remark not in view.remarks:
             view.remarks.append(remark)
+
+
+def _name_torch(plan: Plan, view: View) -> None:
+    """The new code says `torch`; this file may call it something else, or not have it at all."""
+    new = [n for code in (*plan.statements, *(c for _, c in plan.replaced)) for n in ast.walk(code) if isinstance(n, ast.Name) and n.id == "torch"]
+    names = {**view.interpreter.globals, **plan.context.frame.env}
+    paths = {name: value.path for name, value in names.items() if value.kind == "path"}
+    if not new or paths.get("torch") == "torch":
+        return
+    alias = next((name for name, path in paths.items() if path == "torch"), None)
+    if alias is None:
+        raise GiveUp("the file does not import torch by a name")
+    for node in new:
+        node.id = alias
 
 
 def _may_be_vectorised(node: ast.For | ast.While) -> bool:
