@@ -212,16 +212,29 @@ def plain(statement: ast.AST) -> ast.AST:
 
 
 def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
-    """Read the function (or the module's own statements) around a loop once."""
+    """What the function (or the module's own statements) around a loop says, and what was assigned above the loop."""
+    known, assignments = _read_function(frame, dotted)
+    context = Context(frame, dotted, counts=known.counts, with_numpy=known.with_numpy, counted=known.counted, sized=known.sized,
+                      stacked=known.stacked, arguments=known.arguments, least_ranks=known.least_ranks, same_length=known.same_length)  # fmt: skip
+    context.exact_ranks, context.against = dict(known.exact_ranks), dict(known.against)
+    context.evidence, context.weak = set(known.evidence), set(known.weak)
+    for node in assignments:
+        if node.lineno < loop.lineno:
+            _read_assignment(node, context)
+    return context
+
+
+def _read_function(frame: Frame, dotted) -> tuple[Context, list[ast.Assign]]:
+    """Read once, and kept on the function for its next loop."""
+    found = getattr(frame.node, "_torchsleuth_context", None)
+    if found is not None:
+        return found
     context = Context(frame, dotted)
     context.with_numpy = dotted(ast.Name("np", ast.Load())) == "numpy"
     statements = own_nodes(frame.node)
     for node in statements:
         for target in _targets(node):
             context.counts[target] = context.counts.get(target, 0) + 1
-    for node in statements:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and node.lineno < loop.lineno:
-            _read_assignment(node, context)
     for node in statements:
         if isinstance(node, ast.Assign) and _is_list(node.value):
             for target in _targets(node):
@@ -232,7 +245,9 @@ def context_of(frame: Frame, loop: ast.AST, dotted) -> Context:
                     context.against.setdefault(ast.unparse(target), "is a NumPy array")
     _read_uses(statements, context)
     _read_annotations(frame.node, context)
-    return context
+    assignments = [n for n in statements if isinstance(n, ast.Assign) and len(n.targets) == 1]
+    frame.node._torchsleuth_context = (context, assignments)
+    return context, assignments
 
 
 def own_nodes(function: ast.AST) -> list[ast.AST]:
