@@ -254,6 +254,8 @@ def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     batch, longest = leaf.tensor.shape[:2]
     for other in call.leaves:
         if is_lengths(other, longest) and other.tensor.shape[0] == batch:
+            if leaf.tensor.dim() == 3 and int(other.tensor.max()) != longest and int(other.tensor.max()) <= leaf.tensor.shape[2]:
+                continue  # channels first, it seems: the lengths are those of the last axis
             lengths = other.tensor.to(leaf.tensor.device)
             valid = torch.arange(longest, device=leaf.tensor.device)[None, :] < lengths[:, None]
             return Padding(leaf, valid, other, pad_id=_pad_id(leaf, valid, pad_ids))

@@ -152,13 +152,13 @@ def tolerance(tensor: torch.Tensor) -> float:
     return ROUNDING_UNITS.get(tensor.dtype, 256.0) * torch.finfo(tensor.dtype).eps * max(largest, 1e-6)
 
 
-def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0) -> tuple[torch.Tensor, float]:
-    """Which elements differ by more than rounding, and what rounding was taken to explain."""
+def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0, patience: float = 1.0) -> tuple[torch.Tensor, float]:
+    """Which elements differ by more than rounding, and what rounding was taken to explain; `patience` is the share of the usual that is granted."""
     if first.dtype.is_complex:
         first, second = torch.view_as_real(first), torch.view_as_real(second)
     if not first.is_floating_point():
         return first != second, 0.0
-    allowed = max(tolerance(first), floor)
+    allowed = max(patience * tolerance(first), floor)
     if first.dtype in (torch.float16, torch.bfloat16):
         first, second = first.float(), second.float()
     same = (first == second) | (first.isnan() & second.isnan())
@@ -221,7 +221,7 @@ def forbidden_flags(flags: torch.Tensor, may: May) -> torch.Tensor:
 
 
 def first_difference(
-    first: typing.Any, second: typing.Any, may: May, *, scalars: bool = True, floor: float = 0.0, needs_batch: bool = False
+    first: typing.Any, second: typing.Any, may: May, *, scalars: bool = True, floor: float = 0.0, needs_batch: bool = False, patience: float = 1.0
 ) -> Difference | None:
     """The first tensor of the results that moved where `may` forbids it."""
     pairs = list(zip(output_leaves(first), output_leaves(second), strict=False))
@@ -232,7 +232,7 @@ def first_difference(
             continue
         if needs_batch and not any(size == may.batch or (size % may.batch == 0 and size) for size in one.shape):
             continue
-        flags, allowed = moved_flags(one, two, floor)
+        flags, allowed = moved_flags(one, two, floor, patience)
         if flags.any() and not may.allows(flags):
             return Difference(name, one, two, forbidden_flags(flags, may), allowed, position)
     return None

@@ -17,6 +17,7 @@ from torchsleuth.auditor.trace import Op
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
+FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
 
 
@@ -65,6 +66,13 @@ def _late(leaf: Leaf) -> tuple[torch.Tensor | None, int, May]:
 
 def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     """Change one sample; the others may not move. Also a remark where movement is by design."""
+    try:
+        return _mixing_moves(lab, evidence)
+    finally:
+        lab.loudness = 1.0
+
+
+def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     size = lab.call.batch_size
     if size is None or size < 2:
         return [], "batch mixing was not tested: the batch holds one sample" if size == 1 else ""
@@ -78,6 +86,11 @@ def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     change = [(leaf, _rows(leaf.tensor, row, 0)) for leaf in leaves]
     result, _ = lab.run(change)
     difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
+    if difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None:
+        # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows.
+        lab.loudness = LOUD
+        result, _ = lab.run(change)
+        difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
     if difference is None or size not in difference.first.shape:
         lab.separate = difference is None
         return [], ""
@@ -149,6 +162,7 @@ def _second_axis_separates(lab: Lab, leaves: list[Leaf]) -> bool:
 
 def _clean_in_eval(lab: Lab, leaves: list[Leaf], may: May, row: int) -> bool:
     calm = Lab(lab.runner, lab.call, lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval"), lab.trace, lab.floor, "eval")
+    calm.loudness = lab.loudness
     result, _ = calm.run([(leaf, _rows(leaf.tensor, row, 0)) for leaf in leaves])
     return first_difference(calm.base, result, may, scalars=False, floor=lab.floor, needs_batch=True) is None
 

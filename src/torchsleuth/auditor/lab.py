@@ -25,6 +25,7 @@ class Lab:
 
     def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
         self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
+        self.loudness = 1.0  # of disturbances, in units of the data's own spread
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 
     def embedded(self, leaf: Leaf) -> list[Op]:
@@ -46,9 +47,9 @@ class Lab:
         lookups: list[Change] = []
         for leaf, where in leaf_where:
             if leaf.tensor.is_floating_point():
-                inputs[leaf.path] = disturbed(leaf.tensor, where)
+                inputs[leaf.path] = disturbed(leaf.tensor, where, self.loudness)
             elif self.embedded(leaf):
-                lookups.append(_lookup_change(leaf.tensor, where))
+                lookups.append(_lookup_change(leaf.tensor, where, self.loudness))
             else:
                 inputs[leaf.path] = _other_ids(leaf.tensor, where)
         args, kwargs = self.call.replaced(inputs)
@@ -111,14 +112,14 @@ class Lab:
 # -- changes ---------------------------------------------------------------------------------------
 
 
-def disturbed(tensor: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
-    """Noise of the tensor's own size added at `where` (flags over its leading axes)."""
+def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) -> torch.Tensor:
+    """Noise of the tensor's own size added at `where` (flags over its leading axes). Not around zero: a mean would cancel that."""
     flags = where.reshape(*where.shape, *[1] * (tensor.dim() - where.dim()))
     generator = torch.Generator(device="cpu").manual_seed(7)
-    noise = torch.randn(tensor.shape, generator=generator, device="cpu").to(device=tensor.device, dtype=tensor.dtype)
+    noise = (1 + torch.randn(tensor.shape, generator=generator, device="cpu")).to(device=tensor.device, dtype=tensor.dtype)
     spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
-    return torch.where(flags, tensor.detach() + noise * spread, tensor.detach())
+    return torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach())
 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
@@ -130,7 +131,7 @@ def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     return torch.where(where.reshape(where.shape), values[(rank + 1) % values.numel()], ids)
 
 
-def _lookup_change(ids: torch.Tensor, where: torch.Tensor) -> Change:
+def _lookup_change(ids: torch.Tensor, where: torch.Tensor, loudness: float) -> Change:
     """Disturbs the rows that an embedding lookup of these ids returns at `where`."""
 
     def change(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
@@ -138,7 +139,7 @@ def _lookup_change(ids: torch.Tensor, where: torch.Tensor) -> Change:
             return result
         indices = args[0] if args else kwargs.get("input")
         flags = _matching(indices, ids, where)
-        return result if flags is None else disturbed(result, flags)
+        return result if flags is None else disturbed(result, flags, loudness)
 
     return change
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from torchsleuth.auditor import batch as batches
@@ -13,6 +15,7 @@ from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 EXTRA_COLUMNS = 3
+AHEAD = 24  # columns of padding; more than most convolutions see
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
 _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 
@@ -27,10 +30,13 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
     longer = _longer(lab, padding, scalars)
-    if difference is None or (_inert(lab, padding) and (longer is None or longer[0] is None)):
+    inert = _inert(lab, padding)
+    if difference is None or (inert and (longer is None or longer[0] is None)):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
         return [longer[0]] if longer is not None and longer[0] is not None else maximum_moves(lab, padding)
     places, trace = lab.locate(change, difference, may, scalars)
+    if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
+        return []
     inverted = _inverted(lab, padding, scalars)
     return [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
 
@@ -76,11 +82,10 @@ def _inverted(lab: Lab, padding: Padding, scalars: bool) -> bool:
     return first_difference(lab.base, result, May(first), scalars=scalars, floor=lab.floor) is None
 
 
-def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | None:
-    """More padding: append columns that the mask hides. None where the model cannot be run on them."""
+def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] | None:
+    """The call's arguments with so many columns of padding more; None where it is not known what would stand in them."""
     if not padding.right:
         return None
-    length = padding.leaf.tensor.shape[1]
     changes = {}
     for leaf in lab.call.leaves:
         tensor = leaf.tensor
@@ -88,9 +93,51 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
             fill = _fill(leaf, padding)
             if fill is None:
                 return None
-            extra = tensor.new_full((tensor.shape[0], EXTRA_COLUMNS, *tensor.shape[2:]), fill)
+            extra = tensor.new_full((tensor.shape[0], columns, *tensor.shape[2:]), fill)
             changes[leaf.path] = torch.cat([tensor, extra], 1)
-    args, kwargs = lab.call.replaced(changes)
+    return lab.call.replaced(changes)
+
+
+def _fitted(tensor: torch.Tensor, like: torch.Tensor, length: int) -> torch.Tensor | None:
+    """A result for the longer sequences at the size of the one for sequences of this length."""
+    if tensor.dim() != like.dim():
+        return None
+    for axis, (size, wanted) in enumerate(zip(tensor.shape, like.shape, strict=True)):
+        if size == length + EXTRA_COLUMNS and wanted == length:
+            tensor = tensor.narrow(axis, 0, length)
+        elif size != wanted:
+            return None
+    return tensor
+
+
+def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
+    """Once there is more padding than any window of a convolution sees, more of it makes no difference.
+
+    Then it is only the edge between words and padding that counts, which a convolution sees by design.
+    """
+    ahead, beyond = _lengthened(lab, padding, AHEAD), _lengthened(lab, padding, AHEAD + EXTRA_COLUMNS)
+    try:
+        first, second = (lab.runner.run(*given, mode="eval", changed=True) for given in (ahead, beyond) if given is not None)
+    except Exception:
+        return False
+    length = padding.leaf.tensor.shape[1] + AHEAD
+    may = May(torch.nn.functional.pad(~padding.valid, (0, AHEAD), value=True))
+    for (_, one), (_, two) in zip(output_leaves(first), output_leaves(second), strict=False):
+        trimmed = _fitted(two, one, length)
+        if trimmed is None or (one.dim() == 0 and not scalars) or not one.is_floating_point():
+            continue
+        if first_difference(one, trimmed, may, scalars=scalars, floor=max(lab.floor, 1e-5 * float(one.abs().max()))) is not None:
+            return False
+    return True
+
+
+def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | None:
+    """More padding: append columns that the mask hides. None where the model cannot be run on them."""
+    arguments = _lengthened(lab, padding, EXTRA_COLUMNS)
+    if arguments is None:
+        return None
+    args, kwargs = arguments
+    length = padding.leaf.tensor.shape[1]
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     try:
@@ -98,16 +145,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
     except Exception:
         return None
 
-    def fitted(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
-        if tensor.dim() != like.dim():
-            return None
-        for axis, (size, wanted) in enumerate(zip(tensor.shape, like.shape, strict=True)):
-            if size == length + EXTRA_COLUMNS and wanted == length:
-                tensor = tensor.narrow(axis, 0, length)
-            elif size != wanted:
-                return None
-        return tensor
-
+    fitted = functools.partial(_fitted, length=length)
     enough = (~padding.valid).sum(1)
     enough = enough >= min(EXTRA_COLUMNS, int(enough.max()))
     may = May(~(padding.valid & enough[:, None]))
