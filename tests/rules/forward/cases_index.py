@@ -196,7 +196,7 @@ import torch
 scores = torch.randn(4, 3)
 labels = torch.tensor([0, 2, 1, 1])  #! create
 scores.gather(1, labels)  #! index
-""", "index-shape", ("unsqueeze(1)", "`labels` has 1 dimensions")),
+""", "index-shape", ("unsqueeze(1)", "`labels` has 1 dimension")),
     Case("value-shape", """\
 import torch
 x = torch.zeros(5, 2)

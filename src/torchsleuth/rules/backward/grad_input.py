@@ -95,7 +95,7 @@ def _culprits(found: GradInput, unused: bool) -> list[Culprit]:
     culprits = [(found.call.via or found.call).culprit(Role.OPERAND, f"{found.tensor.called} {what}")]
     for place, label in ((found.made, f"made {found.tensor.called}"), (found.root_made if unused else None, f"made {_root(found)}, from others")):
         place = place.via or place if place is not None else None
-        if place is not None and all(place.span != culprit.span for culprit in culprits):
+        if place is not None and all((place.span.file, place.span.line) != (culprit.span.file, culprit.span.line) for culprit in culprits):
             culprits.append(place.culprit(Role.CREATE, label))
     return culprits
 

@@ -153,7 +153,13 @@ class AttentionMask(CrashRule):
 
 
 def batch_first_missing(operation: FailedOperation, padding: Operand) -> Operand | None:
-    """The input that the mask fits with the batch first, where the layer expects it second."""
+    """The input that the mask fits with the batch first, where the layer expects it second.
+
+    Only inside of a transformer layer, whose users mostly put the batch first; beside a bare attention module the mask may
+    as well be the one that is turned.
+    """
+    if not operation.module.endswith("attn"):
+        return None
     sizes = {name: next(iter(argument.numbers), None) for name in ("src_len", "bsz") if (argument := operation.argument(name)) is not None}
     if len(padding.shape) != 2 or padding.shape != (sizes.get("src_len"), sizes.get("bsz")):
         return None

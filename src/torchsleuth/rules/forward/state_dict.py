@@ -66,7 +66,8 @@ class StateDict(CrashRule):
         culprits.add(place, Role.OPERAND, _label(found))
         for item in found.mismatches[:_SHOWN]:
             culprits.create(item.made, f"makes `{item.key}` {shape(item.model)}")
-        culprits.create(found.module_made, "the model is made here")
+        if not found.nested and not prefix_of(found)[0]:
+            culprits.create(found.module_made, "the model is made here")
         return Diagnosis(self.name, _title(found), Confidence.CERTAIN, culprits.done(), tuple(_facts(found)), _why(found), tuple(_fixes(found)))
 
 

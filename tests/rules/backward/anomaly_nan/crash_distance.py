@@ -1,0 +1,21 @@
+# says: sqrt `PowBackward0`
+import torch
+from torch import nn
+
+
+class Distance(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(3, 3)
+
+    def forward(self, a, b):
+        squares = (self.project(a) - self.project(b)).pow(2)  # culprit: operand
+        return torch.sqrt(squares.sum(-1))  # culprit: create
+
+
+torch.manual_seed(0)
+distance = Distance()
+with torch.autograd.set_detect_anomaly(True):
+    x = torch.randn(4, 3)
+    loss = distance(x, x.clone()).mean()
+    loss.backward()  # culprit: call

@@ -1,0 +1,141 @@
+"""Programs of a third round of users' code: what they were once told wrongly, or not told at all."""
+
+from forward_harness import Case
+
+CASES = [
+    Case("padded-and-joined", """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+words = {"<pad>": 0, "a": 1, "b": 2}
+def encoded(text):
+    return torch.tensor([words[w] for w in text.split()] + [len(words)])  #! create
+batch = pad_sequence([encoded("a b a b"), encoded("b")], batch_first=True, padding_value=0)
+nn.Embedding(len(words), 4)(batch)  #! index
+""", "index-out-of-range", ("holds 3", "3 rows"), late=(7, 8)),
+    Case("padding-itself", """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+batch = pad_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])], batch_first=True, padding_value=-1)  #! create
+nn.Embedding(9, 4)(batch)  #! index
+""", "index-out-of-range", ("`batch[1, 2]` = -1",)),
+    Case("odd-sizes-in-a-unet", """\
+import torch
+from torch import nn
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.middle = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.pool, self.up = nn.MaxPool2d(2), nn.Upsample(scale_factor=2)
+        self.last = nn.Conv2d(8, 1, 3, padding=1)
+    def forward(self, x):
+        skip = self.down(x)
+        deep = self.middle(self.pool(skip))
+        return self.last(torch.cat([self.up(deep), skip], dim=1))  #! operand
+image = torch.randn(2, 1, 25, 25)  #! create
+UNet()(image)
+""", "cat-shape", ("`skip`, has 25", "`self.up(deep)` has shape [2, 4, 24, 24]"), late=False),
+    Case("pooled-beside-flat", """\
+import torch
+from torch import nn
+pool, line = nn.AdaptiveAvgPool2d(1), nn.Linear(5, 4)
+image, table = torch.randn(2, 4, 8, 8), torch.randn(2, 5)
+torch.cat([pool(image), line(table)], dim=1)  #! operand
+""", "cat-shape", ("`pool(image)` has shape [2, 4, 1, 1]", ".flatten(1)"), late=False),
+    Case("turned-before-a-comparison", """\
+import torch
+scores, labels = torch.randn(8, 5), torch.randint(0, 5, (8,))
+best = scores.topk(3, 1).indices
+best = best.t()  #! create
+right = best.eq(labels.view(1, -1).expand_as(best))
+right[:3].view(-1).float().sum()  #! operand
+""", "view-size", ("`best.t()`", "not contiguous"), late=False),
+    Case("checkpoint-of-another-size", """\
+import torch
+from torch import nn
+def built(classes):
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, classes))  #! create
+saved = built(1000).state_dict()
+model = built(10)  #! create
+model.load_state_dict(saved)  #! operand
+""", "state-dict", ("`2.weight`", "[1000, 8]", "[10, 8]"), late=False),
+    Case("checkpoint-with-a-prefix", """\
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(2, 2))
+saved = {f"module.{key}": value for key, value in model.state_dict().items()}
+model.load_state_dict(saved)  #! operand
+""", "state-dict", ("`module.`", "DataParallel"), late=False),
+    Case("whole-checkpoint", """\
+import torch
+from torch import nn
+def resume(model, checkpoint):
+    model.load_state_dict(checkpoint)  #! operand
+    return checkpoint["epoch"]
+model = nn.Linear(2, 2)
+resume(model, {"epoch": 3, "weights": model.state_dict()})
+""", "state-dict", ("'weights'", "one level deeper"), late=False),
+    Case("lengths-not-sorted", """\
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+lengths = torch.tensor([2, 5, 3])  #! create
+pack_padded_sequence(torch.randn(3, 5, 4), lengths, batch_first=True)  #! operand
+""", "recurrent-state", ("not in decreasing order", "from 2 to 5", "enforce_sorted=False")),
+    Case("length-of-nothing", """\
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+texts = [[3, 4, 1], [], [5]]
+lengths = torch.tensor([len(text) for text in texts])  #! create
+pack_padded_sequence(torch.randn(3, 3, 2), lengths, batch_first=True, enforce_sorted=False)  #! operand
+""", "recurrent-state", ("`lengths[1]` = 0", "length of 0")),
+    Case("nothing-left-to-choose", """\
+import torch
+def best(boxes, scores, least):
+    boxes, scores = boxes[scores > least], scores[scores > least]  #! create
+    return boxes[scores.argmax()]  #! operand
+best(torch.rand(4, 4), torch.tensor([0.1, 0.2, 0.3, 0.4]), 0.5)
+""", "empty-tensor", ("`scores` is empty", "`argmax`"), late=False),
+    Case("batch-first-forgotten", """\
+import torch
+from torch import nn
+layer = nn.TransformerEncoderLayer(8, 2, 16)  #! create
+x = torch.randn(5, 12, 8)
+padding = torch.zeros(5, 12, dtype=torch.bool)  #! create
+layer(x, src_key_padding_mask=padding)  #! operand
+""", "attention-mask", ("`padding` [5, 12]", "batch_first=True"), late=False),
+    Case("both-directions", """\
+import torch
+from torch import nn
+class Tagger(nn.Module):
+    def __init__(self, width, classes):
+        super().__init__()
+        self.rnn = nn.LSTM(4, width, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(width, classes)  #! create
+    def forward(self, x):
+        h, _ = self.rnn(x)  #! create
+        return self.out(h)  #! operand
+Tagger(16, 3)(torch.randn(2, 7, 4))  #! create
+""", "matmul-shape", ("2 × 16 = 32", "bidirectional"), late=False),
+    Case("groups-do-not-divide", """\
+import torch
+from torch import nn
+def block(channels, groups=8):
+    return nn.Sequential(nn.Conv2d(3, channels, 3), nn.GroupNorm(groups, channels))  #! operand
+block(16), block(20)
+""", "norm-shape", ("20 channels into 8 groups",)),
+    Case("no-class-here", """\
+import torch
+from torch import nn
+mask = torch.randint(0, 3, (2, 5, 5))
+mask[:, 0] = 255  #! create
+nn.CrossEntropyLoss()(torch.randn(2, 3, 5, 5), mask)  #! index
+""", "class-out-of-range", ("255", "ignore_index=255"), late=(3, 5)),
+    Case("losses-to-numpy", """\
+import numpy as np
+import torch
+w = torch.ones(2, requires_grad=True)
+losses = [(w * k).sum() for k in range(3)]
+np.mean(losses)  #! operand
+""", "numpy-conversion", ("[value.item() for value in losses]",)),
+]
