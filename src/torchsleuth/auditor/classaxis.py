@@ -8,26 +8,45 @@ from __future__ import annotations
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
 _SAME = {"contiguous", "clone", "float", "to", "double", "half", "bfloat16", "dropout", "type_as", "requires_grad_", "log_softmax", "softmax",
-         "div", "mul", "add", "sub", "__truediv__", "__mul__", "__add__", "__sub__", "clamp", "tanh", "relu"}  # fmt: skip
+         "div", "mul", "add", "sub", "__truediv__", "__mul__", "__add__", "__sub__", "clamp", "tanh", "relu", "gelu", "silu", "sigmoid", "elu",
+         "leaky_relu", "layer_norm", "batch_norm", "masked_fill", "relu_", "add_", "mul_"}  # fmt: skip
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+MOST_STEPS = 60
 _SWAPS = {"transpose", "swapaxes", "swapdims"}
 
 
 def wrong_layer(trace: Trace, seen: Seen) -> Op | None:
-    """The layer whose outputs do not lie along axis 1 of this operand of a loss. None where they do, or where the way back is not plain."""
-    axis = 1
-    for _ in range(12):
+    """The layer whose outputs do not lie along axis 1 of this operand of a loss, which counts positions (or samples) instead.
+
+    None where they do, where the way back is not plain, or where another layer laid something along axis 1.
+    """
+    axis, found = 1, None
+    for _ in range(MOST_STEPS):
         op = trace.maker(seen)
-        if op is None or not op.ins or not op.outs:
+        if op is None:
+            return found  # an input of the model
+        if not op.ins or not op.outs:
             return None
-        if op.name in ("linear", "matmul", "__matmul__") or op.name.startswith(("conv1d", "conv2d", "conv3d")):
+        if _is_layer(op):
             own = 1 if op.name.startswith("conv") else len(op.outs[0].size) - 1
-            learned = len(op.ins) >= 2 and op.ins[1].key in trace.parameters
-            return op if learned and own != axis else None
+            if len(op.ins) < 2 or op.ins[1].key not in trace.parameters or own == axis:
+                return None
+            found = found or op
+            if len(op.ins[0].size) != len(op.outs[0].size) or op.ins[0].size[axis] != op.outs[0].size[axis]:
+                return None
+            seen = op.ins[0]
+            continue
+        if op.name == "embedding" or op.name in _RECURRENT:
+            return found if axis < len(op.outs[0].size) - 1 else None
         before = _before(op, axis)
         if before is None:
             return None
         seen, axis = op.ins[0], before
     return None
+
+
+def _is_layer(op: Op) -> bool:
+    return op.name in ("linear", "matmul", "__matmul__") or op.name.startswith(("conv1d", "conv2d", "conv3d"))
 
 
 def _before(op: Op, axis: int) -> int | None:

@@ -89,6 +89,7 @@ class Runner:
                 args, kwargs = widened(args), widened(kwargs)
             if isinstance(trace, Trace):
                 stack.enter_context(self._module_paths(trace))
+                trace.guarded, trace.before_write = self._memory(), self.kept.hold
             if trace is not None:
                 stack.enter_context(trace)
             result = self.model(*args, **kwargs)
@@ -105,6 +106,10 @@ class Runner:
         """Are there weights in half precision, few enough for a copy of all?"""
         halves = {id(t): t.numel() for m in self.modules for t in (*m._parameters.values(), *m._buffers.values()) if t is not None and t.dtype in HALVES}
         return 0 < 4 * sum(halves.values()) <= WIDENED_BYTES
+
+    def _memory(self) -> dict[int, torch.Tensor]:
+        """Parameters that a forward pass must not leave changed (it may clamp them, or keep a codebook in them), by address."""
+        return {p.untyped_storage().data_ptr(): p for m in self.modules for p in m._parameters.values() if p is not None and p.layout is torch.strided}
 
     def _widen(self) -> None:
         """Copies in single precision in the place of weights that have half; `untouched` puts those back."""
@@ -210,8 +215,7 @@ class Kept:
             put_back(state)
         for key, (tensor, copy, version) in self._held.items():
             if tensor._version != version or not torch.equal(tensor, copy):
-                with torch.no_grad():
-                    tensor.copy_(copy)
+                tensor.data.copy_(copy)  # not counted as a write: a graph may wait for its backward pass
                 self._held[key] = (tensor, copy, tensor._version)
         for parameter, grad in self._grads:
             if parameter.grad is not grad:

@@ -30,6 +30,7 @@ _QUESTIONS = {
     "__reduce_ex__", "__setstate__", "__dir__", "__deepcopy__", "has_names", "_is_view", "manual_seed", "get_default_dtype",
     "is_grad_enabled", "is_autocast_enabled", "set_default_dtype", "broadcast_shapes", "__contains__",
 }  # fmt: skip
+_WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 # Calls that carry a tensor's values out of torch's sight.
 EXITS = {"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__", "is_nonzero"}
 
@@ -91,6 +92,8 @@ class Trace(TorchFunctionMode):
         self.module_path = module_path or (lambda: "")
         self.parameters: dict[int, weakref.ref] = {}  # key -> parameter that some call took as an input
         self.generators: list[tuple[torch.Generator, torch.Tensor]] = []  # the program's own, as they were before their first use here
+        self.guarded: dict[int, torch.Tensor] = {}  # parameters by the address of their memory, and who is told before one is written to
+        self.before_write: Callable[[torch.Tensor], None] | None = None
         self.bared: dict[int, int] = {}  # address of a single number without its history -> its key
         self.producer: dict[int, int] = {}  # tensor key -> index of the operation that made it
         self.failed: Op | None = None
@@ -173,6 +176,11 @@ class Trace(TorchFunctionMode):
         for tensor, seen in zip(inputs, op.ins, strict=True):
             if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
                 self.parameters[seen.key] = weakref.ref(tensor)
+        if self.before_write is not None and name[-1] == "_" and (name[-2:] != "__" or name in _WRITING):
+            for tensor in tensors_in((args[:1], kwargs.get("out"))):
+                parameter = self.guarded.get(tensor.untyped_storage().data_ptr())
+                if parameter is not None:
+                    self.before_write(parameter)
         generator = kwargs.get("generator")
         if type(generator) is torch.Generator and not any(generator is known for known, _ in self.generators):
             self.generators.append((generator, generator.get_state()))
