@@ -46,7 +46,7 @@ SLIPS = [
     ("Huber", "d.clamp(-ctx.delta, ctx.delta)", "d.sign() * ctx.delta", "what they have in common is `grad`", "grad = "),
     ("KLDiv", "logp - logq + 1", "logp - logq", "has only the term", "return"),
     ("GumbelSoft", "* y / ctx.tau", "* y", "/ ctx.tau", "return"),
-    ("BatchNormTrain", "- xhat * dw / n", "- xhat * dw", "`x` is wrong", "dx = "),
+    ("BatchNormTrain", "- xhat * dw / n", "- xhat * dw", "5 times too large (dimension 0 of x has 5 elements): `xhat * dw`", "dx = "),
     ("SparseEmbedding", "g.reshape(-1, ctx.shape[1])", "2 * g.reshape(-1, ctx.shape[1])", "2 times too large", "return"),
     ("CTCish", "g * de, g * dt", "g * de, dt", "does not depend on grad_output", "dt"),
 ]

@@ -11,7 +11,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, names, operators, orders, powers, unpackings
+from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, inversions, names, operators, orders, powers, unpackings
 from torchsleuth.checker.insertions import factors, insertions, projections, quotients, signs, terms, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -71,7 +71,7 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, orders, operators, constants, calls, comparisons, powers, names, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
+    unused, orders, operators, constants, calls, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
     projections, quotients, terms,
 )  # fmt: skip
 SUGGESTED = {
@@ -84,4 +84,5 @@ SUGGESTED = {
     "tensor-factor": (factors, names, operators),
     "other-tensor": (orders, names),
     "condition": (comparisons, constants, orders),
+    "inverted": (operators, inversions, comparisons, orders),
 }

@@ -6,12 +6,13 @@ import ast
 import itertools
 import typing
 
-from torchsleuth.checker.change import Change, Scope, offset, swapped
+from torchsleuth.checker.change import Change, Scope, bracketed, offset, swapped
 from torchsleuth.checker.source import Method
 
 SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
          "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
          "prod": ("sum",), "max": ("sum",), "min": ("sum",), "zeros_like": ("ones_like",), "ones_like": ("zeros_like",),
+         "sqrt": ("rsqrt",), "rsqrt": ("sqrt",),
          "scatter": ("scatter_add",), "index_copy": ("index_add",), "scatter_": ("scatter_add_",), "index_copy_": ("index_add_",)}  # fmt: skip
 MODULES = frozenset(("torch.", "F.", "math.", "np.", "torch.linalg.", "torch.nn.functional."))
 UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach squeeze unsqueeze".split())
@@ -141,7 +142,11 @@ def operators(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Ch
             yield Change(node, right if not isinstance(node.op, ast.Sub) else f"-{right}")
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Invert)) and not isinstance(node.operand, ast.Constant):
         yield Change(node, method.segment(node.operand))
-    elif isinstance(node, ast.Name) and node.id in scope.masks:
+
+
+def inversions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """The other elements of a mask."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in scope.masks:
         yield Change(node, f"~{node.id}")
 
 
@@ -149,10 +154,15 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return
     name = node.func.attr
-    owner = method.segment(node.func.value)
+    owner = bracketed(method, node.func.value)  # brackets are no part of what they enclose
     rest = method.segment(node)[len(method.segment(node.func)) :]
     for other in SWAPS.get(name, ()):
         yield Change(node, f"{owner}.{other}{rest}")
+    if name == "cumsum" and len(node.args) == 1 and owner not in ("torch", "F") and ".flip(" not in owner:
+        turned = f"flip({method.segment(node.args[0])})"
+        yield Change(node, f"{owner}.{turned}.cumsum({method.segment(node.args[0])}).{turned}")
+    if name == "flip" and (inner := _from_the_end(node)) is not None:
+        yield Change(node, f"{bracketed(method, inner)}.cumsum{rest}")
     if name in ("index_put", "index_put_") and not any(k.arg == "accumulate" for k in node.keywords):
         yield Change(node, f"{owner}.{name}({rest[1:-1]}, accumulate=True)")
     if name in UNDOABLE and owner not in ("torch", "F"):
@@ -168,11 +178,27 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
         yield Change(node, f"{owner}.{name}({rest[1:-1]}, keepdim=True)")
 
 
+def _from_the_end(node: ast.Call) -> ast.expr | None:
+    """`x` of `x.flip(d).cumsum(d).flip(d)`."""
+    for name in ("cumsum", "flip"):
+        inner = node.func.value
+        if not (isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == name):
+            return None
+        node = inner
+    return node.func.value
+
+
 def comparisons(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         left, right = method.segment(node.left), method.segment(node.comparators[0])
         for symbol in COMPARISONS.get(type(node.ops[0]), ()):
             yield Change(node, f"{left} {symbol} {right}")
+
+
+def _is_count(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return _calls_by_name(node, "len") or isinstance(node.func, ast.Attribute) and node.func.attr in ("numel", "size")
 
 
 def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -187,6 +213,9 @@ def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         for name in (*scope.numbers, *(name for name, rank in scope.tensors.items() if not rank)):
             yield Change(node, name)
+    if _is_count(node):
+        for name in scope.tensors:
+            yield Change(node, f"{name}.sum()")  # of a mask or of weights
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
         text = method.segment(node)
         for group in (scope.tensors, scope.numbers):

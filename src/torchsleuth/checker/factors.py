@@ -51,6 +51,7 @@ def _measured(bench: Bench, evaluation: Evaluation, k: int) -> list[tuple[Argume
     others = [variants.with_sizes(arguments, {n: n + 2}, bench.generator) for n in sizes[:4]]
     others += [*variants.told_apart(arguments, bench.generator, bench.takes), variants.doubled(arguments, bench.generator)]
     others += [other for _, other in variants.other_constants(arguments)]
+    others += [other for other in variants.other_integers(arguments) if bench.takes(other)]
     out = []
     for other in others:
         if other is None or variants.elements(other) > 16 * variants.LARGE:

@@ -64,6 +64,8 @@ def as_one(judge: Judge, findings: list[Finding], group: list[Finding], **change
 
 def _law(relation: Relation | None) -> tuple:
     """What several gradients may have in common: kinds that are worded for several of them, and how they are wrong."""
+    if relation is not None and relation.kind == "missing-term" and relation.detail in ("missing", "only"):
+        return relation.kind, relation.detail, relation.line, round(relation.factor, 9)
     if relation is None or relation.kind not in ("factor", "tensor-factor", "no-grad-output"):
         return ("unknown",)
     return relation.kind, round(relation.factor, 9), relation.tensor, relation.detail, relation.holds

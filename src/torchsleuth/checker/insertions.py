@@ -31,6 +31,8 @@ def factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chan
         text = bracketed(method, element)
         for name in scope.tensors:
             yield Change(element, f"{text} * {name}", alone)
+            if alone:
+                yield Change(element, f"{text} * ({name} > 0)", alone)
             if isinstance(element, (ast.BinOp, ast.Name)):
                 # The derivatives of sigmoid and tanh, by their results.
                 yield Change(element, f"{text} * (1 - {name})", alone)

@@ -84,13 +84,16 @@ def missing_path(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 
 
 def _argument(pair: Pair, factor: float) -> tuple[Size, ...]:
-    """The number that was given to forward which a factor is, or one over it."""
+    """The number given to forward, or the size of an input, that a factor is, or one over it."""
     arguments = pair.evaluation.arguments
     for name, value in zip(arguments.names, arguments.values, strict=True):
         if isinstance(value, float) and abs(value) not in (0.0, 1.0, 2.0, 0.5):
             for power in (1.0, -1.0):
                 if abs(factor - abs(value) ** power) < 1e-6 * factor:
                     return (Size("argument", name, abs(value), power),)
+        for dim, n in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if n > 2 and min(abs(factor - n) / n, abs(factor * n - 1)) < 1e-6:
+                return (Size("dimension", name, float(n), 1.0 if factor > 1 else -1.0, (dim,)),)
     return ()
 
 

@@ -85,7 +85,7 @@ def relation_of_shape(bench: Bench, evaluation: Evaluation, k: int) -> Relation:
 def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) -> Relation:
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
-        _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _inverted, _condition,
+        _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _permuted, _inverted, _condition,
         _adjoint, terms.tensor_factor, _not_linear, paths.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
     ):  # fmt: skip
         try:
@@ -140,9 +140,11 @@ def _not_linear(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 def proportion(pairs: list[Pair]) -> float | None:
     """The one number c with returned = c * true in every pair."""
     factor = None
+    largest = max((float(p.true.abs().max()) for p in pairs if p.true.numel()), default=0.0)
     for pair in pairs:
         square = float((pair.true * pair.true).sum())
-        if not square > 0:
+        # Gradients of ones may cancel, all but the rounding: that has no factor.
+        if not square > 0 or max(float(pair.true.abs().max()), float(pair.returned.abs().max())) <= 1e-12 * largest:
             continue
         here = float((pair.returned * pair.true).sum()) / square
         if not same(pair.returned, here * pair.true) or (factor is not None and abs(here - factor) > 1e-6 * abs(factor)):
@@ -320,6 +322,16 @@ def _adjoint(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
         if not same(p.returned, moved, 1e-5):
             return None
     return Relation("adjoint")
+
+
+def _permuted(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    """The elements of the true gradient in another order."""
+    for p in pairs:
+        if p.true.numel() < 4 or p.true.reshape(-1).unique().numel() < p.true.numel() // 2:
+            return None
+        if not same(p.returned.reshape(-1).sort().values, p.true.reshape(-1).sort().values):
+            return None
+    return Relation("permuted")
 
 
 def _inverted(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:

@@ -175,9 +175,12 @@ def _by_index(pairs: list[Pair]) -> typing.Iterator[Named]:
 def constant_between(wanted: list[torch.Tensor], made: list[torch.Tensor]) -> float | None:
     """The one number c with wanted = c * made everywhere."""
     factor = None
+    largest = max((float(want.abs().max()) for want in wanted if want.numel()), default=0.0)
     for want, have in zip(wanted, made, strict=True):
         if not bool(torch.isfinite(have).all()):
             return None
+        if have.numel() and max(float(want.abs().max()), float(have.abs().max())) <= 1e-12 * largest:
+            continue  # nothing but rounding
         square = float((have * have).sum())
         if not square > 1e-20:
             return None

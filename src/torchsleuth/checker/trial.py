@@ -59,6 +59,7 @@ class Relation:
     wrong-axis      a sum over dims[0] should be over dims[1]
     adjoint         returned is J applied to grad_output, not its transpose
     rearranged      `detail`: flipped, or shifted, along dims[0]
+    permuted        returned has the elements of the true gradient in another order
     inverted        returned is not zero exactly where the true gradient is
     redrawn         backward draws random numbers, at `line`, where forward's are wanted
     condition       right where `tensor` (a condition on elements) holds; wrong in the share `share`

@@ -124,12 +124,12 @@ def _worded(name: str, relation: Relation, trial: Trial, owner: str, several: bo
     if relation.detail == "only":
         times = "" if abs(relation.factor - 1) < 1e-6 else f", and that {_times(relation.factor)}"
         return (
-            f"the gradient for `{name}` has only the term through {place}{times}",
+            f"{owner} {'have' if several else 'has'} only the term through {place}{times}",
             f"The gradient has further terms, through the other uses of the same values in forward; backward returns only the part that comes through the {relation.instead} operation at {place}.",
             "add the terms of the other paths from this input to the output",
         )
     return (
-        f"the gradient for `{name}` lacks the term through {place}",
+        f"{owner} {'lack' if several else 'lacks'} the term through {place}",
         f"The part of the gradient that comes through the {relation.instead} operation at {place} is left out, as if that operand were a constant.",
         f"add the term that comes through {place}",
     )

@@ -103,7 +103,8 @@ def _why(trial: Trial, relation: Relation) -> str:
         return f"{sign}The factor is {power_text(size)}, and {size_text(size)}: {treated}.{changed}"
     if size.kind != "number":
         other = " times 2" if len(relation.sizes) > 1 else ""
-        kind = {1.0: "backward multiplies by it once too often, or leaves out a division by it", -1.0: "backward leaves it out"}.get(
+        kind = {1.0: "backward multiplies by it once too often, or leaves out a division by it", -1.0: "backward leaves it out",
+                -2.0: "backward leaves out its square"}.get(
             size.power, "backward uses another power of it"
         )
         perhaps = "" if relation.holds else "perhaps "  # with another value of the argument it was not tried

@@ -57,7 +57,7 @@ class TransposedGradient(FunctionRule):
 
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         out = []
-        for finding in values_with(trial, "transposed", "rearranged", "adjoint"):
+        for finding in values_with(trial, "transposed", "rearranged", "permuted", "adjoint"):
             relation, name = finding.relation, name_of(trial, finding)
             if relation.kind == "transposed":
                 a, b = relation.dims
@@ -76,6 +76,11 @@ class TransposedGradient(FunctionRule):
                     title = f"the two halves of the gradient for `{name}` along dimension {dim} are exchanged"
                     why = f"The returned gradient equals the true one with its two halves along dimension {dim} exchanged."
                     advice = f"exchange the two halves along dimension {dim}"
+            elif relation.kind == "permuted":
+                title = f"the gradient for `{name}` has the right values in the wrong places"
+                why = ("Its elements are those of the true gradient, in another order. Frequent causes: an index where its inverse is needed (gather for "
+                       "scatter), sizes in another order in a reshape, or a permutation that is not undone.")  # fmt: skip
+                advice = "put the elements where they belong"
             else:
                 title = f"the gradient for `{name}` applies forward's map to grad_output, not the transpose of it"
                 why = ("The returned gradient equals the Jacobian times grad_output. backward needs the transposed Jacobian times "

@@ -7,7 +7,7 @@ from torchsleuth.model import Diagnosis, Fact, Known
 from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measured, name_of, where, whose
 
 NAMED = frozenset(
-    "factor transposed rearranged adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
+    "factor transposed rearranged permuted adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
     "wrong-axis condition inverted not-linear scaled-part passed-on".split()
 )
 
