@@ -17,6 +17,8 @@ def cuts_behind(loss: Value) -> list[Value]:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        if value.op == "data" and value.inputs and value.inputs[0].op in ("LSTM", "GRU", "RNN", "unknown"):
+            continue  # `.data` of a packed sequence is what has the gradient
         if value.op in BREAKS and value.inputs:
             if any(may_need_gradient(source) for source in value.inputs):
                 found.append(value)

@@ -61,7 +61,9 @@ class Statements(expressions.Expressions):
                 self.sink("store", value)
         elif kind is ast.Attribute:
             owner = self.ev(target.value)
-            if target.attr == "data" and owner.is_tensor:
+            if target.attr == "data" and owner.is_tensor and isinstance(target.value, ast.Subscript):
+                pass  # `w[k].data = v` gives the view new memory; `w` stays as it is
+            elif target.attr == "data" and owner.is_tensor:
                 self.wrote(statement, owner, target.value, "data", "data", ())
             elif owner.kind == "self":
                 self.frame.attributes[target.attr] = value

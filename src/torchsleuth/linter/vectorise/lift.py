@@ -219,7 +219,12 @@ class Lifter(Indexing):
         codes, layout, more, sizes = aligned(values, self.order, self.equal)
         roots = [v.root for v in values if v.more and v.root]
         if len(set(roots)) > 1:
-            self.assume(f"{_listed(sorted(set(roots)))} have the same number of dimensions")
+            rows = {v.root for v in values if v.more and v.root and v.axes}
+            whole = sorted(set(roots) - rows)
+            if rows and whole:
+                self.assume(f"{_listed(whole)} {'have' if len(whole) > 1 else 'has'} no more dimensions than one turn of {_listed(sorted(rows))}")
+            else:
+                self.assume(f"{_listed(sorted(set(roots)))} have the same number of dimensions")
         root = roots[0] if roots else next((v.root for v in values if v.root), "")
         if not any(v.dims or v.more for v in values):
             free = any(v.kind in ("free", "tensor") for v in values)

@@ -107,6 +107,8 @@ class Totals:
         self.accumulators[variable] = accumulator
         self.lifter.env.pop(variable, None)
         self.lifter.carried[variable] = "a running total"
+        if how == "prod" and value.kind == "index":
+            raise GiveUp(f"`{variable}` multiplies whole numbers, which may overflow in a tensor")
         if len(axes) - depth == 1 and how in ("sum", "prod") and sign > 0:
             running = cumulative(value, axes[-1], "cumsum" if how == "sum" else "cumprod")
             if initial is not None:

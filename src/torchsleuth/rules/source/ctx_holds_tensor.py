@@ -110,7 +110,10 @@ def _assigned(function: ast.FunctionDef):
 def _differentiable(inputs: list[str], backward: ast.FunctionDef) -> set[str]:
     """Inputs for which `backward` returns something other than None: those are tensors."""
     found: set[str] = set()
+    nested = {id(n) for d in ast.walk(backward) if isinstance(d, (ast.FunctionDef, ast.Lambda)) and d is not backward for n in ast.walk(d)}
     for node in ast.walk(backward):
+        if id(node) in nested:
+            continue
         if isinstance(node, ast.Return) and node.value is not None:
             entries = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             if any(isinstance(e, ast.Starred) for e in entries):

@@ -77,7 +77,7 @@ class StepBetweenBackwards(LintRule):
             second = next((e for e in events[events.index(step) + 1 :] if e.kind == "backward"), None)
             if second is None or not _computed_before(body, second.receiver, step.node) or second.receiver == first.receiver:
                 continue
-            if _has_its_own_optimizer(events, step, second):
+            if _has_its_own_optimizer(events, step, second) or _is_apart(body, events, first, step, second):
                 continue
             found.append(
                 self.diagnosis(
@@ -111,3 +111,35 @@ def _has_its_own_optimizer(events: list[Event], step: Event, second: Event) -> b
     """
     after = next((e for e in events[events.index(second) + 1 :] if e.kind == "step"), None)
     return after is not None and after.receiver != step.receiver and all(PART.search(e.receiver) for e in (step, after))
+
+
+def _is_apart(body: list[ast.stmt], events: list[Event], first: Event, step: Event, second: Event) -> bool:
+    """Two optimizers, and two losses that have nothing computed in common: `preds["a"]` and `preds["b"]`."""
+    after = next((e for e in events[events.index(second) + 1 :] if e.kind == "step"), None)
+    if after is None or after.receiver == step.receiver:
+        return False
+    made = {t.id: n.value for s in body for n in ast.walk(s) if isinstance(n, ast.Assign) and n.lineno < step.node.lineno
+            for t in n.targets if isinstance(t, ast.Name)}  # fmt: skip
+    mine, theirs = (_parts(ast.Name(e.receiver, ast.Load()), made, 12) for e in (first, second))
+    if not any("[" in part for part in mine | theirs):
+        return False
+    return not mine & theirs
+
+
+def _parts(node: ast.expr, made: dict[str, ast.expr], left: int) -> set[str]:
+    """What a loss is computed from, as far as the block says: names of results, and entries of them by key."""
+    if left <= 0:
+        return set()
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return {ast.unparse(node)}
+    if isinstance(node, ast.Name):
+        value = made.get(node.id)
+        if value is None:
+            return set()
+        inner = _parts(value, made, left - 1)
+        return inner or {node.id}
+    if isinstance(node, ast.Call):
+        given = [*node.args, *(k.value for k in node.keywords)]
+        own = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return set().union(*(_parts(part, made, left - 1) for part in [*own, *given]))
+    return set().union(*(_parts(child, made, left - 1) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)))
