@@ -757,3 +757,66 @@ def attention_over_prefix():
 
     x, _, valid = ids()
     return {"model": M(), "batch": (x, valid), "loss_fn": ce(Y4)}
+
+
+@correct
+def positions_mixed_last():
+    """The last layer runs along the positions, of which there are as many as classes."""
+
+    class M(Seq):
+        def forward(self, x):
+            return self.along(self.features(x).transpose(1, 2).contiguous())
+
+    y = torch.randint(0, 7, (4, 7))
+    return {"model": M(features=nn.Linear(5, 7), along=nn.Linear(7, 7)), "batch": torch.randn(4, 7, 5), "loss_fn": ce(y)}
+
+
+@correct
+def as_many_classes_as_positions():
+    class M(Seq):
+        def forward(self, x):
+            return self.out(self.emb(x)).mT
+
+    y = torch.randint(0, 7, (4, 7))
+    return {"model": M(emb=nn.Embedding(30, 8), out=nn.Linear(8, 7)), "batch": torch.randint(0, 30, (4, 7)), "loss_fn": ce(y)}
+
+
+@correct
+def positive_features_zeroed_and_maximised():
+    class M(Seq):
+        def forward(self, x, mask):
+            return self.out((self.mid(self.emb(x)).relu() * mask[..., None]).amax(1))
+
+    x, _, mask = ids()
+    return {"model": M(emb=nn.Embedding(30, 8), mid=nn.Linear(8, 8), out=nn.Linear(8, 3)), "batch": (x, mask), "loss_fn": ce(Y4)}
+
+
+@correct
+def lengths_of_the_last_axis():
+    class M(Seq):
+        def forward(self, mels, mel_lengths):
+            mask = (torch.arange(mels.shape[2], device=mels.device)[None] < mel_lengths[:, None])[:, None]
+            return self.out((self.conv(mels * mask).relu() * mask).sum(2) / mel_lengths[:, None])
+
+    return {"model": M(conv=nn.Conv1d(30, 8, 3, padding=1), out=nn.Linear(8, 3)), "batch": (torch.randn(4, 30, 20), torch.tensor([20, 12, 15, 9])), "loss_fn": ce(Y4)}
+
+
+@correct
+def codebook_kept_in_a_parameter():
+    class M(Seq):
+        def __init__(self, **layers):
+            super().__init__(**layers)
+            self.book = nn.Parameter(torch.randn(8, 4), requires_grad=False)
+
+        def forward(self, x):
+            z = self.enc(x)
+            near = torch.cdist(z, self.book).argmin(1)
+            if self.training:
+                chosen = F.one_hot(near, 8).float()
+                self.book.data.mul_(0.99).add_(0.01 * (chosen.T @ z.detach()) / chosen.sum(0)[:, None].clamp(min=1))
+            q = self.book[near]
+            return self.dec(z + (q - z).detach()), z, q
+
+    x = torch.randn(6, 10)
+    loss = lambda out: F.mse_loss(out[0], x) + F.mse_loss(out[1], out[2].detach())  # noqa: E731
+    return {"model": M(enc=nn.Linear(10, 4), dec=nn.Linear(4, 10)), "batch": x, "loss_fn": loss}

@@ -778,3 +778,20 @@ def lengths_beyond(bug):
     ids = torch.randint(1, 20, (6, 6))
     ids[torch.arange(6)[None] >= lengths[:, None]] = 0
     return {"model": Model(), "batch": (ids, lengths), "loss_fn": classify}
+
+
+@planted("faintly-mixed", "batch-mixing")
+def faintly_mixed(bug):
+    """The others move by less than rounding is given; made louder, the movement grows, and rounding does not."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.o = nn.Linear(5, 32), nn.Linear(32, 3)
+
+        def forward(self, x):
+            h = self.a(x)
+            level = h.mean() if bug else h.mean(1, keepdim=True)  # culprit: faintly-mixed
+            return self.o(h * (1 + 1e-3 * level))
+
+    return {"model": Model(), "batch": X, "loss_fn": classify}

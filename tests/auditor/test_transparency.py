@@ -230,3 +230,42 @@ def test_state_in_containers_is_put_back():
     model = Keeping()
     torchsleuth.audit(model, torch.randn(5, 4), loss_fn=lambda out: out.pow(2).mean())
     assert list(model.recent) == [1, 2] and not model.cache["sum"].any()
+
+
+def test_parameters_that_the_forward_pass_writes_to_are_put_back():
+    class Writing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line, self.book, self.scale = nn.Linear(4, 3), nn.Parameter(torch.ones(5, 3)), nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            with torch.no_grad():
+                self.line.weight.clamp_(-0.2, 0.2)
+                self.scale *= 0.9
+            self.book.data[0] += 1
+            return self.line(x) * self.scale + self.book.sum(0)
+
+    model = Writing()
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    report = torchsleuth.audit(model, torch.randn(5, 4), loss_fn=lambda out: out.pow(2).mean())
+    assert report.outcome == "ok" and not any("different results" in note for note in report.notes), report
+    assert all(torch.equal(before[n], p) for n, p in model.named_parameters())
+
+
+def test_generators_of_the_program_are_wound_back():
+    elsewhere = torch.Generator().manual_seed(4)
+
+    class Drawing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line, self.own, self.plain = nn.Linear(4, 3), torch.Generator().manual_seed(3), random.Random(5)
+
+        def forward(self, x):
+            noise = torch.randn(x.shape, generator=self.own) + torch.rand(x.shape, generator=elsewhere) * self.plain.random()
+            return self.line(x + noise)
+
+    model = Drawing()
+    before = model.own.get_state(), elsewhere.get_state(), model.plain.getstate()
+    report = torchsleuth.audit(model, torch.randn(5, 4), loss_fn=lambda out: out.pow(2).mean())
+    assert torch.equal(before[0], model.own.get_state()) and torch.equal(before[1], elsewhere.get_state()) and before[2] == model.plain.getstate()
+    assert not any("different results" in note for note in report.notes), report.notes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from dataclasses import dataclass
 
-from torchsleuth.auditor.captured import Captured
+from torchsleuth.auditor.captured import Captured, called_name
 from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
 from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.optimizers import OptimizerWatch
 from torchsleuth.auditor.session import Session
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.model import Diagnosis
@@ -32,8 +34,34 @@ class Ending:
     view: StepView
     captured: list[Captured]
     fields: dict[int, dict[str, typing.Any]]
+    optimizers: OptimizerWatch
     later: LaterWatch | None
     budget_s: float
+
+    def look_for_idleness(self, never: bool) -> None:
+        """Over the whole program: was no step taken (`never`), or none that changed anything, or none by one of several optimizers?"""
+        for one in self.captured:
+            self._forget_trained_elsewhere(one)
+        largest = max(self.captured, key=lambda c: c.size)
+        fields = self.fields.setdefault(id(largest.model), {})
+        steps = self.later.steps if self.later is not None else 0
+        if never:
+            fields["no_update"] = self.optimizers.never()
+        elif fields.get("no_update") is not None:
+            fields["no_update"] = self.optimizers.still(fields["no_update"], steps)
+        elif steps >= 3:
+            fields["no_update"] = self.optimizers.idle_beside([one.model for one in self.captured])
+
+    def _forget_trained_elsewhere(self, one: Captured) -> None:
+        """What the optimizer does not hold has changed all the same: the program has an optimizer of its own for it."""
+        fields = self.fields.get(id(one.model), {})
+        if not fields.get("optimizer"):
+            return
+        changed = self.optimizers.changed()
+        names = {n for n, p in one.model.named_parameters() if id(p) in changed}
+        prefix = f"{called_name(one.site)}."
+        left = [(f, tuple(w for w in f.weights if w not in names and w.removeprefix(prefix) not in names)) for f in fields["optimizer"]]
+        fields["optimizer"] = tuple(dataclasses.replace(fact, weights=weights) for fact, weights in left if weights)
 
     def parts(self, silent: list[Observation], notes: list[str]) -> Parts:
         """`silent` are modules that ran without gradients although they were to be trained."""

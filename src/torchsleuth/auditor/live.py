@@ -377,27 +377,13 @@ class StepWatch:
         if not self._done and self._on and (self.captured or self._loss_seen):
             self._conclude()
         self.stop()
-        self._look_for_idleness()
         if not self.captured and self._loose is not None:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
-        return Ending(self.view, self.captured, self.fields, self._later, self.budget_s).parts(self._silent_found, list(self.notes))
-
-
-    def _look_for_idleness(self) -> None:
-        """Over the whole program: was no step taken, or none that changed anything, or none by one of several optimizers?"""
-        if not self.captured:
-            return
-        largest = max(self.captured, key=lambda c: c.size)
-        fields = self.fields.setdefault(id(largest.model), {})
-        steps = self._later.steps if self._later is not None else 0
-        if self._awaited:
-            fields["no_update"] = self._optimizers.never()
-        elif fields.get("no_update") is not None:
-            fields["no_update"] = self._optimizers.still(fields["no_update"], steps)
-        elif steps >= 3:
-            fields["no_update"] = self._optimizers.idle_beside([one.model for one in self.captured])
+        ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self.budget_s)
+        ending.look_for_idleness(never=self._awaited)
+        return ending.parts(self._silent_found, list(self.notes))
 
 
 def _scaled() -> bool:

@@ -120,6 +120,10 @@ class OptimizerWatch:
         """These have a gradient now; somebody should use it."""
         self._waiting = _copies(parameters)
 
+    def changed(self) -> set[int]:
+        """Those that have another value now, whoever has seen to it."""
+        return {id(p) for p, copy in self._waiting if p.shape != copy.shape or not torch.equal(p.detach(), copy.to(p.device))}
+
     def look_for_rebinding(self, trace: Trace, backward: int | None) -> None:
         """Between a backward pass and the next forward pass: a tensor computed from a parameter and its gradient."""
         gradients = {key for p, _ in self._waiting if p.grad is not None and (key := trace.known_key(p.grad)) is not None}
