@@ -354,4 +354,15 @@ def _resolved(expression: ast.expr, scope: dict[str, object]) -> object:
 
 
 def _defines(cls: type, code: types.CodeType) -> bool:
-    return any(getattr(value, "__code__", None) is code for base in cls.__mro__ for value in vars(base).values())
+    return any(_code_of(value) is code for base in cls.__mro__ for value in vars(base).values())
+
+
+def _code_of(value: object) -> types.CodeType | None:
+    """Of a function, behind decorators such as `torch.no_grad()` too."""
+    value = getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value
+    for _ in range(8):
+        inner = vars(value).get("__wrapped__") if isinstance(value, types.FunctionType) else None
+        if inner is None:
+            break
+        value = inner
+    return getattr(value, "__code__", None)

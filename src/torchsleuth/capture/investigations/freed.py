@@ -107,10 +107,21 @@ def _keeps_graph(call: ast.AST | None) -> bool:
 
 def _receiver(crash: Crash, code: types.CodeType, call: ast.Call) -> int:
     """The id of what `x.backward()` stands for now, 0 where `x` cannot be read."""
-    if not isinstance(call.func, ast.Attribute):
+    if not isinstance(call.func, ast.Attribute) or _counted(code, call):
         return 0
     values = [value for value in values_of(crash, code, call.func.value) if isinstance(value, torch.Tensor)]
     return id(values[0]) if len(values) == 1 else 0
+
+
+def _counted(code: types.CodeType, call: ast.Call) -> bool:
+    """`for loss in losses: loss.backward()`: the name stands for another tensor in every round."""
+    names = {node.id for node in ast.walk(call.func) if isinstance(node, ast.Name)}
+    tree = source.tree_of(code.co_filename)
+    return any(
+        isinstance(loop, (ast.For, ast.AsyncFor)) and loop.lineno <= call.lineno <= (loop.end_lineno or loop.lineno)
+        and names & {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+        for loop in (ast.walk(tree) if tree is not None else ())
+    )  # fmt: skip
 
 
 def _backward_call(statement: ast.stmt) -> ast.Call | None:
@@ -161,16 +172,28 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position
         name, several = (carried[0], ()) if len(carried) == 1 else ("", carried)
     if not name and not several and maker is not None:
         name = bound_name(maker.user_code, maker.user_lasti)
+    made, used = timeline.place_of_node(older), timeline.place_of_node(newer)
+    if not name and not several and made is not None and used is not None and made.span == used.span:
+        name = _augmented(made.source)
     shape, dtype = _result_of(older)
     return CarriedTensor(
         TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
-        timeline.place_of_node(older),
+        made,
         operation_of(older.name()),
-        timeline.place_of_node(newer),
+        used,
         operation_of(newer.name()),
         _since(crash, older),
         several,
     )
+
+
+def _augmented(text: str) -> str:
+    """`self.total` of `self.total += loss`."""
+    try:
+        statement = ast.parse(text).body
+    except SyntaxError:
+        return ""
+    return ast.unparse(statement[0].target) if len(statement) == 1 and isinstance(statement[0], ast.AugAssign) else ""
 
 
 def _since(crash: Crash, node: typing.Any) -> int | None:

@@ -26,6 +26,7 @@ from torchsleuth.capture.syntax import (
     simple_text,
     switches_grad_off,
 )
+from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.probe.tensors import dtype_name, storage_of
@@ -300,7 +301,7 @@ def _by_syntax(crash: Crash) -> list[GradientCut]:
     if not isinstance(call, ast.Call):
         return []
     own = source.statement_at(code.co_filename, call.lineno)
-    cuts = []
+    cuts: list[tuple[GradientCut, ast.stmt]] = []
     for statement in [*feeding_statements(code, call, call.lineno), own]:
         if statement is None:
             continue
@@ -310,15 +311,35 @@ def _by_syntax(crash: Crash) -> list[GradientCut]:
             if reason is not None:
                 place = source.place_of_node(code, node, Known.INFERRED)
                 if place is not None:
-                    name = called_name(node) if isinstance(node, ast.Call) else "data"
-                    cuts.append(GradientCut(name, reason, place, None))
-        if wrapper is not None and not cuts:
+                    name = called_name(node) if isinstance(node, ast.Call) else node.attr
+                    cuts.append((GradientCut(name, reason, place, None), statement))
+        if wrapper is not None and all(cut.wrapper is None for cut, _ in cuts):
             place = source.place_of_node(code, statement, Known.INFERRED)
             if place is not None:
-                cuts.append(GradientCut("", "no_grad", place, None, source.place_of_node(code, wrapper, Known.INFERRED)))
-    # A constructor that is fed bare numbers is no second cut.
-    handed = [cut for cut in cuts if cut.reason == "python"]
-    return [cut for cut in cuts if cut.reason != "copy"] if handed else cuts
+                cuts.append((GradientCut("", "no_grad", place, None, source.place_of_node(code, wrapper, Known.INFERRED)), statement))
+    meant = _parting(crash, code, cuts)
+    # A constructor that is fed bare numbers is no second cut, and a block without recording only where nothing else cuts.
+    handed = any(cut.reason == "python" for cut in meant)
+    if any(cut.reason != "no_grad" for cut in meant):
+        meant = [cut for cut in meant if cut.reason != "no_grad"]
+    return [cut for cut in meant if cut.reason != "copy"] if handed else meant
+
+
+def _parting(crash: Crash, code: types.CodeType, cuts: list[tuple[GradientCut, ast.stmt]]) -> list[GradientCut]:
+    """Without those that only cut off a module which no optimizer in sight trains: a teacher, a target network."""
+    trained, kept = _trained(crash), []
+    for cut, statement in cuts:
+        owners = [
+            module
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
+            for module in values_of(crash, code, node.func)
+            if isinstance(module, torch.nn.Module) and any(True for _ in module.parameters())
+        ]
+        if trained and owners and not any(id(p) in trained for module in owners for p in module.parameters()):
+            continue
+        kept.append(cut)
+    return kept
 
 
 def _cutting(node: ast.AST) -> str | None:
@@ -326,8 +347,8 @@ def _cutting(node: ast.AST) -> str | None:
         reason = _CUTTING_CALLS.get(called_name(node))
         made_of_literals = not any(isinstance(inner, ast.Name) for argument in node.args for inner in ast.walk(argument))
         return None if reason == "copy" and made_of_literals else reason
-    if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
-        return "detach"
+    if isinstance(node, ast.Attribute) and node.attr in ("data", "indices") and isinstance(node.ctx, ast.Load):
+        return "detach" if node.attr == "data" else "integer"
     return None
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import os
 import re
 import typing
 
 import torch
 
+from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, saved_name, simple_text
 from torchsleuth.capture.writes import Writes, grouped, writes_since, written_targets
@@ -133,7 +135,7 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
         if not name and saved.name in ("result", "output", "out"):  # `y = self.act(x)`, and `y += 1` is the one write
             bound = bound_name(operation.code, operation.lasti)
             name = bound if bound and {bound} == _targets(writes) else ""
-    name = name or _written_name(crash.timeline.place_of_node(node), writes)
+    name = name or _written_name(crash.timeline.place_of_node(node), writes, saved.name in ("result", "output", "out"))
     return dataclasses.replace(fact, name=name, kind="variable") if name else fact
 
 
@@ -150,16 +152,34 @@ def _operand_name(operation: Operation, storage: int) -> str:
     return simple_text(expressions[marks[0]]) if marks[0] == 0 or len(expressions) == len(operation.operands) else ""
 
 
-def _written_name(save: Place | None, writes: Writes) -> str:
-    """`x` of `scale = x.cosh()` and `x += 1`: what the one write goes to, where the saving expression reads it too."""
-    if save is None or len(writes.sites) != 1 or writes.sites[0].place.function != save.function:
+def _written_name(save: Place | None, writes: Writes, is_result: bool) -> str:
+    """`x` of `scale = x.cosh()` and `x += 1`: what the one write goes to, where the saving expression reads it too; of a
+    saved result, where the saving statement binds it."""
+    names = _targets(writes)
+    if save is None or len(names) != 1 or not _same_scope(next(iter(names)), save.function, writes.sites[0].place.function):
         return ""
+    if is_result:
+        statement = source.statement_at(os.path.abspath(save.span.file), save.span.line)
+        bound = {simple_text(target) for target in statement.targets} if isinstance(statement, ast.Assign) else set()
+        whole = isinstance(statement, ast.Assign) and ast.unparse(statement.value) == _unparsed(save.source)
+        return names.pop() if whole and bound == names else ""
     try:
         read = ast.parse(save.source, mode="eval")
     except SyntaxError:
         return ""
-    names = _targets(writes)
-    return names.pop() if len(names) == 1 and names <= {simple_text(node) for node in ast.walk(read)} else ""
+    return names.pop() if names <= {simple_text(node) for node in ast.walk(read)} else ""
+
+
+def _same_scope(name: str, one: str, other: str) -> bool:
+    """Both in one function, or an attribute of the same class."""
+    return one == other or name.startswith("self.") and one.rpartition(".")[0] == other.rpartition(".")[0] != ""
+
+
+def _unparsed(text: str) -> str:
+    try:
+        return ast.unparse(ast.parse(text, mode="eval"))
+    except SyntaxError:
+        return text
 
 
 def _targets(writes: Writes) -> set[str]:
