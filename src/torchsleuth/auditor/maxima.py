@@ -24,7 +24,7 @@ def maximum_moves(lab: Lab, padding: Padding) -> list[Move]:
     trace = Trace(keep=True)
     lab.runner.run(lab.call.args, lab.call.kwargs, trace=trace, mode=lab.mode)
     for index in suspects:
-        if index < len(trace.ops) and (move := _move(lab, trace, trace.ops[index], padding)) is not None:
+        if index < len(trace.ops) and trace.ops[index].name == lab.trace.ops[index].name and (move := _move(lab, trace, trace.ops[index], padding)) is not None:
             return [move]
     return []
 
