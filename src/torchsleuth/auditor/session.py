@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import math
 import sys
@@ -21,6 +20,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
+from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
@@ -100,7 +100,7 @@ class Session:
         self.started = time.monotonic()
         self.budget_s = budget_s
         self._said = False
-        self._forward: _Forward | None = None
+        self._forward: Forward | None = None
         self.paddings, self.pad_ids = padded(call)
 
     # -- the whole ----------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Session:
     def _backward(self, view: StepView, keys: dict[str, int], parameters: dict[str, torch.Tensor], output: typing.Any) -> None:
         trace = view.trace
         inside = slice(0, len(trace.ops))
-        self._forward = _Forward(trace, len(trace.ops), output_leaves(output))
+        self._forward = Forward(trace, len(trace.ops), output_leaves(output))
         loss = self._loss_of(output)
         if view.finite.resting and loss is not None and not math.isfinite(loss.detach()):
             raise _NotFinite
@@ -353,28 +353,6 @@ class Session:
         result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps))
         if result is not None:
             self.fields["overfit"] = result
-
-
-class _Forward:
-    """The forward pass of the step that was just traced: its calls, and what it gave."""
-
-    def __init__(self, trace: Trace, count: int, outputs: typing.Iterable[tuple[str, torch.Tensor]]) -> None:
-        self._trace, self._count = trace, count
-        self._outputs = [tensor.detach() for _, tensor in outputs]
-
-    def of_it(self, step: StepView) -> Trace | None:
-        if step.trace is not self._trace or self._trace.truncated:
-            return None
-        found = copy.copy(self._trace)
-        found.ops = self._trace.ops[: self._count]
-        return found
-
-    def gave(self, result: typing.Any) -> bool:
-        """The same as this, as far as rounding tells."""
-        leaves = [tensor for _, tensor in output_leaves(result)]
-        if not leaves or len(leaves) != len(self._outputs):
-            return False
-        return all(a.shape == b.shape and a.dtype == b.dtype and not moved_flags(a, b)[0].any() for a, b in zip(self._outputs, leaves, strict=True))
 
 
 @contextlib.contextmanager
