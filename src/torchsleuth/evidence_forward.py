@@ -167,6 +167,7 @@ class FailedOperation:
     message: str = ""
     wrapper: str = ""  # "torch.compile", "TorchScript", "a DataLoader worker", "vmap", where one stands around it
     sample: str = ""  # which sample of the dataset was at hand, in words
+    sample_made: Made | None = None  # what the dataset's `__getitem__` returns for the failing tensors
     observed: bool = False  # the log saw the call
     raised_in_python: bool = False  # torch's own Python code raised, after a check
     config: tuple[tuple[str, int], ...] = ()  # sizes in the model's configuration: max_position_embeddings, …

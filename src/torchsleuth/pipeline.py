@@ -12,6 +12,7 @@ import threading
 import types
 import typing
 
+from torchsleuth.children import Children
 from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
 from torchsleuth.options import Options
 
@@ -26,10 +27,12 @@ class Watch:
         self.options = options
         self._command = command
         self._recorder: typing.Any = None
+        self._child_recorder: typing.Any = None  # in a forked child: its own
         self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
         self._unverified: dict[int, typing.Any] = {}  # of those: what a verification has to know about the failure
         self._busy = False
         self._auditors: tuple[typing.Any, typing.Any] | None = None
+        self._children = Children(self._record_in_child, self._diagnosed_in_child)
         self.delivered: Report | None = None  # the last report that had something to say
         self.replay: typing.Any = None  # what a re-run of the program needs
         if options.verify:
@@ -55,6 +58,7 @@ class Watch:
             options.guard,
         )
         recording = self._recorder.start()
+        self._children.attend()
         if options.audit:
             self._start_audit()
         if options.verbose:
@@ -83,6 +87,7 @@ class Watch:
         if error is not None:
             exception, diagnoses = self._diagnosed(error, None, final=True)
         caught = [item for item in self._caught if error is None or item[0] != id(error)]
+        caught += [(0, *told) for told in self._children.died()]
         if self._unverified:
             caught = self._verified(caught)
         diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
@@ -95,6 +100,7 @@ class Watch:
             exception = caught[0][1] if caught else None
         notes = tuple(self._recorder.recording.notes) if self._recorder and diagnoses else ()
         notes += audit_notes
+        self._children.dismiss()
         return Report(self._command, outcome, exception, diagnoses, notes)
 
     def _verified(self, caught: list) -> list:
@@ -176,6 +182,13 @@ class Watch:
         for link in _causes(error):
             crash = Crash(link, recording, outer)
             try:
+                told = self._children.told(link)
+                if told:
+                    if final and self.replay is not None:
+                        from torchsleuth.repair import verified
+
+                        told = verified(told, self.replay.verifier(self.replay.failure(error, crash, caught=False), self._progress))
+                    return exception, told
                 if crash.is_the_programs_own():
                     continue
                 diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs, crash=crash: collect(crash, needs))
@@ -199,6 +212,19 @@ class Watch:
         if final and self.options.repro:
             _say("no reproduction was written: the failure could not be explained")
         return exception, ()
+
+    def _record_in_child(self) -> None:
+        from torchsleuth.record.recorder import Recorder
+
+        self._recorder.stop()
+        self._child_recorder = Recorder(self.options.history, None if self.options.deep else self.options.exact_seconds)
+        self._child_recorder.start()
+
+    def _diagnosed_in_child(self, error: BaseException, outer: types.FrameType | None) -> tuple[Diagnosis, ...]:
+        """In a forked child. What the parent recorded ends at the fork, and must not be taken for what came after."""
+        self._recorder, self.replay = self._child_recorder, None
+        with self._recorder.paused() if self._recorder is not None else contextlib.nullcontext():
+            return self._diagnosed(error, outer)[1]
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:
         """The program is about to handle an exception itself (`--caught`)."""

@@ -17,7 +17,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.capture.returns import returned
+from torchsleuth.capture.returns import returned, returns_of
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -502,3 +502,19 @@ def stand_in(filename: str, function: str = "") -> types.CodeType:
 
 
 __all__: typing.Final = ("Definitions", "attribute_definition", "bindings_in", "operation_word", "stand_in")
+
+
+def returned_part(code: types.CodeType, key: int | str | None) -> ast.AST | None:
+    """The expression that a function returns, or puts at `key` of the tuple or dict it returns; its value, for a name bound once."""
+    scope = _function_node(code)
+    returns = list(returns_of(scope)) if scope is not None else []
+    value = returns[0].value if len(returns) == 1 else None
+    if isinstance(key, int):
+        parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+        value = parts[key] if key < len(parts) and not any(isinstance(part, ast.Starred) for part in parts) else value
+    elif isinstance(key, str) and isinstance(value, ast.Dict):
+        value = next((part for name, part in zip(value.keys, value.values) if isinstance(name, ast.Constant) and name.value == key), value)
+    if isinstance(value, ast.Name):
+        bound = [found for found in _bindings(scope) if found[0] == value.id]
+        value = bound[0][2] if len(bound) == 1 and bound[0][3] == "assign" else value
+    return value

@@ -26,7 +26,7 @@ def returned(function: typing.Any, scope: ast.AST | None, bindings: typing.Calla
         return None
     if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR) or hasattr(function, "__wrapped__"):
         return None
-    returns = list(_returns(scope))
+    returns = list(returns_of(scope))
     if len(returns) != 1:
         return None
     value = returns[0].value
@@ -45,10 +45,10 @@ def returned(function: typing.Any, scope: ast.AST | None, bindings: typing.Calla
     return None
 
 
-def _returns(scope: ast.AST) -> typing.Iterator[ast.Return]:
+def returns_of(scope: ast.AST) -> typing.Iterator[ast.Return]:
     for child in ast.iter_child_nodes(scope):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             continue
         if isinstance(child, ast.Return):
             yield child
-        yield from _returns(child)
+        yield from returns_of(child)

@@ -6,8 +6,12 @@ import typing
 
 import torch
 
+from torchsleuth import source
+from torchsleuth.capture.definitions import operation_word, returned_part
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.origin import Origin
+from torchsleuth.evidence_forward import Made
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.names import locals_of
 
 
@@ -21,6 +25,41 @@ def sample_words(failure: Failure) -> str:
             below = failure.entries[entry.position + 1 :]
             return _words(indices, fetched, scope, below)
     return ""
+
+
+def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Made | None:
+    """The expression that the dataset's `__getitem__` returns for one of these tensors, where syntax leaves only one."""
+    for entry in failure.entries:
+        if entry.code.co_name == "fetch" and entry.origin is Origin.TORCH and "fetch" in entry.code.co_filename:
+            scope = locals_of(entry.frame)
+            fetched = scope.get("data")
+            if not isinstance(fetched, list):
+                return None
+            keys = {key for tensor in tensors for sample in fetched for key in _keys_of(sample, tensor)}
+            method = getattr(type(_innermost(getattr(scope.get("self"), "dataset", None))), "__getitem__", None)
+            code = getattr(method, "__code__", None)
+            if len(keys) != 1 or code is None or origin_of(code) is not Origin.USER:
+                return None
+            node = returned_part(code, keys.pop())
+            place = source.place_of_node(code, node, Known.INFERRED) if node is not None else None
+            return Made(operation_word(node), place) if place is not None else None
+    return None
+
+
+def _keys_of(sample: typing.Any, tensor: torch.Tensor) -> typing.Iterator[int | str | None]:
+    if sample is tensor:
+        yield None
+    elif isinstance(sample, dict):
+        yield from (key for key, value in sample.items() if value is tensor)
+    elif isinstance(sample, (list, tuple)):
+        yield from (position for position, value in enumerate(sample) if value is tensor)
+
+
+def _innermost(dataset: typing.Any) -> typing.Any:
+    """Behind `Subset`, `random_split` and the like."""
+    while type(dataset).__module__.startswith("torch.utils.data") and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    return dataset
 
 
 def worker_samples(entries: list[Entry]) -> str:

@@ -89,6 +89,7 @@ class Recorder:
         if self._lines:
             self._lines.attend(log, self._on_handled)
         self.recording.box.arm_with_cuda()
+        self._process = os.getpid()
         _live.add(self)
         return self.recording
 
@@ -129,9 +130,10 @@ _live: set[Recorder] = set()
 
 
 def _stop_in_child() -> None:
-    """A forked child (a DataLoader worker, say) runs as it would without us."""
+    """What the parent began does not go on in a forked child (a DataLoader worker, say)."""
     for recorder in list(_live):
-        recorder.stop()
+        if recorder._process != os.getpid():
+            recorder.stop()
 
 
 if hasattr(os, "register_at_fork"):

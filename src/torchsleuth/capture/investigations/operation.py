@@ -17,7 +17,7 @@ from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.origins import VALUE_COPIES, Locate, Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
-from torchsleuth.capture.samples import sample_words, worker_samples
+from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
@@ -76,6 +76,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         crash.message,
         _wrapper(failure),
         sample_words(failure),
+        sample_made(failure, [raw.tensor for raw in gathering.raws if raw.live is not None]),
         failure.operation is not None,
         gathering.raised_in_python,
         container=container,

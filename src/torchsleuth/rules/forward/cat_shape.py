@@ -12,6 +12,8 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
 
 
+_SHARED = "Trying to resize storage that is not resizable"  # what a DataLoader's worker says where `stack` would say more
+
 class CatShape(CrashRule):
     """Tensors of different shapes are concatenated or stacked.
 
@@ -55,7 +57,7 @@ class CatShape(CrashRule):
         r"zero-dimensional tensor \(at position \d+\) cannot be concatenated",
         r"expected a non-empty list of Tensors",
         r"stack expects a non-empty TensorList",
-        r"Trying to resize storage that is not resizable",
+        _SHARED,
     )
     needs = ("operation",)
     priority = 10
@@ -84,6 +86,9 @@ class CatShape(CrashRule):
             odd, want, got = int(entries[4]), f"[{entries[1]}]", f"[{entries[3]}]"
         elif number:
             odd, want, got = int(number[3]), number[1], number[2]
+        elif _SHARED in message:
+            odd = next((k for k, tensor in enumerate(tensors) if tensor.shape != tensors[0].shape), None)
+            want, got = (shape(tensors[0].shape), shape(tensors[odd].shape)) if odd is not None else ("", "")
         else:
             odd, want, got = _odd_rank(tensors), "", ""
         one = tensors[odd] if odd is not None and odd < len(tensors) else None
@@ -104,15 +109,21 @@ class CatShape(CrashRule):
             creates = creates[::-1]
             facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
         creates += _image(tensors)
+        if not any(made is not None for made, *_ in creates):
+            creates.append((operation.sample_made, "the dataset's samples have their tensor from here"))
         called = one.called if one is not None else "a tensor"
         if want:
             others = _others(tensors, odd)
             title = f"Tensor number {odd} of the list, {called}, has {got} where {others} {want}" if one is not None else (
                 f"Tensor number {odd} of the list has {got} where {want} is needed")  # fmt: skip
+        elif _SHARED in message:
+            title = "The samples of one batch have tensors of different sizes"
         else:
             title = f"The tensors in {code(operation.place.source)} have different numbers of dimensions"
         why = (
-            "`stack` puts tensors of one shape on top of one another." if operation.name == "stack" or "stack" in message
+            "A worker of the DataLoader stacks the samples in memory that it shares with the program; samples of one batch must have one shape."
+            if _SHARED in message
+            else "`stack` puts tensors of one shape on top of one another." if operation.name == "stack" or "stack" in message
             else f"`cat` joins along dimension {dim[1]}: in every other dimension all tensors must have the same size." if dim
             else "`cat` joins tensors with the same number of dimensions."
         )  # fmt: skip
@@ -129,7 +140,7 @@ class CatShape(CrashRule):
             differing = [k for k, (a, b) in enumerate(zip(one.shape, first.shape)) if a != b]
             if len(differing) == 1 and differing[0] != int(dim[1]):
                 fixes = [f"If they are to be joined where they differ: `dim={differing[0]}`. Otherwise make the sizes equal where they are made."]
-        return report(self.name, operation, title=title, label=f"{got} against {want}" if want else "different numbers of dimensions",
+        return report(self.name, operation, title=title, label=f"{got} against {want}" if want else "different sizes" if _SHARED in message else "different numbers of dimensions",
                       lead=None, why=why, creates=creates, facts=facts, fixes=fixes, shown=4 if len(tensors) > 4 else 6)  # fmt: skip
 
 

@@ -1,0 +1,136 @@
+"""What fails in a forked child is diagnosed there and told by the parent; what the program handles stays silent."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from programs import Run, run_program
+
+from torchsleuth.children import Children
+from torchsleuth.model import Confidence, Diagnosis
+
+POOLS = {
+    "multiprocessing": ("import torch.multiprocessing as mp", "with mp.Pool(2) as pool:\n        print(pool.map(step, [1, 2]))"),
+    "concurrent.futures": (
+        "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor",
+        'with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:\n        print(list(pool.map(step, [1, 2])))',
+    ),
+    "torch": ("import torch.multiprocessing as mp", 'mp.start_processes(step, nprocs=2, start_method="fork")'),
+}
+
+
+@pytest.fixture
+def ran(tmp_path):
+    def run(text: str) -> Run:
+        script = tmp_path / "main.py"
+        script.write_text(text)
+        return run_program(script)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_a_backward_that_fails_in_a_pool(kind: str, ran) -> None:
+    imports, use = POOLS[kind]
+    run = ran(f"""\
+import torch
+{imports}
+
+def step(k):
+    w = torch.randn(3, requires_grad=True)
+    y = w.exp()
+    y += 1
+    y.sum().backward()
+
+if __name__ == "__main__":
+    {use}
+""")
+    (diagnosis,) = run.diagnoses
+    assert run.report["outcome"] == "crash" and diagnosis["rule"] == "inplace-saved-tensor" and diagnosis["confidence"] == "certain"
+    assert [culprit["line"] - 4 for culprit in diagnosis["culprits"]] == [imports.count("\n") + k for k in (3, 2)], diagnosis["culprits"]
+    assert "in a child process" in run.words()
+
+
+def test_samples_that_a_loaders_worker_cannot_join(ran) -> None:
+    run = ran("""\
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Texts(Dataset):
+    lengths = [5, 5, 7, 5]
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        return torch.arange(self.lengths[i]), i % 2
+
+if __name__ == "__main__":
+    for ids, labels in DataLoader(Texts(), batch_size=2, num_workers=2, multiprocessing_context="fork"):
+        print(ids.shape)
+""")
+    (diagnosis,) = run.diagnoses
+    words = run.words()
+    assert diagnosis["rule"] == "cat-shape" and "[7]" in words and "[5]" in words and "samples [2, 3]" in words
+    assert "different numbers of dimensions" not in words and "DataLoader worker 1" in words
+    assert {culprit["line"] for culprit in diagnosis["culprits"]} == {9, 12}, diagnosis["culprits"]
+
+
+def test_a_process_that_dies_is_told_of_once_and_the_program_goes_on(ran) -> None:
+    run = ran("""\
+import torch
+import torch.multiprocessing as mp
+
+def train(rank):
+    model = torch.nn.Linear(4, 2)
+    model(torch.randn(8, 5)).sum().backward()
+
+if __name__ == "__main__":
+    context = mp.get_context("fork")
+    processes = [context.Process(target=train, args=(rank,)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    print([process.exitcode for process in processes])
+""")
+    assert run.status == 0 and run.stdout.endswith("[1, 1]\n")
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["rule"] == "matmul-shape" and diagnosis["culprits"][0]["line"] == 6
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.zeros(3)[k].item()",  # torch's error, which the program expects
+        "import traceback\n    try:\n        torch.zeros(3)[k]\n    except IndexError:\n        return traceback.format_exc()[:0]",
+        "raise RuntimeError('mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)')",  # its own
+    ],
+)
+def test_what_the_program_handles_is_left_alone(body: str, ran) -> None:
+    run = ran(f"""\
+import torch
+import torch.multiprocessing as mp
+
+def look(k):
+    {body}
+
+if __name__ == "__main__":
+    with mp.get_context("fork").Pool(1) as pool:
+        try:
+            pool.apply(look, (5,))
+        except (IndexError, RuntimeError) as error:
+            print("skipped")
+""")
+    assert run.status == 0 and run.diagnoses == [], run.words()
+
+
+def test_what_children_left_is_cleared_away(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    said = Diagnosis("rule", "title", Confidence.CERTAIN, (), (), "why", ())
+    children = Children(lambda: None, lambda error, outer: (said,))
+    children._tell(IndexError("index 5"), dies=True)
+    ((exception, (diagnosis,)),) = children.died()
+    assert (exception.type, diagnosis.title) == ("IndexError", "title")
+    assert children.told(IndexError("index 5")) and not children.told(IndexError("index 6"))
+    children.dismiss()
+    assert os.listdir(tmp_path) == []
