@@ -56,10 +56,8 @@ class Experiment(Conditions):
             self.findings.append(Finding("no-backward"))
             return
         given = self.bench.evaluate(self.arguments, run=None if self.bench.writes else run)
-        if self.originals and any(not mechanics._equal(self.arguments.values[k], copy) for k, copy in self.originals.items()):
-            # backward writes into what forward saved: from now on forward gets copies.
-            self.bench.writes = True
-            self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
+        if self.originals and any([not mechanics._equal(self.arguments.values[k], copy) for k, copy in self.originals.items()]):
+            run = self.written_unseen() or run
             given = self.bench.evaluate(self.arguments)
         self.originals = {}
         if given.problems and given.problems[0].kind == "raises":
@@ -161,17 +159,12 @@ class Experiment(Conditions):
             run, watch = self.in_given_types(error)
             arguments = self.arguments
         self.check_outputs(run)
-        written = watch.written()
         self.originals = {k: copy for k, _, _, copy in watch.tensors}
-        if written:
-            found, remarks = mechanics.unmarked_writes(bench, arguments, written, run)
-            self.findings += found
-            self.remarks += remarks
-            bench.writes = True
-            self.arguments = arguments = arguments.with_values(
-                next((copy for j, _, _, copy in watch.tensors if j == k), v) for k, v in enumerate(arguments.values)
-            )
-        if not unchanged(bench.state):
+        drawn = not unchanged(bench.state)
+        # What is written past the version counter shows in the values, and those are compared after backward.
+        if written := watch.written() if drawn else watch.counted():
+            arguments = self.protected(arguments, written, run)
+        if drawn:
             bench.random = True
             self.remarks.append("forward draws random numbers, so it is not deterministic by itself; every experiment was run with the same ones")
         if bench.writes or bench.random:
@@ -185,6 +178,28 @@ class Experiment(Conditions):
             run = self.with_finite_outputs(run)
             self.originals = {k: v.clone() for k, v in enumerate(self.arguments.values) if isinstance(v, torch.Tensor)}
         return run
+
+    def protected(self, arguments: Arguments, written: list[int], run: Run) -> Arguments:
+        """forward writes into its inputs: from now on it gets copies."""
+        found, remarks = mechanics.unmarked_writes(self.bench, arguments, written, run)
+        self.findings += found
+        self.remarks += remarks
+        self.bench.writes = True
+        self.arguments = arguments.with_values(self.originals.get(k, v) for k, v in enumerate(arguments.values))
+        return self.arguments
+
+    def written_unseen(self) -> Run | None:
+        """The inputs are not what they were, and no version says so: forward on copies tells whether it was forward, else it was backward."""
+        copies = self.arguments.with_values(self.originals[k].clone() if k in self.originals else v for k, v in enumerate(self.arguments.values))
+        watch = mechanics.Watch(copies.values)
+        run = self.bench.forward(copies)
+        if written := watch.written():
+            self.protected(copies, written, run)
+            return self.bench.forward(self.arguments)
+        # backward writes into what forward saved: from now on forward gets copies.
+        self.bench.writes = True
+        self.arguments = self.arguments.with_values(self.originals.get(k, v) for k, v in enumerate(self.arguments.values))
+        return None
 
     def in_given_types(self, error: Exception) -> tuple[Run, mechanics.Watch]:
         """forward does not take float64; does it take what the user has?"""

@@ -23,6 +23,10 @@ class Watch:
     def __init__(self, tensors: typing.Sequence):
         self.tensors = [(k, t, t._version, t.clone()) for k, t in enumerate(tensors) if isinstance(t, torch.Tensor)]
 
+    def counted(self) -> list[int]:
+        """By version alone."""
+        return [k for k, t, version, _ in self.tensors if t._version != version]
+
     def written(self) -> list[int]:
         return [k for k, t, version, copy in self.tensors if t._version != version or not _equal(t, copy)]
 

@@ -42,14 +42,20 @@ def restore_random(state: State) -> None:
 
 def unchanged(state: State) -> bool:
     """Whether no generator has been drawn from since."""
+    if state[1] is None and state[2] is None and state[3] is None:
+        return _same(state[0], torch.default_generator.get_state())
     reached = frozenset(name for name, part in (("random", state[1]), ("numpy", state[2])) if part is not None)
     now = random_state(reached)
     return (
-        torch.equal(state[0].view(torch.int64), now[0].view(torch.int64))  # eight bytes at a time
+        _same(state[0], now[0])
         and state[1] == now[1]
         and (state[2] is None or (state[2][2] == now[2][2] and bool((state[2][1] == now[2][1]).all())))
         and (state[3] is None or all(torch.equal(a, b) for a, b in zip(state[3], now[3], strict=True)))
     )
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.view(torch.int64), b.view(torch.int64))  # eight bytes at a time
 
 
 def reached_by(function: type, values: typing.Iterable) -> frozenset[str]:
