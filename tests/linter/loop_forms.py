@@ -1181,6 +1181,38 @@ LEFT_ALONE |= {
                 out[k - 1] = row * k
             return out
     """,
+    "whole_numbers_overflow": """
+        def taylor(x, nth=10):
+            ans = torch.zeros_like(x)
+            denom = 1.0
+            for i in range(nth + 1):
+                denom *= (2 * i + 1) * (2 * i + 2)
+                ans = ans + (-1) ** i * x ** (2 * i) / denom
+            return ans
+    """,
+    "positions_beside_positions": """
+        def f(x: torch.Tensor, n: int):
+            idxs = torch.randint(0, x.shape[0], size=(x.shape[1], n))
+            return torch.stack([x[idxs[:, i], torch.arange(x.shape[1])] for i in range(n)], dim=1)
+    """,
+    "bins": """
+        def ece(p: torch.Tensor, y: torch.Tensor, n_bins: int):
+            edges = torch.linspace(0, 1, n_bins + 1)
+            total = 0.0
+            for i in range(n_bins):
+                inside = (p >= edges[i]) & (p < edges[i + 1])
+                if i == n_bins - 1:
+                    inside = inside | (p == edges[i + 1])
+                total += p[inside].sum() - y[inside].sum()
+            return total
+    """,
+    "less_memory_on_purpose": """
+        def ranking_low_mem(data: torch.Tensor):
+            x = torch.zeros_like(data)
+            for col in range(data.shape[2]):
+                x[:, :, col] = (data[:, :, col] >= data[:, :, col].unsqueeze(-2)).sum(0)
+            return x
+    """,
     "kernel_of_another_library": """
         import cutlass.cute as cute
 

@@ -70,6 +70,7 @@ class Interpreter(Declarations, Statements, Writes):
         open_arguments = any(a.annotation is None and a.arg != "self" for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])
         evidence = tensor_evidence(node, self) if open_arguments else {}
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        lies = _annotations_lie(node, {a.arg for a in arguments if is_tensor_annotation(a.annotation, self)})
         defaults = dict(zip([a.arg for a in reversed(arguments[: len(node.args.posonlyargs) + len(node.args.args)])],
                             reversed(node.args.defaults), strict=False))  # fmt: skip
         for position, argument in enumerate(arguments):
@@ -78,6 +79,8 @@ class Interpreter(Declarations, Statements, Writes):
                 value = Value("self", node)
             elif position == 0 and info and info.is_function:
                 value = Value("ctx", node)
+            elif lies and is_tensor_annotation(argument.annotation, self):
+                value = UNKNOWN
             elif is_tensor_annotation(argument.annotation, self) and not isinstance(defaults.get(argument.arg), ast.Constant | ast.UnaryOp):
                 value = tensor(argument, "argument")
             elif is_tensor_annotation(argument.annotation, self):  # `mu: Tensor = 0.0` takes numbers, too
@@ -132,6 +135,12 @@ class Interpreter(Declarations, Statements, Writes):
 
     def no_grad_decorator(self, node: FunctionNode) -> ast.AST | None:
         return next((d for d in node.decorator_list if self.dotted(d.func if isinstance(d, ast.Call) else d) in NO_GRAD), None)
+
+
+def _annotations_lie(function: FunctionNode, annotated: set[str]) -> bool:
+    """`y.astype(...)` of something annotated as a tensor: arrays are meant."""
+    return bool(annotated) and any(isinstance(n, ast.Attribute) and n.attr in ("astype", "tobytes", "itemsize") and isinstance(n.value, ast.Name)
+                                   and n.value.id in annotated for n in ast.walk(function))  # fmt: skip
 
 
 def _is_none(node: ast.AST | None) -> bool:

@@ -98,7 +98,8 @@ class Indexing:
         if key == ("const",):
             return ast.Slice(lower, number(shift + offset))
         whole = size is not None and self.equal.find(size) == self.equal.find(key)
-        if whole or (size is not None and size[0] == "size" and key[0] == "size" and shift + offset <= 0):
+        alike = size is not None and size[0] == "size" and key[0] == "size" and (size[1] != key[1] or size[2] == key[2])
+        if whole or (alike and shift + offset <= 0):
             if not whole:
                 self.equal.join(key, size)
                 self.assume(f"`{size[1]}` is as long as the loop along its dimension {size[2]}")
@@ -211,6 +212,8 @@ class Indexing:
             raise GiveUp("indices by tensors that are not next to one another")
         if any(_is_none(e) for e in entries) or (places[0] > 0 and value.axes):
             raise GiveUp("an index by tensors that is not understood")
+        if any(e is not None and not e.axes and (e.rank or e.more) for e in lifted):
+            raise GiveUp("indices by several tensors, of which one is the same in every turn")
         own = [p for p, d in enumerate(value.dims) if d not in (INNER, "1")]
         if own and own != list(range(len(own))):
             raise GiveUp("an index by tensors into a value whose loops are not in front")

@@ -211,7 +211,7 @@ class Lifter(Indexing):
                 first = replace(first, code=ast.Constant(float(first.code.value)))
                 second = replace(second, code=ast.Constant(float(second.code.value)))
         out = self.elementwise([test, first, second], lambda c, a, b: method(name("torch"), "where", c, a, b))
-        return replace(out, kind="tensor")
+        return replace(out, kind="bool" if first.kind == second.kind == "bool" else "tensor")
 
     def elementwise(self, values: list[Lifted], build) -> Lifted:
         """The same operation on all turns at once, operands brought into one layout."""

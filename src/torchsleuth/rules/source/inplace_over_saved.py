@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from torchsleuth.linter.events import Hazard
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.recording import is_shown_to_record
@@ -54,7 +56,7 @@ class InplaceOverSaved(LintRule):
         write = hazard.write
         if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard):
             return None
-        if hazard.feeds and not is_shown_to_record(write.frame, view):
+        if (hazard.feeds or not hazard.certain and _is_handed_back(write)) and not is_shown_to_record(write.frame, view):
             return None  # an argument normalised in place: whoever does that has no graph, where nothing shows one
         if write.op == "copy" and write.target.op == "argument" and not is_shown_to_record(write.frame, view):
             return None  # `state.copy_(state * decay + x)`: a state that is carried from call to call where nothing is recorded
@@ -89,6 +91,15 @@ def reportable(hazard: Hazard) -> bool:
     is_argument = write.target.op == "argument" and write.target.grad is None and write.target.dtype not in ("int", "bool")
     in_function = write.frame.cls is not None and write.frame.cls.is_function
     return write.how == "augmented" and write.op in ("add", "sub", "mul", "div") and is_argument and not in_function
+
+
+def _is_handed_back(write) -> bool:
+    """`def update_(H, y): ...; H -= term; return H`: the caller's tensor is meant to change."""
+    function = write.frame.node
+    if getattr(function, "name", "").endswith("_"):
+        return True
+    return any(isinstance(n, ast.Return) and n.value is not None and any(isinstance(m, ast.Name) and m.id == write.name for m in ast.walk(n.value))
+               for n in ast.walk(function))  # fmt: skip
 
 
 def out_of_place(write, target: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 
 from torchsleuth.linter.events import Call, Frame
 from torchsleuth.linter.lintrule import Found, LintRule, View
@@ -12,6 +13,10 @@ from torchsleuth.linter.vectorise.plan import COLLECTORS, Plan, plan_assigned_co
 from torchsleuth.linter.vectorise.region import job_for
 from torchsleuth.linter.vectorise.rewrite import code_of, edits_for
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fix, Role, Status, Verdict
+
+
+# Written to use less memory than the whole at once: who names it so knows the other way.
+SPARES_MEMORY = re.compile(r"low_?mem|mem(ory)?_?(eff|sav|free)|chunk", re.IGNORECASE)
 
 
 class LoopOverTensor(LintRule):
@@ -59,6 +64,8 @@ class LoopOverTensor(LintRule):
     calls = frozenset({"stack", "tensor", "cat", "concat", "sum", "as_tensor", "vstack"})
 
     def on_loop(self, node: ast.AST, frame: Frame, body: list[ast.stmt], position: int, view: View) -> Found:
+        if SPARES_MEMORY.search(getattr(frame.node, "name", "")):
+            return None
         if not isinstance(node, (ast.For, ast.While)) or self._is_covered(node, view) or not _may_be_vectorised(node):
             return None
         before = body[:position]
@@ -70,7 +77,7 @@ class LoopOverTensor(LintRule):
 
     def on_call(self, call: Call, view: View) -> Found:
         node = call.node
-        if not node.args or not isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)):
+        if not node.args or not isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)) or SPARES_MEMORY.search(getattr(call.frame.node, "name", "")):
             return None
         kind = COLLECTORS.get(call.path) or ("sum" if call.name == "sum" and call.path == "" and call.receiver is None else None)
         if kind is None or (kind == "sum" and len(node.args) > 1) or any(k.arg in ("dtype", "device") for k in node.keywords):

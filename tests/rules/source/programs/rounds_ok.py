@@ -1,7 +1,8 @@
-"""Right code that lint once accused, from packages it had not read before (rounds 7 to 10)."""
+"""Right code that lint once accused, from packages it had not read before (rounds 7 to 12)."""
 
 import functools
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -106,3 +107,59 @@ def per_turn(make, data):
         loss = F.mse_loss(model(x), y)
         loss.backward()
         optimizer.step()
+
+
+def to_tensors(x_int: torch.Tensor, y: torch.Tensor):
+    x_int = torch.log(torch.tensor(x_int, dtype=torch.float) + 1)
+    return x_int, torch.tensor(y.astype(np.float32))
+
+
+def update_(H: torch.Tensor, y: torch.Tensor):
+    Hy = H @ y
+    term = y.outer(y) / y.dot(Hy)
+    H -= term
+    return H
+
+
+class Mixture(nn.Module):
+    def __init__(self, k):
+        super().__init__()
+        self.variance = nn.Parameter(torch.ones(k, 3))
+
+    def forward(self, x):
+        var = F.softplus(self.variance)
+        self.variance[0, :].data = 0.9 * self.variance[0, :]
+        return x / var
+
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tree, lengths):
+        ctx.tree = tree
+        ctx.save_for_backward(lengths)
+        return lengths.sum()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        def part(param, offset):
+            return param, offset
+
+        (lengths,) = ctx.saved_tensors
+        return None, part(grad_output * torch.ones_like(lengths), 0)[0]
+
+
+def two_discriminators(losses, preds, optimizers):
+    loss_a = losses["adversarial"](preds["real_a"], True) + losses["adversarial"](preds["fake_a"], False)
+    loss_b = losses["adversarial"](preds["real_b"], True) + losses["adversarial"](preds["fake_b"], False)
+    optimizers["a"].zero_grad()
+    loss_a.backward(retain_graph=True)
+    optimizers["a"].step()
+    optimizers["b"].zero_grad()
+    loss_b.backward()
+    optimizers["b"].step()
+
+
+def packed(x, lens):
+    rnn = nn.LSTM(3, 4)
+    output, _ = rnn(nn.utils.rnn.pack_padded_sequence(x, lens))
+    output.data.float().sum().backward()
