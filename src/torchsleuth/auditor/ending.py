@@ -50,7 +50,8 @@ class Ending:
         elif fields.get("no_update") is not None:
             fields["no_update"] = self.optimizers.still(fields["no_update"], steps)
         elif steps >= 3:
-            fields["no_update"] = self.optimizers.idle_beside([one.model for one in self.captured])
+            beside = self.optimizers.idle_beside([one.model for one in self.captured])
+            fields["no_update"] = beside or (self.later.barren() if self.later is not None else None)
 
     def _forget_trained_elsewhere(self, one: Captured) -> None:
         """What the optimizer does not hold has changed all the same: the program has an optimizer of its own for it."""

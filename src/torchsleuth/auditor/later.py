@@ -25,7 +25,7 @@ from torchsleuth.auditor.captured import Captured, copied, keywords
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.evaluation import comparison
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
-from torchsleuth.auditor.observation import KeptGradient, ModeFact, Site
+from torchsleuth.auditor.observation import KeptGradient, ModeFact, NoUpdate, Site
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, place_of, site_of
@@ -33,6 +33,7 @@ from torchsleuth.auditor.trace import Trace
 
 STEPS_FOR_GRADIENTS = 4
 MOST_OPTIMIZERS = 4
+BARREN_STEPS = 3
 MODULE_CALLS = 500_000  # each costs about four microseconds while hooks on all modules are there: two seconds of a run at most
 MOST_OPERATIONS = 20_000  # of the traced evaluation
 
@@ -104,6 +105,17 @@ class Carry:
         self.handles = []
 
 
+@dataclass
+class Barren:
+    """The first steps of an optimizer, as long as nothing it holds has a gradient."""
+
+    kind: str
+    count: int
+    site: Site | None
+    steps: int = 0
+    fruitful: bool = False
+
+
 class ModeNotes:
     """Where the program called `train()` and `eval()` last, for each module that it called them on."""
 
@@ -143,6 +155,7 @@ class LaterWatch:
         self._held = {key: {id(p) for p in one.model.parameters() if p.requires_grad} for key, one in self._models.items()}
         self._carries: list[Carry] = []
         self._live: list[Carry] = []
+        self._barren: dict[int, Barren] = {}
         self._handles: list[typing.Any] = []
         self._calls = 0
         self.steps = 1
@@ -194,6 +207,23 @@ class LaterWatch:
         for key, one in self._models.items():
             if not one.model.training and self._dependent[key]:
                 self._in_eval(key, one, optimizer)
+        if len(self._barren) < MOST_OPTIMIZERS or id(optimizer) in self._barren:
+            self._note_gradients(optimizer)
+
+    def _note_gradients(self, optimizer: Optimizer) -> None:
+        """Has anything that this optimizer holds a gradient? Looked at in its first steps."""
+        seen = self._barren.get(id(optimizer))
+        if seen is None:
+            seen = self._barren[id(optimizer)] = Barren(type(optimizer).__name__, len(parameters_of(optimizer)), site_of(place_here(2)))
+        if seen.steps < BARREN_STEPS and not seen.fruitful:
+            seen.steps += 1
+            held = parameters_of(optimizer)
+            seen.fruitful = any(p.grad is not None for p in held) or not any(p.requires_grad for p in held)  # frozen for now
+
+    def barren(self) -> NoUpdate | None:
+        """An optimizer whose first steps had no gradient at all to work with."""
+        found = next((b for b in self._barren.values() if b.steps >= BARREN_STEPS and not b.fruitful), None)
+        return NoUpdate(found.kind, "barren", found.site, steps=found.steps, held=found.count) if found is not None else None
 
     def after_step(self, optimizer: Optimizer) -> None:
         if len(self._carries) >= MOST_OPTIMIZERS or any(carry.optimizer() is optimizer for carry in self._carries):

@@ -157,11 +157,12 @@ class NoUpdate:
     """The first optimizer step changed nothing."""
 
     optimizer: str
-    reason: str  # "learning-rate", "cleared", "no-gradient", "no-backward", "rebound", "never-stepped"
+    reason: str  # "learning-rate", "cleared", "no-gradient", "no-backward", "rebound", "never-stepped", "barren"
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False
     steps: int = 0  # above 0: so many steps were watched, and none changed anything
+    held: int = 0  # parameters of the optimizer
 
 
 @dataclass(frozen=True, slots=True)

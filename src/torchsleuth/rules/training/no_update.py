@@ -16,7 +16,8 @@ class NoUpdate(AuditRule):
     -------------
     torchsleuth compared the parameters before and after the first `optimizer.step()`: not one bit
     changed. Or no optimizer took a step at all, and when the program ended the parameters were what they
-    had been at its first backward pass.
+    had been at its first backward pass. Or nothing that a second optimizer holds had a gradient in any of
+    its first steps.
 
     Why
     ---
@@ -71,12 +72,16 @@ class NoUpdate(AuditRule):
                         "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
             "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program its parameters are bit for bit what they were "
                               "at the first backward pass", "Call `optimizer.step()` after `loss.backward()`."),
+            "barren": (f"none of the {fact.held} parameters of this {fact.optimizer} had a gradient in any of its first {fact.steps} steps",
+                       "Look at what the loss before this step is computed from: something between it and these parameters is detached, or not used at all."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
-        title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step"}
-        first = "" if fact.reason in ("no-backward", "rebound", "never-stepped") else "every parameter is bit for bit the same before and after the first step"
+        title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step",
+                 "barren": "the optimizer has no gradients to step with"}
+        first = "" if fact.reason in ("no-backward", "rebound", "never-stepped", "barren") else "every parameter is bit for bit the same before and after the first step"
         yield Diagnosis(
             self.name, title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.CERTAIN, tuple(culprits),
             observed(first, why),
-            "Training runs, and nothing is learned.", (advice(fix),),
+            "Training runs, and " + ("what this optimizer holds is not trained." if fact.reason in ("barren", "never-stepped") else "nothing is learned."),
+            (advice(fix),),
         )  # fmt: skip
