@@ -148,6 +148,8 @@ class Lifter(Indexing):
         if isinstance(node.op, ast.Pow) and right.kind == "index" and integer(node.left) is not None and not self._counts_up(node.right):
             left = replace(left, code=expression(f"{float(integer(node.left))}"))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
         out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
+        if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and left.kind == right.kind == "bool":
+            return replace(out, kind="bool", kept=None)
         if not isinstance(node.op, (ast.Div, ast.Pow)) and all(v.kind == "index" or _is_whole_number(v) for v in (left, right)):
             out = replace(out, kind="index") if out.axes else out
         return replace(out, factors=(left, right)) if isinstance(node.op, ast.Mult) else out
