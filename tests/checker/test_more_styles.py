@@ -3,6 +3,7 @@
 import inspect
 import re
 
+import further_styles as further
 import fused_styles as fused
 import mechanical_slips as mechanical
 import paper_styles as papers
@@ -13,7 +14,7 @@ from slips import assert_named
 import torchsleuth
 from torchsleuth.errors import UsageError
 
-RIGHT = [(m, n) for m in (papers, fused, mechanical) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant")]
+RIGHT = [(m, n) for m in (papers, fused, further, mechanical) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant")]
 
 
 @pytest.mark.parametrize(("module", "name"), RIGHT, ids=lambda value: getattr(value, "__name__", value))
@@ -79,6 +80,19 @@ SLIPS = [
     (fused, "ComplexAbs", "- ga * im / m ** 2", "+ ga * im / m ** 2", "a term of the gradient for `re` has the wrong sign", "gre ="),
     (fused, "QuantileHuber", "/ target.size(1)", "/ pred.size(1)", "The factor is 3/5", "pred.size(1)"),
     (fused, "CosFace", "(gwn - wn * (gwn * wn).sum(1, keepdim=True))", "gwn", "lacks the term through `xn, wn", "gw ="),
+    (further, "Chamfer", "(q - p[i2]) / len(q)", "(q - p[i2]) / len(p)", "`len(p)` should be `len(q)`", "d2 ="),
+    (further, "Elu", "y + ctx.alpha", "y + 1", "right only where x > 0", "return"),
+    (further, "PixelShuffle", "permute(0, 1, 3, 5, 2, 4)", "permute(0, 1, 5, 3, 2, 4)", "right values in the wrong places", "return"),
+    (further, "NearestUp", "sum((-1, -3))", "mean((-1, -3))", "s is 2: backward leaves out its square", "return"),
+    (further, "CoxLoss", ".cumsum(0)", ".flip(0).cumsum(0).flip(0)", "should be `(event * (-lse).exp()).cumsum(0)`", "w = "),
+    (further, "GaussianKL", "/ len(mu)", "/ mu.numel()", "the gradients for `mu` and `logvar` are 3 times too small", "k = "),
+    (further, "QuatMul", "-w*h - x*g + y*f", "-w*h + x*g + y*f", "`-w*h + x*g` should be `(-w*h - x*g)`", "gp ="),
+    (further, "SoftHistogram", "* k * d / ctx.h", "* k / ctx.h", "the gradients for `x` and `centers` are wrong", "inner ="),
+    (further, "RankHinge", "a.sum(0) - a.sum(1)", "a.sum(1) - a.sum(0)", "has the wrong sign", "return"),
+    (further, "TwoLayer", " * (pre > 0)", "", "should be `(g @ w2.t()) * (pre > 0)`", "gh ="),
+    (further, "MaskedMSE", "* m / m.sum()", "* m / m.numel()", "write `m.sum()` instead of `m.numel()`", "d = "),
+    (further, "InstanceNorm", "(gy * y).mean((2, 3)", "(gy * y).sum((2, 3)", "should be `(gy * y).mean((2, 3), keepdim=True)`", "gx ="),
+    (further, "InstanceNorm", ".sum((0, 2, 3))", ".sum((2, 3)).mean(0)", "a sum treated as a mean", "gg ="),
 ]  # fmt: skip
 
 
@@ -132,3 +146,31 @@ def test_a_shape_has_no_negative_sizes():
 def test_nothing_to_compare_is_said():
     report = torchsleuth.check(mechanical.HelperOutside, torch.randn(0, 4))
     assert any("nothing to compare" in note for note in report.notes)
+
+
+class SilentForward(torch.autograd.Function):
+    """Writes past the version counter."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.data.mul_(2)
+        mask = torch.rand_like(x) if ctx is not None and RANDOM[0] else torch.ones_like(x)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output * ctx.saved_tensors[0]
+
+
+RANDOM = [False]
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_a_write_that_no_version_shows(random):
+    RANDOM[0] = random
+    x = torch.randn(3, 4)
+    before = x.clone()
+    report = torchsleuth.check(SilentForward, x)
+    assert [d.rule for d in report.diagnoses] == ["function-modified-tensors"], str(report)
+    assert "x.data.mul_(2)" in report.diagnoses[0].culprits[0].source and torch.equal(x, before)

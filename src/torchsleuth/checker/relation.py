@@ -85,8 +85,8 @@ def relation_of_shape(bench: Bench, evaluation: Evaluation, k: int) -> Relation:
 def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) -> Relation:
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
-        _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _permuted, _inverted, _condition,
-        _adjoint, terms.tensor_factor, _not_linear, paths.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
+        _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _inverted, _condition,
+        _adjoint, _permuted, terms.tensor_factor, _not_linear, paths.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)
@@ -326,7 +326,7 @@ def _adjoint(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 
 def _permuted(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     """The elements of the true gradient in another order."""
-    for p in pairs:
+    for p in (*pairs[:2], *pairs[3:]):  # the third has grad_outputs of ones, and so elements that are all alike
         if p.true.numel() < 4 or p.true.reshape(-1).unique().numel() < p.true.numel() // 2:
             return None
         if not same(p.returned.reshape(-1).sort().values, p.true.reshape(-1).sort().values):
