@@ -278,11 +278,13 @@ def _documented(name: str) -> tuple[str, ...]:
         return ()
     function = getattr(torch, name, None)
     text = getattr(function, "__doc__", None) or ""
-    match = re.search(rf"^\s*(?:torch\.)?{re.escape(name)}\((.*?)\)\s*->", text, re.MULTILINE)
-    if match is None:
+    # Of `mean(input, *, dtype)` and `mean(input, dim, keepdim, *, dtype)` the one that takes more by position.
+    found = re.findall(rf"^\s*(?:\.\. function:: )?(?:torch\.)?{re.escape(name)}\((.*?)\)\s*->", text, re.MULTILINE)
+    if not found:
         return ()
+    signature = max(found, key=lambda item: item.split("*")[0].count(","))
     names = []
-    for part in re.split(r",(?![^(\[]*[)\]])", match[1]):
+    for part in re.split(r",(?![^(\[]*[)\]])", signature):
         word = re.match(r"\s*(?:Tensor\s+|int\s+)?(\*{0,2}\w+)", part)
         if word is None or word[1] in ("*", "out"):
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 import typing
 
 import torch
@@ -24,7 +26,9 @@ class Paths:
                     for name, value in list(scope.items()):
                         if isinstance(name, str):
                             roots += [(path, module) for path, module in _modules(name, value)]
-        roots.sort(key=lambda root: root[0] == "self" or root[0].startswith(("self.", "_")))
+        # A wrapper's `*args` names nothing: `self` says more than `args[0]`.
+        passed_on = {f"{name}[" for entry in failure.entries if (name := _rest(entry.code))}
+        roots.sort(key=lambda root: 2 if root[0].startswith(tuple(passed_on)) else root[0] == "self" or root[0].startswith(("self.", "_")))
         inner: set[int] = set()
         for _, root in roots:
             inner |= {id(sub) for sub in _submodules(root) if sub is not root}
@@ -45,6 +49,11 @@ class Paths:
                 for key, tensor in module.__dict__.get(table, {}).items():
                     if tensor is not None:
                         self.tensors.setdefault(id(tensor), (f"{full}.{key}", kind))
+
+
+def _rest(code: types.CodeType) -> str:
+    """The name of `*args`, where a function has that."""
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
 
 
 def _modules(name: str, value: object) -> typing.Iterator[tuple[str, torch.nn.Module]]:

@@ -30,6 +30,9 @@ class FreedGraphFixer(Fixer):
         if backward is None:
             return []
         if freed.carried:
+            inside = _computed_in_closure(scripts, script, backward, freed)
+            if inside is not None:
+                return [inside]
             again = _recomputed_outside(scripts, evidence, freed)
             return [again] if again is not None else _carried(scripts, script, backward, freed, freed.carried)
         if freed.same_root:
@@ -65,7 +68,7 @@ def _carried(
         return fixes
     if loops:
         known = [_outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
-        names = [name for name in known if _is_visible(script, backward, name)]
+        names = [name for name in known if _is_visible(script, backward, name) and not _is_object(script, backward, name)]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
             listed = list(dict.fromkeys(names))
@@ -121,6 +124,15 @@ def _is_visible(script: Script, backward: ast.stmt, name: str) -> bool:
     # An attribute of a module that is bound there, or at the file's top level, can be set from there too.
     owner = name.split(".")[0]
     return name in bound or ("." in name and owner != "self" and (owner in bound or owner in names_in(script.tree.body, ast.Store)))
+
+
+def _is_object(script: Script, backward: ast.stmt, name: str) -> bool:
+    """`m = Memory()`: the name means something else here than where the tensor was carried."""
+    scope = script.scope_of(backward)
+    return any(
+        isinstance(node, ast.Assign) and called(node.value)[:1].isupper() and any(path_of(target) == name for target in node.targets)
+        for node in script.own_nodes(scope)
+    )
 
 
 def _is_running_sum(loop: ast.AST, name: str) -> bool:
@@ -261,6 +273,26 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
     words = ", ".join(f"`{short(script.segment(statement), 40)}`" for statement in chosen[:2])
     meaning = f"It is then computed anew, with the weights {'and new random numbers ' * bool(drawing)}of that round."
     return scripts.fix(f"Compute {words} in every round of the loop.", edits, meaning, safe=False)
+
+
+def _computed_in_closure(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph) -> Fix | None:
+    """`pred = net(x)` before `def closure():`, which an optimizer calls many times: computed in the closure."""
+    item, function = freed.carried[0], script.scope_of(backward)
+    statement = script.statement_at(_users(item.made).span) if item.made is not None and scripts.get(_users(item.made)) is script else None
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(statement, ast.Assign) or freed.first is None:
+        return None
+    block = script.block_of(function)
+    if freed.first.span != freed.second.span or statement not in block or block.index(statement) >= block.index(function):
+        return None
+    before = block[: block.index(function)]
+    chosen = _computation(before, statement)
+    covered = item.since is None or any(s.lineno <= item.since <= (s.end_lineno or s.lineno) for s in chosen)
+    first = function.body[0]
+    if not covered or first.lineno == function.lineno or any(not isinstance(s, ast.Assign) or "\n" in script.segment(s) for s in chosen):
+        return None
+    words = ", ".join(f"`{short(script.segment(s), 40)}`" for s in chosen[:2])
+    edits = script.before(first, *(script.segment(s) for s in chosen))
+    return scripts.fix(f"Compute {words} in `{function.name}`, each time it is called.", edits, "It is then computed with the weights of that moment.", safe=False)
 
 
 def _computation(before: list[ast.stmt], made: ast.stmt) -> list[ast.stmt]:

@@ -135,7 +135,10 @@ def under_no_grad(scripts: Scripts, script: Script, statement: ast.stmt, update:
                 return None
             continue
         edits += found
-    return scripts.fix(f"Write under `{header}`.", edits, "" if update else _NOT_DIFFERENTIATED, safe=update)
+    meaning = "" if update else _NOT_DIFFERENTIATED
+    if update and isinstance(function, Function) and function.name in ("forward", "__call__"):
+        meaning = "The parameter then stays changed after the call. To use other values in this pass only, compute with a new tensor and leave the parameter."
+    return scripts.fix(f"Write under `{header}`.", edits, meaning, safe=not meaning)
 
 
 def _whole_line(script: Script, statement: ast.stmt) -> ast.stmt:

@@ -136,6 +136,8 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
             bound = bound_name(operation.code, operation.lasti)
             name = bound if bound and {bound} == _targets(writes) else ""
     name = name or _written_name(crash.timeline.place_of_node(node), writes, saved.name in ("result", "output", "out"))
+    if not name and writes.complete and len(_targets(writes)) == 1:
+        name = next(iter(_targets(writes)))  # what it is called where it was written
     return dataclasses.replace(fact, name=name, kind="variable") if name else fact
 
 

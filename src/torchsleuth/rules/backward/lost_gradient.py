@@ -156,7 +156,8 @@ def _sized(tensor: TensorFact) -> str:
 
 
 def _plain(operation: str) -> str:
-    return {"__float__": "float()", "__int__": "int()", "__array__": "numpy", "data": ".data", "item": ".item()"}.get(operation, operation)
+    return {"__float__": "float()", "__int__": "int()", "__array__": "numpy", "data": ".data", "item": ".item()",
+            "__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}.get(operation, operation)  # fmt: skip
 
 
 def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) -> list[Fact]:

@@ -185,7 +185,8 @@ def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
         missing = len(large.shape) - rank
         name = (expr(small, "x")).strip()
         added = f"{name}[(...,{' None,' * missing}".rstrip(",") + ")]" if missing > 1 else f"{name}.unsqueeze(-1)"
-        added = f"{name}.reshape({', '.join([*map(str, small.shape), *['1'] * missing])})" if missing > 1 else added
+        sizes = ["-1"] if len(small.shape) == 1 else [str(size) for size in small.shape]
+        added = f"{name}.reshape({', '.join([*sizes, *['1'] * missing])})" if missing > 1 else added
         return (
             f"{small.called} fits the first {'dimension' if rank == 1 else f'{rank} dimensions'} of {large.called}, but is lined up with the last.",
             [f"Add the missing dimension on the right: `{added}`."],
