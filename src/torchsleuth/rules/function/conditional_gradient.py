@@ -13,14 +13,16 @@ class ConditionalGradient(FunctionRule):
     What happened
     -------------
     The gradient is right for some inputs or some elements and wrong for others: only where a value is
-    positive or a mask is on, only for square matrices, only for batches larger than one, only for
+    positive or a mask is on (or off: an inverted mask), only in one half of a tensor that is put together, only
+    in rows that an index picks once, only for square matrices, only for batches larger than one, only for
     contiguous tensors, only for tensors that are not empty.
 
     Why
     ---
     A test with one convenient input does not show it. Frequent causes: a branch of forward that backward
     forgot, a transposition that fits only square shapes, `squeeze()` without a dimension (which also drops
-    a batch of 1), `view` on a tensor whose memory is not in order.
+    a batch of 1), `view` on a tensor whose memory is not in order, `index_copy` or `index_put` without
+    `accumulate=True` where several elements go to one place.
 
     Example
     -------

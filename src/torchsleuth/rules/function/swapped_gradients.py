@@ -13,7 +13,8 @@ class SwappedGradients(FunctionRule):
     What happened
     -------------
     `backward` must return one gradient per input of `forward`, in forward's order. Here a returned
-    gradient is, number for number, the true gradient of a different input.
+    gradient is, number for number, the true gradient of a different input. It may also stand in the place of
+    an input that has no gradient at all, such as a number or an index: then a None is missing before it.
 
     Why
     ---
