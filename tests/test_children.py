@@ -134,3 +134,22 @@ def test_what_children_left_is_cleared_away(tmp_path, monkeypatch) -> None:
     assert children.told(IndexError("index 5")) and not children.told(IndexError("index 6"))
     children.dismiss()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_process_that_was_started_anew_is_read_by_its_text(ran) -> None:
+    run = ran("""\
+import torch
+import torch.multiprocessing as mp
+
+def work(rank):
+    w = torch.randn(3, 4, requires_grad=True)
+    x = torch.randn(2, 5)
+    (x @ w).sum().backward()
+
+if __name__ == "__main__":
+    mp.spawn(work, nprocs=1)
+""")
+    (diagnosis,) = run.diagnoses
+    (culprit,) = diagnosis["culprits"]
+    assert diagnosis["rule"] == "matmul-shape" and (culprit["line"], culprit["column"], culprit["end_column"]) == (7, 6, 11)
+    assert "2x5 and 3x4" in run.words() and "another process" in run.words() and "torchsleuth.watch()" in run.words()

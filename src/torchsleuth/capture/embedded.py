@@ -1,4 +1,7 @@
-"""Errors that arrive as text: torch.compile, TorchScript and DataLoader workers put the original traceback into the message."""
+"""Errors that arrive as text: torch.compile, TorchScript and other processes put the original traceback into the message.
+
+A forked child diagnoses its own errors (see `children`); what is read here comes from processes that were started anew.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ from torchsleuth.origin import Origin, origin_of_file
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[^\n]+))?', re.MULTILINE)
 _LAST_LINE = re.compile(r"^(?:[\w.]*\.)?(?P<type>\w*(?:Error|Exception)): (?P<message>.*)\Z", re.MULTILINE | re.DOTALL)
 _COMPILED = re.compile(r"got (?P<type>\w+)\((?P<quote>['\"])(?P<message>.*?)(?P=quote)\)\s*(?:\n|\Z)", re.DOTALL)
+
+ANOTHER_PROCESS = "another process"
+OTHER_PROCESSES = ("a DataLoader worker", ANOTHER_PROCESS)
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,11 @@ def embedded(error: BaseException) -> Embedded | None:
     if "in replica" in text and "Original Traceback" in text:  # DataParallel
         body = text.split("Original Traceback (most recent call last):", 1)[1]
         return _read("DataParallel", body, _last_line(body))
+    if "terminated with the following error:" in text and type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
+        body = text.split("terminated with the following error:", 1)[1]
+        return _read(ANOTHER_PROCESS, body, _last_line(body))
+    if type(error.__cause__).__name__ in ("RemoteTraceback", "_RemoteTraceback"):  # pools
+        return _read(ANOTHER_PROCESS, str(error.__cause__), (type(error).__name__, text))
     return None
 
 
@@ -61,11 +72,25 @@ def _read(wrapper: str, body: str, inner: tuple[str, str]) -> Embedded | None:
     for match in _FRAME.finditer(body):
         following = body[match.end() :].lstrip("\n").split("\n", 1)[0]
         last_source = "" if following.lstrip().startswith("File ") else following.strip()
-        place = place_of_line(match["file"], int(match["line"]), (match["function"] or "").strip())
+        function = (match["function"] or "").strip()
+        place = _marked(match["file"], int(match["line"]), function, body[match.end() :]) or place_of_line(match["file"], int(match["line"]), function)
         if place is not None:
             places.append(place)
             origins.append(origin_of_file(match["file"]))
     return Embedded(wrapper, *inner, tuple(places), tuple(origins), last_source) if places else None
+
+
+_CARETS = re.compile(r"\A\n(?P<indent> *)(?P<source>\S[^\n]*)\n(?P<before> *)(?P<marks>[~^]+)[ ]*(?:\n|\Z)")
+
+
+def _marked(filename: str, line: int, function: str, following: str) -> Place | None:
+    """The part of the line that the traceback underlines."""
+    carets, lines = _CARETS.match(following), source.lines_of(filename)
+    if carets is None or not 0 < line <= len(lines) or lines[line - 1].strip() != carets["source"].strip():
+        return None
+    moved = len(lines[line - 1]) - len(lines[line - 1].lstrip()) - len(carets["indent"])
+    first = len(carets["before"]) + moved
+    return source.place(stand_in(filename, function), (line, first, line, first + len(carets["marks"])), Known.OBSERVED)
 
 
 _FAKE = re.compile(r"FakeTensor\(\.\.\.(?:, device='([\w:]+)')?, size=\(([\d, ]*)\)(?:, dtype=torch\.(\w+))?")

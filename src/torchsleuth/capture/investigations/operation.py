@@ -9,7 +9,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.embedded import Embedded, embedded, innermost, traced_operands
+from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost, traced_operands
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.investigations import device
 from torchsleuth.capture.makers import module_made
@@ -270,7 +270,7 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
         place = outer.place()  # a worker joined the samples with torch's own code: the loop over the loader is the program's part
     if place is None or found.type in _PYTHONS_TYPES:
         return None
-    inner_is_torchs = found.origins[-1] is Origin.TORCH or found.wrapper != "a DataLoader worker" or _is_torchs_text(found, place)
+    inner_is_torchs = found.origins[-1] is Origin.TORCH or found.wrapper not in OTHER_PROCESSES or _is_torchs_text(found, place)
     if not inner_is_torchs:
         return None
     user = innermost(found, lambda origin: origin is Origin.USER)

@@ -116,6 +116,8 @@ def setting_facts(operation: FailedOperation) -> list[Fact]:
             text = "The function ran under `vmap`: shapes are without the mapped dimension."
         elif operation.wrapper == "torch.compile":
             text = "The function was compiled by `torch.compile`; shapes are those it was traced with."
+        elif operation.wrapper == "another process":
+            text += " `with torchsleuth.watch():` around what that process runs diagnoses it there."
         facts.append(Fact(text, Known.OBSERVED))
     if operation.sample:
         facts.append(Fact(operation.sample, Known.OBSERVED))

@@ -81,6 +81,9 @@ class TorchError(CrashRule):
     def _hidden_save(self, operation: FailedOperation) -> Diagnosis:
         """A node that hides what it saved (a write into a view): the lines alone do not say which one, and `backward` is innocent."""
         why = "torch says: " + first_sentence(operation.message)
+        if operation.wrapper:
+            facts = tuple(setting_facts(operation))
+            return Diagnosis(self.name, f"a tensor that backward needs was overwritten, in {operation.wrapper}", Confidence.POSSIBLE, (), facts, why)
         facts = (Fact("Neither the operation that saved it nor the write could be told from the recorded lines.", Known.OBSERVED),)
         settle = "Run it again with `torchsleuth run --deep`: every operation is then logged, and both lines are named."
         title = "a tensor that backward needs was overwritten; the recorded lines do not say which"
