@@ -138,4 +138,24 @@ w = torch.ones(2, requires_grad=True)
 losses = [(w * k).sum() for k in range(3)]
 np.mean(losses)  #! operand
 """, "numpy-conversion", ("[value.item() for value in losses]",)),
+    Case("the-name-of-the-argument", """\
+import torch
+def normalised(x, axis):
+    return x - x.mean(axis, keepdim=True)  #! index
+features = torch.randn(16)  #! create
+normalised(features, 1)  #! create
+""", "dimension-out-of-range", ("`dim` = 1 (your `axis`)",), late=False),
+    Case("one-row-of-the-edges", """\
+import torch
+edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])  #! create
+source, goal = edges
+torch.zeros(4).index_add_(0, goal, torch.ones(4))  #! index
+""", "index-out-of-range", ("`goal[3]` = 4", "Keep the values of `goal` within 0…3"), late=(3, 4)),
+    Case("numbers-stacked", """\
+import torch
+actions = []  #! create
+for _ in range(3):
+    actions.append(torch.randint(0, 2, ()).item())
+torch.stack(actions)  #! operand
+""", "cat-shape", ("Element 0 of `actions` is of type int", "torch.tensor(actions)"), late=False),
 ]

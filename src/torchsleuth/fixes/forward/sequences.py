@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
@@ -19,6 +20,9 @@ class CatShapeFixer(Fixer):
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
         operation, script, call = failed.operation, failed.script, failed.call
+        numbers = re.search(r"expected Tensor as element \d+ in argument \d+, but got (int|float|bool)", failed.message)
+        if numbers and script is not None and isinstance(call, ast.Call) and called(call) == "stack" and len(call.args) == 1 and not call.keywords:
+            return [scripts.fix("`tensor` makes a tensor of Python numbers; `stack` joins tensors.", failed.renamed(call, "tensor"))]
         if operation is None or script is None or not isinstance(call, ast.Call) or operation.name not in ("cat", "concat", "concatenate"):
             return []
         shapes = [operand.shape for operand in operation.operands]

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Operand
+from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
 
 
 _SHARED = "Trying to resize storage that is not resizable"  # what a DataLoader's worker says where `stack` would say more
@@ -58,6 +58,7 @@ class CatShape(CrashRule):
         r"expected a non-empty list of Tensors",
         r"stack expects a non-empty TensorList",
         _SHARED,
+        r"expected Tensor as element \d+ in argument \d+, but got \w+",
     )
     needs = ("operation",)
     priority = 10
@@ -74,6 +75,9 @@ class CatShape(CrashRule):
                 self.name, operation, title=f"{code(operation.place.source)} was given an empty list", label="an empty list", why="There is nothing to join.",
                 creates=[(argument.made, "the list comes from here")] if argument is not None else [], fixes=["Check why nothing was collected, or skip the join then."],
             )  # fmt: skip
+        other = re.search(r"expected Tensor as element (\d+) in argument \d+, but got (\w+)", message)
+        if other:
+            return _no_tensors(self.name, operation, int(other[1]), other[2])
         if "zero-dimensional" in message and tensors and all(tensor.shape == () for tensor in tensors):
             return report(
                 self.name, operation, title=f"The tensors in {code(operation.place.source)} are single numbers, with no dimension to join along",
@@ -142,6 +146,21 @@ class CatShape(CrashRule):
                 fixes = [f"If they are to be joined where they differ: `dim={differing[0]}`. Otherwise make the sizes equal where they are made."]
         return report(self.name, operation, title=title, label=f"{got} against {want}" if want else "different sizes" if _SHARED in message else "different numbers of dimensions",
                       lead=None, why=why, creates=creates, facts=facts, fixes=fixes, shown=4 if len(tensors) > 4 else 6)  # fmt: skip
+
+
+def _no_tensors(rule: str, operation: FailedOperation, position: int, kind: str) -> Diagnosis:
+    """A list of Python numbers, or of something else that is no tensor."""
+    argument = operation.argument("tensors")
+    called = code(argument.source) if argument is not None and argument.source else "the list"
+    numbers = kind in ("int", "float", "bool")
+    facts = [seen(f"{argument_fact(argument)}.")] if argument is not None and argument.value else []
+    name = argument.source if argument is not None and argument.source else "values"
+    return report(
+        rule, operation, title=f"Element {position} of {called} is of type {kind}, not a tensor", label=f"element {position} is of type {kind}",
+        why=f"`{operation.name or 'stack'}` joins tensors. A list of Python numbers becomes a tensor with `torch.tensor`." if numbers else f"`{operation.name or 'stack'}` joins tensors.",
+        creates=[(argument.made, "the list comes from here")] if argument is not None else [], facts=facts,
+        fixes=[f"`torch.tensor({name})`." if numbers else "Collect tensors only, or make tensors of the others first."],
+    )  # fmt: skip
 
 
 def _creates(one: Operand | None, first: Operand | None, dim: re.Match | None) -> list:

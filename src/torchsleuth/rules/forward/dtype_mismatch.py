@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import code, expr, failed, fully, line_of, made_words, report, seen, shape
@@ -113,7 +113,7 @@ class DtypeMismatch(CrashRule):
             self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
             why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
-            creates=[(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here")], facts=facts, fixes=fixes, shown=0,
+            creates=[(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_converted(odd, weights)], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
     def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
@@ -128,6 +128,13 @@ class DtypeMismatch(CrashRule):
 
 _DTYPES = {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Half": "float16",
            "BFloat16": "bfloat16", "Float": "float32", "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def _converted(odd: Operand, weights: Operand | None) -> list[tuple[Made | None, str]]:
+    """Weights that are not in float32, torch's own choice, while the input is: somebody has made them so."""
+    if weights is None or odd.tensor.dtype != "float32" or weights.tensor.dtype in ("float32", ""):
+        return []
+    return [(weights.dtype_made, f"{weights.called} gets its dtype {weights.tensor.dtype} here")]
 
 
 def _odd(operands: list[Operand], message: str) -> tuple[Operand, str]:

@@ -1,0 +1,19 @@
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+x, y = torch.randn(6, 3), torch.randn(6, 1)
+predicted = net(x)
+
+
+def closure():
+    predicted = net(x)
+    optimizer.zero_grad()
+    loss = (predicted - y).square().mean()
+    loss.backward()
+    return loss
+
+
+optimizer.step(closure)
