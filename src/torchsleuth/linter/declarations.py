@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter import expressions
 from torchsleuth.linter.events import ClassInfo
-from torchsleuth.linter.flow import is_self_attribute
+from torchsleuth.linter.flow import is_foreign, is_self_attribute
 from torchsleuth.linter.values import UNKNOWN, Value, path_value, tensor
 
 MODULE_BASES = frozenset({"Module", "PreTrainedModel", "LightningModule"})
@@ -47,6 +47,8 @@ class Declarations(expressions.Expressions):
         bases = tuple(self.dotted(base) for base in node.bases)
         info = ClassInfo(node, bases)
         for base in bases:
+            if is_foreign(base):  # `mlx.nn.Module` and the like have rules of their own
+                continue
             last = base.rsplit(".", 1)[-1]
             known = self.classes.get(last)
             info.is_module |= base == "torch.nn.Module" or last in MODULE_BASES or bool(known and known.is_module)

@@ -16,7 +16,7 @@ TENSOR_ANNOTATIONS = frozenset({"Tensor", "FloatTensor", "LongTensor", "BoolTens
 # Libraries with tensors and kernels of their own: what is theirs is not torch's.
 FOREIGN = frozenset(
     "cutlass tinygrad jax mindspore paddle tensorflow mxnet mlx oneflow cupy triton tvm ttnn keras jittor openvino onnx chainer numba taichi "
-    "warp tilelang helion pallas numpy dask xarray sympy".split()
+    "warp tilelang helion pallas flax equinox haiku brainstate megengine numpy dask xarray sympy".split()
 )
 TAKES_TENSOR = frozenset(
     "zeros_like ones_like empty_like rand_like randn_like full_like sum mean exp log sqrt abs sigmoid tanh relu softmax "

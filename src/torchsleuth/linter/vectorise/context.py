@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.flow import is_foreign
+from torchsleuth.linter.tensor_names import TENSOR_NAMES
 from torchsleuth.linter.values import TENSOR_METHODS, TENSOR_ONLY, Value
 from torchsleuth.linter.vectorise.lifted import GiveUp, SizeKey
 
@@ -355,7 +356,7 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
                 context.evidence.add(text)
             elif node.attr in ("shape", "ndim"):
                 context.weak.add(text)
-            elif node.attr in NOT_OF_TENSORS:
+            elif node.attr in NOT_OF_TENSORS or node.attr not in TENSOR_NAMES:
                 context.against[text] = f"has `.{node.attr}`: it is not a tensor"
             elif node.attr in ("is_sparse", "to_sparse", "coalesce"):
                 context.against[text] = "may be sparse, and few operations broadcast over sparse tensors"
@@ -458,7 +459,7 @@ def _read_annotations(function: ast.AST, context: Context) -> None:
             context.evidence.add(argument.arg)
         elif re.search(r"[Ll]ist|[Tt]uple|Sequence|Iterable|Iterator|[Dd]ict|ndarray|Generator|DataLoader", text):
             context.against[argument.arg] = f"is annotated `{text}`"
-        elif text in ("int", "float", "str", "bool"):
+        elif not re.search(r"ensor|\bAny\b|rray|Union|Optional|object|TypeVar|^\w$|^T_", text):  # `int`, `str`, `LinearOperator`
             context.against[argument.arg] = f"is annotated `{text}`"
     if arguments.vararg is not None:
         context.against[arguments.vararg.arg] = "is a tuple of arguments"

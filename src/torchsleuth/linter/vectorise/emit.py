@@ -269,6 +269,8 @@ def _masked(plan: Plan, store: Store, target: Lifted, value: Lifted) -> ast.stmt
     lifter = plan.reader.lifter
     layout = tuple(INNER if d == ONE else d for d in target.dims)
     if target.more and not store.test.more:
+        if value.more or value.rank:
+            raise GiveUp(f"how many dimensions `{store.target}` has is not shown")
         target = replace(target, more=False)
     test = converted(store.test, layout, target.more)
     if store.op is not None:

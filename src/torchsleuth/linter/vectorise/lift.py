@@ -173,7 +173,7 @@ class Lifter(Indexing):
         if not left.axes and not right.axes:
             raise GiveUp(f"the test `{ast.unparse(node)}` does not depend on the loop")
         for a, b in ((left, right), (right, left)):
-            if a.more and a.axes and b.more and not b.axes and a.root != b.root:
+            if a.more and a.axes and b.more and not b.axes:
                 # `scores <= level` for each level: as a rule the level is one number, and never to be lined up from the right
                 raise RankUnknown(f"how many dimensions `{a.root}` has is not shown")
         out = self.elementwise([left, right], lambda a, b: ast.Compare(a, [node.ops[0]], [b]))
@@ -238,6 +238,9 @@ class Lifter(Indexing):
     def _doubt(self, values: list[Lifted]) -> tuple[str, str]:
         """`x[i] * w[i]` with nothing known of either: a row times a number, or two rows? Not guessed, but under a sum."""
         known = next(((v.doubt, v.rows_of) for v in values if v.doubt), ("", ""))
+        whole = {v.root for v in values if v.more and not v.axes and isinstance(v.code, (ast.Name, ast.Attribute))}
+        if any(v.more and v.axes and v.root in whole for v in values):
+            raise RankUnknown(f"how many dimensions `{next(iter(whole))}` has is not shown")  # `x - x[i]`: it has one more than its rows
         if self.reducing:
             return known
         open_rows = [v for v in values if v.more and v.axes]

@@ -19,6 +19,9 @@ from torchsleuth.model import Applicability, Confidence, Diagnosis, Fix, Role, S
 SPARES_MEMORY = re.compile(r"low_?mem|mem(ory)?_?(eff|sav|free)|chunk", re.IGNORECASE)
 
 
+LONGEST = 420  # of what is written instead, in characters
+
+
 class LoopOverTensor(LintRule):
     """A Python loop does row by row what one tensor operation does at once.
 
@@ -115,6 +118,8 @@ class LoopOverTensor(LintRule):
             plan = make()
             _name_torch(plan, view)
             edits = edits_for(plan, view.source)
+            if sum(len(e.replacement) for e in edits) > max(LONGEST, 2 * len(view.text(node))):
+                raise GiveUp("what would take its place is longer than anyone wants to read")
         except GiveUp as reason:
             self._remark(node, reason, frame, view)
             return None

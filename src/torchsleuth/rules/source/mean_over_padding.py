@@ -68,7 +68,7 @@ class MeanOverPadding(LintRule):
         padding = next((k for k in made.keywords if k.arg == "padding_idx"), None) if isinstance(made, ast.Call) else None
         if padding is None or (isinstance(padding.value, ast.Constant) and padding.value.value is None):
             return None
-        if embedding.ndim not in (None, 3):
+        if embedding.ndim not in (None, 3) or embedding.ndim is None and integer(dim) != 1:
             return None
         return self.diagnosis(
             f"`{view.short(call.node)}` divides by the padded length",

@@ -12,6 +12,7 @@ from torchsleuth.linter.training import events_in, is_optimizer, mentions, own_n
 from torchsleuth.model import Confidence, Role
 
 
+CLEARS_GRADIENTS = re.compile(r"(clear|zero|reset|clean)_?grad", re.IGNORECASE)
 CLEARS = re.compile(r"step|train|batch|optim|clear|reset|zero", re.IGNORECASE)
 
 
@@ -61,6 +62,8 @@ class MissingZeroGrad(LintRule):
             return None
         if mentions(frame.node, "zero_", "set_to_none", "closure", "fill_", part="zero_grad") or _clears_by_hand(frame.node):
             return None
+        if any(isinstance(n, ast.Attribute) and CLEARS_GRADIENTS.search(n.attr) for n in ast.walk(node)):
+            return None  # `model.clear_grads()`
         if _made_for_the_turn(node, steps[0].receiver):
             return None
         if _calls_helper(node, steps[0].receiver) or _clears_in_a_helper(node, frame, view):

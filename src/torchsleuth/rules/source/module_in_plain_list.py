@@ -113,6 +113,8 @@ class ModuleInPlainList(LintRule):
             return ""
         path = view.dotted(node.func)
         head, _, last = path.rpartition(".")
+        if last == "Sequential" and not node.args:
+            return ""  # holds nothing
         if head in ("torch.nn", "torch.nn.parameter") and last in HOLDERS and last not in LOSS_MODULES:
             return last
         info = view.interpreter.classes.get(path)

@@ -49,6 +49,8 @@ class TensorOfTensor(LintRule):
         argument = call.node.args[0]
         if isinstance(argument, ast.Starred):
             return None
+        if value.op == "argument" and isinstance(argument, ast.Name) and _is_asked_about(argument.id, call.frame.node):
+            return None  # `is_tensor = isinstance(x, Tensor)` above, and this is the other case
         text = view.text(argument)
         operand = text if isinstance(argument, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
         loses = value.grad is True
@@ -67,3 +69,8 @@ class TensorOfTensor(LintRule):
             Confidence.CERTAIN,
             fixes=fixes[::-1] if loses else fixes,
         )
+
+
+def _is_asked_about(name: str, function: ast.AST) -> bool:
+    return any(isinstance(n, ast.Call) and isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).rsplit(".", 1)[-1] in ("isinstance", "is_tensor")
+               and n.args and isinstance(n.args[0], ast.Name) and n.args[0].id == name for n in ast.walk(function))  # fmt: skip
