@@ -17,6 +17,7 @@ from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
 from torchsleuth.options import Options
 
 _MOST_CAUGHT = 20
+_SHARE_OF_A_CHILD = 8
 _MOST_VERIFIED = 3  # of those; each may cost three times what it took to get there
 
 
@@ -217,7 +218,8 @@ class Watch:
         from torchsleuth.record.recorder import Recorder
 
         self._recorder.stop()
-        self._child_recorder = Recorder(self.options.history, None if self.options.deep else self.options.exact_seconds)
+        # A pool may have dozens: each gets a smaller memory.
+        self._child_recorder = Recorder(self.options.history // _SHARE_OF_A_CHILD, None if self.options.deep else self.options.exact_seconds)
         self._child_recorder.start()
 
     def _diagnosed_in_child(self, error: BaseException, outer: types.FrameType | None) -> tuple[Diagnosis, ...]:
