@@ -149,8 +149,10 @@ class OptimizerWatch:
         idle = next((o for o in self.known if held & {id(p) for p in parameters_of(o)}), None)
         return NoUpdate(type(idle).__name__, "never-stepped", self.built.get(id(idle))) if idle is not None else None
 
-    def still(self, fact: NoUpdate, steps: int) -> NoUpdate:
+    def still(self, fact: NoUpdate, steps: int) -> NoUpdate | None:
         """A schedule may begin at zero; if all steps of the program leave everything as it is, it does not end there."""
+        if fact.reason == "learning-rate" and self.changed():
+            return None
         if fact.scheduled and steps >= 3 and self._unchanged(self._waiting):
             return dataclasses.replace(fact, scheduled=False, steps=steps)
         return fact

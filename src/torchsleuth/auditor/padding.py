@@ -34,6 +34,9 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     if difference is None or (inert and (longer is None or longer[0] is None)):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
         return [longer[0]] if longer is not None and longer[0] is not None else maximum_moves(lab, padding)
+    windows = any(op.name.startswith("conv") for op in lab.trace.ops)
+    if inert and longer is not None and longer[0] is not None and longer[0].site is not None and not windows:
+        return [longer[0]]  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
     places, trace = lab.locate(change, difference, may, scalars)
     if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
         return []
