@@ -12,6 +12,7 @@ import torch
 from slips import assert_named
 
 import torchsleuth
+from torchsleuth.checker.truth import spread
 from torchsleuth.errors import UsageError
 
 RIGHT = [(m, n) for m in (papers, fused, further, mechanical) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant")]
@@ -174,3 +175,28 @@ def test_a_write_that_no_version_shows(random):
     report = torchsleuth.check(SilentForward, x)
     assert [d.rule for d in report.diagnoses] == ["function-modified-tensors"], str(report)
     assert "x.data.mul_(2)" in report.diagnoses[0].culprits[0].source and torch.equal(x, before)
+
+
+def test_samples_of_large_tensors_stay_inside():
+    for count in (64 * 512 * 768, 2**24 + 1, 2**31 + 7, 100):
+        found = spread(count, 6)
+        assert found[0] == 0 and found[-1] == count - 1 and found == sorted(set(found))
+
+
+class MeanAsSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.mean(1)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output.unsqueeze(1).expand(ctx.shape)
+
+
+@pytest.mark.parametrize(("shape", "factor"), [((1, 3, 1), 3), ((2, 2), 2), ((40, 50, 40), 50)])
+def test_numbers_are_those_of_the_given_inputs(shape, factor):
+    # The law is looked for in a copy of a handier size; what is said is said of the inputs as given.
+    (diagnosis,) = torchsleuth.check(MeanAsSum, shape).diagnoses
+    assert diagnosis.title == f"the gradient for `x` is {factor} times too large"
+    assert f"dimension 1 of x has {factor} elements" in diagnosis.explanation

@@ -6,6 +6,7 @@ in turn, and what the factor is said to be must still be its value there.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing
 
@@ -14,7 +15,8 @@ import torch
 from torchsleuth.checker import variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, is_float
-from torchsleuth.checker.trial import Size
+from torchsleuth.checker.trial import Relation, Size
+from torchsleuth.checker.truth import differing
 
 POWERS = (1.0, -1.0, 0.5, -0.5, 2.0, -2.0)
 
@@ -139,3 +141,19 @@ def _value(sizes: tuple[Size, ...], arguments: Arguments, outputs: tuple) -> flo
             return None
         out *= value**size.power
     return out
+
+
+def of_sizes(relation: Relation, evaluation: Evaluation, returned: torch.Tensor, true: torch.Tensor) -> tuple[Relation, bool]:
+    """A relation that was found on a copy of another size, with its numbers for these inputs; False where they are still the copy's."""
+    if relation.kind == "factor":
+        square = float((true * true).sum())
+        factor = float((returned * true).sum()) / square if square else relation.factor
+        if bool(differing(returned, factor * true).any()):
+            return relation, False
+        arguments, outputs = evaluation.arguments, evaluation.run.outputs
+        sizes = tuple(dataclasses.replace(s, value=_value((dataclasses.replace(s, power=1.0),), arguments, outputs) or s.value) for s in relation.sizes)
+        return dataclasses.replace(relation, factor=factor, sizes=sizes), True
+    sized = relation.kind in ("condition", "missing-term", "scaled-part", "rearranged") and (
+        relation.tensor.startswith("the index along") or relation.detail in ("scaled", "only", "shifted") or relation.kind == "scaled-part"
+    )
+    return relation, not sized

@@ -10,6 +10,7 @@ import torch
 from torchsleuth.checker import mechanics, origins, second, source, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
+from torchsleuth.checker.factors import of_sizes
 from torchsleuth.checker.grouping import located
 from torchsleuth.checker.mend import in_other_places, mended
 from torchsleuth.checker.parts import piece_of, scaled_part
@@ -177,12 +178,17 @@ class Judge:
         typical, seen = self.typical(evaluation, k, result)
         kind = "not-derivative" if self.deliberate(typical, k, seen.zero) else "values"
         relation = relation_of_values(self.bench, typical, k, seen.truth.gradient) if not seen.zero else None
+        elsewhere = ""
+        if relation is not None and typical is not evaluation:
+            relation, exact = of_sizes(relation, evaluation, returned, true)
+            elsewhere = "" if exact else typical.arguments.shapes()
         return self.completed(
             Finding(
                 kind, k, case, evaluation.arguments.shapes(), relation=relation, sample=sample_of(returned, true, result.wrong),
                 error=float((returned - true).norm()) / max(float(true.norm()), 1e-300),
                 wrong=int(result.wrong.sum()), total=result.wrong.numel(), reference=result.truth.source,
                 ok_cases=tuple(name for name, _ in self.cases), given=given, detail="zero" if seen.zero else "",
+                elsewhere=elsewhere,
             ),
             typical, k,
         )  # fmt: skip

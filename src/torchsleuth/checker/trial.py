@@ -132,6 +132,7 @@ class Finding:
     reference: str = ""  # how the true gradient was found: "autograd" or "finite differences"
     ok_cases: tuple[str, ...] = ()  # experiments in which the same thing was right
     given: bool = True  # the user's own inputs and arguments show it
+    elsewhere: str = ""  # the shapes of the copy that the relation's numbers belong to, where those are not the inputs as given
     places: tuple[int, ...] = ()  # for each of `names`, the place that its gradient was returned in
 
 

@@ -14,7 +14,7 @@ import torch
 
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import STEP, Bench, Evaluation, gradients, is_float, length, product
-from torchsleuth.checker.variants import randn
+from torchsleuth.checker.variants import elements, randn
 
 TOLERANCE = 1e-6
 # Looser where forward itself computes in a shorter type than the inputs have.
@@ -131,7 +131,7 @@ def true_gradient(bench: Bench, evaluation: Evaluation, k: int) -> tuple[Truth |
     value = evaluation.arguments.values[k]
     if not value.numel():
         return Truth(torch.zeros_like(value), "autograd"), None
-    small = value.numel() <= LARGE
+    small = elements(evaluation.arguments) <= LARGE
     slopes = [_slope(bench, evaluation, k, (1e-4, STEP, STEP / 8) if small else (STEP, STEP / 8)) for _ in range(2 if small else 1)]
     reliable = [s for s in slopes if s[2]]
     if by_autograd is not None and all(_matches(by_autograd, s) for s in reliable):
@@ -195,7 +195,7 @@ def _slope(bench: Bench, evaluation: Evaluation, k: int, steps: tuple[float, ...
         previous = slope
     rounding = sum(float(out.norm()) for out in evaluation.run.outputs if is_float(out))
     reliable = best_gap <= 1e-4 * abs(best) + 1e-7 * rounding + 1e-12
-    if reliable and value.numel() <= LARGE:
+    if reliable and elements(evaluation.arguments) <= LARGE:
         # On a kink both steps give the mean of two slopes; only the two sides tell.
         ahead, behind = (bench.rise(evaluation, {k: direction}, step) for step in (STEP, -STEP))
         reliable = abs(ahead - behind) <= 1e-3 * (abs(ahead) + abs(behind)) + 1e-6 * rounding + 1e-12
@@ -211,7 +211,7 @@ def _matches(gradient: torch.Tensor, slope: tuple[torch.Tensor, float, bool]) ->
 def by_differences(bench: Bench, evaluation: Evaluation, k: int) -> torch.Tensor | None:
     """The whole gradient, one element at a time."""
     value = evaluation.arguments.values[k]
-    if value.numel() > FULL:
+    if value.numel() > FULL or elements(evaluation.arguments) > LARGE:
         return None
     out = torch.zeros_like(value)
     flat, unit = out.view(-1), torch.zeros_like(value)
@@ -231,10 +231,11 @@ def next_to_kinks(
     arguments, value = evaluation.arguments, evaluation.arguments.values[k]
     excused = torch.zeros_like(wrong)
     positions = wrong.reshape(-1).nonzero().reshape(-1)
-    limit = 64 if value.numel() <= FULL else 6 if value.numel() <= LARGE else 3
+    cost = elements(arguments)  # of a call of forward
+    limit = 64 if cost <= FULL else 6 if cost <= LARGE else 3
     if positions.numel() > limit:
         # Spread over the tensor: if none of these is a kink, the rest is not looked at.
-        sample = positions[torch.linspace(0, positions.numel() - 1, limit).long()]
+        sample = positions[spread(positions.numel(), limit)]
     else:
         sample = positions
     here = evaluation.run.outputs
@@ -260,3 +261,8 @@ def next_to_kinks(
     if hits == len(sample) and positions.numel() > limit:
         return wrong
     return excused
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """So many of the first `count` whole numbers, evenly. (torch.linspace in float32 goes past the end beyond 2 ** 24.)"""
+    return [round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)]

@@ -49,7 +49,7 @@ def ordinal(position: int) -> str:
 def where(finding: Finding) -> str:
     """' with alpha=0.75', where the user's own inputs do not show it."""
     if not finding.case:
-        return ""
+        return f" (in a copy: {finding.elsewhere})" if finding.elsewhere else ""
     if "=" in finding.case or finding.case.startswith(("only ", "each ")):
         return f" with {finding.case}" if "=" in finding.case else f", {finding.case}"
     return f" for {finding.case}"
