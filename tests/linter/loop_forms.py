@@ -1102,7 +1102,7 @@ LEFT_ALONE = {
     """,
 }
 
-# Said wrongly of packages from PyPI, rounds 7 to 10.
+# Said wrongly of packages from PyPI, rounds 7 to 14.
 LEFT_ALONE |= {
     "drawn_in_every_turn": """
         def f(n: int, dim: int):
@@ -1212,6 +1212,47 @@ LEFT_ALONE |= {
             for col in range(data.shape[2]):
                 x[:, :, col] = (data[:, :, col] >= data[:, :, col].unsqueeze(-2)).sum(0)
             return x
+    """,
+    "condition_on_rows_of_unknown_rank": """
+        def f(sums: torch.Tensor, counts: torch.Tensor, k: int, shape):
+            reps = torch.zeros(k, *shape)
+            for s in range(k):
+                if counts[s] > 0:
+                    reps[s] = sums[s] / counts[s]
+            return reps
+    """,
+    "linear_operator": """
+        def product(A, M):
+            if A.supports_matrix:
+                return A @ M
+            out = torch.empty((A.shape[0], M.shape[1]), device=M.device, dtype=M.dtype)
+            for i in range(M.shape[1]):
+                out[:, i] = A @ M[:, i]
+            return out
+    """,
+    "annotated_as_something_else": """
+        def trace(A: LinearOperator, Q: torch.Tensor):
+            exact = 0
+            for i in range(Q.shape[1]):
+                z = Q[:, i]
+                exact = exact + (z * (A @ z)).sum()
+            return exact
+    """,
+    "index_kept_within_bounds": """
+        def step(b: torch.Tensor, state: torch.Tensor, n: int, n_b: int):
+            new = torch.zeros(n)
+            for i in range(n - 1):
+                b_i = b[i + 1] if i + 1 < n_b else torch.tensor(0.0)
+                new[i] = b_i + state[i + 1]
+            return new
+    """,
+    "powers_overflow": """
+        def f(order: int):
+            A = torch.empty((order, order))
+            for i in range(order):
+                for j in range(order):
+                    A[i, j] = (j + 1) ** (2 * (i + 1) - 1)
+            return A
     """,
     "kernel_of_another_library": """
         import cutlass.cute as cute

@@ -135,7 +135,11 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
             raise GiveUp(f"how many dimensions `{store.target}` has is not shown")
         out = ops.ranked(lifter, out, _fixed_rank(store))
     direct = {found[0].name for e in store.entries if (found := lifter.loop_offset(e)) is not None}
-    target = lifter.index(out, store.entries)
+    lifter.storing = True
+    try:
+        target = lifter.index(out, store.entries)
+    finally:
+        lifter.storing = False
     if written is not None:
         lifter.written[store.target] = written
     if store.previous:

@@ -98,7 +98,7 @@ class Indexing:
         if key == ("const",):
             return ast.Slice(lower, number(shift + offset))
         whole = size is not None and self.equal.find(size) == self.equal.find(key)
-        alike = size is not None and size[0] == "size" and key[0] == "size" and (size[1] != key[1] or size[2] == key[2])
+        alike = not self.storing and size is not None and size[0] == "size" and key[0] == "size" and (size[1] != key[1] or size[2] == key[2])
         if whole or (alike and shift + offset <= 0):
             if not whole:
                 self.equal.join(key, size)

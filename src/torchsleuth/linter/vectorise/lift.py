@@ -28,6 +28,7 @@ class Lifter(Indexing):
     weights: dict[str, tuple[str, str]] = field(default_factory=dict)  # given to `F.linear`: "weight" or "bias", and what is multiplied
     zipped: list[str] = field(default_factory=list)  # what a `zip` runs over beside its first: nothing says that it is as long
     modules: dict[str, str] = field(default_factory=dict)  # `self.linear` -> class
+    storing: bool = False  # reading the place that is written to: what is not shown to be filled is not
     reducing: int = 0  # inside the argument of a sum, a mean or a norm
     wanted_rank: int | None = None  # inner rank that the place of storing asks for
     assumptions: list[str] = field(default_factory=list)
@@ -145,6 +146,8 @@ class Lifter(Indexing):
         if isinstance(node.op, ast.MatMult):
             return ops.matmul(self, self.lift(node.left), self.lift(node.right))
         left, right = self.lift(node.left), self.lift(node.right)
+        if isinstance(node.op, ast.Pow) and left.kind == right.kind == "index":
+            raise GiveUp("powers of whole numbers may overflow in a tensor")
         if isinstance(node.op, ast.Pow) and right.kind == "index" and integer(node.left) is not None and not self._counts_up(node.right):
             left = replace(left, code=expression(f"{float(integer(node.left))}"))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
         out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
@@ -205,6 +208,11 @@ class Lifter(Indexing):
 
     def _ifexp(self, node: ast.IfExp) -> Lifted:
         test = self.condition(node.test)
+        counters = {a.name for a in self.axes}
+        tested = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)} & counters
+        if tested and any(isinstance(n, ast.Subscript) and tested & {m.id for m in ast.walk(n.slice) if isinstance(m, ast.Name)}
+                          for part in (node.body, node.orelse) for n in ast.walk(part)):  # fmt: skip
+            raise GiveUp("an index that its condition keeps within bounds")
         return self.where(test, self.lift(node.body), self.lift(node.orelse))
 
     def where(self, test: Lifted, first: Lifted, second: Lifted) -> Lifted:

@@ -57,6 +57,10 @@ class BackwardReturnCount(LintRule):
         forward, backward = info.methods.get("forward"), info.methods.get("backward")
         if forward is None or backward is None or backward not in info.node.body or forward not in info.node.body:
             return None
+        if any(isinstance(n, ast.Attribute) and n.attr == "mark_non_differentiable" for n in ast.walk(forward)) and not any(
+            n.value is not None and not _only_none_after(n, 0) for n in _returns(backward)
+        ):
+            return None  # nothing ever asks it
         arguments = forward.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
             return None

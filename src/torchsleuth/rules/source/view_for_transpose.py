@@ -55,7 +55,7 @@ class ViewForTranspose(LintRule):
         sizes = call.node.args
         if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
             sizes = sizes[0].elts
-        if shape is None or len(shape) < 2 or len(sizes) < 2:
+        if shape is None or len(shape) < 2 or len(sizes) < 2 or any(isinstance(s, ast.Starred) for s in sizes):
             return None
         if isinstance(call.node.func.value, ast.Name) and LAID_OUT.search(call.node.func.value.id):
             return None  # stored for a kernel, which says in which order

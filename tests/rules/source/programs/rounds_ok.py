@@ -1,4 +1,4 @@
-"""Right code that lint once accused, from packages it had not read before (rounds 7 to 12)."""
+"""Right code that lint once accused, from packages it had not read before (rounds 7 to 14)."""
 
 import functools
 
@@ -163,3 +163,51 @@ def packed(x, lens):
     rnn = nn.LSTM(3, 4)
     output, _ = rnn(nn.utils.rnn.pack_padded_sequence(x, lens))
     output.data.float().sum().backward()
+
+
+def own_framework(model, optimizer, loss_of, x, y):
+    for _ in range(10):
+        loss = loss_of(model.forward(x), y)
+        model.clear_grads()
+        loss.backward()
+        optimizer.step()
+
+
+def either(x: torch.Tensor):
+    is_tensor = isinstance(x, torch.Tensor)
+    if not is_tensor:
+        x = torch.tensor(x, dtype=torch.float32)
+    return x
+
+
+def spread(neighbours: torch.Tensor, leading):
+    n, k = neighbours.shape
+    return neighbours.view(*([1] * len(leading)), 1, n, k)
+
+
+class Projections(nn.Module):
+    def __init__(self, same):
+        super().__init__()
+        self.projections = []
+        self.projections.append(nn.Sequential())
+
+
+class Edges(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Embedding(10, 4, padding_idx=0)
+
+    def forward(self, kinds):
+        return self.encoder(kinds).mean(-2)
+
+
+class Query(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, c):
+        idx = (a - b).argmin(c)
+        ctx.mark_non_differentiable(idx)
+        return idx
+
+    @staticmethod
+    def backward(ctx, grad=None):
+        return None, None
