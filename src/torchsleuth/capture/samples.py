@@ -81,6 +81,8 @@ def worker_samples(entries: list[Entry]) -> str:
 
 def _words(indices: typing.Any, fetched: typing.Any, scope: dict, below: list) -> str:
     if isinstance(indices, (list, tuple)):
+        if all(index is None for index in indices):  # an IterableDataset numbers nothing
+            return ""
         if isinstance(fetched, (list, tuple)) and len(fetched) == len(indices):
             odd = _odd_ones(fetched)
             text = f"The batch was made of samples {_listed(indices)}"

@@ -132,7 +132,8 @@ class CatShape(CrashRule):
             else "`cat` joins tensors with the same number of dimensions."
         )  # fmt: skip
         fixes = ["Pad to one length: `torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)`, or make the shapes equal where they are made."]
-        if operation.sample or "collate" in operation.place.source:
+        own = re.search(r"\b(stack|cat|concat|vstack|hstack)\(", operation.place.source)
+        if not own and (operation.sample or "collate" in operation.place.source):
             fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
         elif not want and len(tensors) == 2 and _pooled(tensors) is not None:
             fixes = [f"Drop the dimensions of size 1: `{expr(_pooled(tensors), 'x')}.flatten(1)`."]
