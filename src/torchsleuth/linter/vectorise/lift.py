@@ -146,7 +146,7 @@ class Lifter(Indexing):
         if isinstance(node.op, ast.MatMult):
             return ops.matmul(self, self.lift(node.left), self.lift(node.right))
         left, right = self.lift(node.left), self.lift(node.right)
-        if isinstance(node.op, ast.Pow) and left.kind == right.kind == "index":
+        if isinstance(node.op, ast.Pow) and left.kind == "index" and not isinstance(node.right, ast.Constant):
             raise GiveUp("powers of whole numbers may overflow in a tensor")
         if isinstance(node.op, ast.Pow) and right.kind == "index" and integer(node.left) is not None and not self._counts_up(node.right):
             left = replace(left, code=expression(f"{float(integer(node.left))}"))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
