@@ -19,7 +19,8 @@ class MeanOverPadding(LintRule):
 
     What happened
     -------------
-    Embeddings of padded sequences are averaged over their positions with a plain `mean(dim=1)`.
+    Embeddings of padded sequences are averaged over their positions with a plain `mean(dim=1)`; or a mask has set
+    positions to zero (`h * mask.unsqueeze(-1)`) before such a mean.
 
     Why
     ---
