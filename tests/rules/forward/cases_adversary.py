@@ -158,4 +158,20 @@ for _ in range(3):
     actions.append(torch.randint(0, 2, ()).item())
 torch.stack(actions)  #! operand
 """, "cat-shape", ("Element 0 of `actions` is of type int", "torch.tensor(actions)"), late=False),
+    Case("two-sizes-of-state", """\
+import torch
+from torch import nn
+reader = nn.GRU(8, 16, batch_first=True)
+writer = nn.GRUCell(8, 32)  #! create
+_, state = reader(torch.randn(4, 10, 8))  #! create
+writer(torch.zeros(4, 8), state[-1])  #! operand
+""", "recurrent-state", ("`state[-1]` has 16 features", "a state of 32"), late=False),
+    Case("the-state-of-another-batch", """\
+import torch
+from torch import nn
+cell = nn.LSTMCell(5, 6)
+h, c = torch.zeros(8, 6), torch.zeros(8, 6)  #! create
+for batch in torch.randn(20, 5).split(8):  #! create
+    h, c = cell(batch, (h.detach(), c.detach()))  #! operand
+""", "recurrent-state", ("has a batch of 8; the input has 4",), late=False),
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation
-from torchsleuth.model import Diagnosis
+from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
 from torchsleuth.wording import upper_first
@@ -109,10 +109,34 @@ class RecurrentState(CrashRule):
             return report(self.name, operation, title=f"{given.called} has {have} features; {layer} takes {want}", label=f"last size {have}; {want} is taken", lead=given,
                           why=f"The last dimension of the input must be the layer's input_size, {want}.", creates=[of_axis(given, -1), (made, f"the layer is made for {want} features here")],
                           facts=facts, fixes=[f"Build the layer with `input_size={have}`, or give it {want} features; check `batch_first`."])  # fmt: skip
+        cell = self._cell(operation, message, given, states, layer, facts)
+        if cell is not None:
+            return cell
         state = states[0] if states else None
         creates = [of_tensor(state), of_tensor(given)] if state is not None else [of_tensor(given)]
         return report(self.name, operation, title=f"{layer} does not take this input and state", label="shapes do not fit", lead=state, why=f"torch says: {message}",
                       creates=creates, facts=facts)  # fmt: skip
+
+    def _cell(self, operation: FailedOperation, message: str, given: Operand | None, states: list[Operand], layer: str, facts: list[Fact]) -> Diagnosis | None:
+        """`GRUCell` and the like: one step, whose state is [batch, hidden]."""
+        width = re.search(r"hidden(\d?) has inconsistent hidden_size: got (\d+),? expected (\d+)", message)
+        batch = re.search(r"[Ii]nput batch size (\d+) doesn't match hidden(\d?) batch size (\d+)", message)
+        if not width and not batch:
+            return None
+        axis, have, want = (-1, int(width[2]), int(width[3])) if width else (0, int(batch[3]), int(batch[1]))
+        state = next((o for o in states if o.shape and o.shape[axis] == have), None)
+        called = state.called if state is not None else "the state"
+        creates = [of_axis(state, axis)] if state is not None else []
+        if width:
+            creates.append((operation.module_made, f"the cell is made for a state of {want} here"))
+            title, label = f"{called} has {have} features; {layer} keeps a state of {want}", f"last size {have}; {want} is kept"
+            fixes = [f"Give the cell `hidden_size={have}`, or make the state with {want} features; where it comes from another layer, build both with one size."]
+        else:
+            creates += [of_axis(given, 0)] if given is not None else []
+            title, label = f"{called} has a batch of {have}; the input has {want}", f"a batch of {have}; the input has {want}"
+            fixes = ["Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`)."]
+        return report(self.name, operation, title=upper_first(title), label=label, lead=state, why="The state of a cell has shape [batch, hidden], with the batch of the input.",
+                      creates=creates, facts=facts, fixes=fixes)  # fmt: skip
 
     def _lengths(self, operation: FailedOperation, message: str) -> Diagnosis:
         """`pack_padded_sequence`: not sorted, a sequence of length 0, or not one length for each sample."""
