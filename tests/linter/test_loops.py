@@ -142,6 +142,14 @@ AS_WRITTEN = {
                 out[i] = torch.eye(d) * c[i]
             return out
      """, lambda: (torch.randn(4), 3)),
+    "a mask of fewer dimensions": ("""
+        def f(embedded: torch.Tensor, attention_mask):
+            batch_size, seq_len, _ = embedded.shape
+            outputs = []
+            for i in range(seq_len):
+                outputs.append(embedded[:, i, :] * attention_mask[:, i].unsqueeze(-1))
+            return torch.stack(outputs, dim=1)
+     """, lambda: (torch.randn(2, 4, 3), torch.ones(2, 4))),
 }  # fmt: skip
 
 

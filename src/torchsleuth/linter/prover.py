@@ -129,7 +129,7 @@ class Comparison:
             if not spec.get("assumed_rank") or spec["kind"] != "float":
                 continue
             beside = [p["dims"] for p in self.job["parameters"] if p is not spec and p.get("dims")]
-            alike = {c for dims in beside for c in dims} if any(len(dims) > len(spec["dims"]) for dims in beside) else set()
+            alike = {c for dims in beside for c in dims} if any(len(dims) > len(spec["dims"]) for dims in beside) and not spec.get("fewer") else set()
             for label in ("one-more", *sorted(alike)):
                 spec["dims"].append(label)
                 try:

@@ -61,7 +61,7 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         if not open_bases or len(open_bases) > 4:
             raise
         problem = unknown
-    shown = {} if (rank := _shown_rank(reader)) is None else {b: rank for b in open_bases if not holds_positions(b, loop)}
+    shown = {} if (rank := _shown_rank(reader)) is None else {b: rank for b in open_bases if open_bases[b] == 1 and not holds_positions(b, loop) and not gets_a_dimension(b, loop)}
     for ranks in _rank_choices(open_bases, shown):
         context = context_of(frame, loop, dotted)
         context.exact_ranks.update(ranks)
@@ -77,6 +77,15 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
                 reader.lifter.assume(f"`{base}` has {rank} dimension{'s' * (rank != 1)}")
         return plan
     raise problem
+
+
+def gets_a_dimension(base: str, loop: ast.AST) -> bool:
+    """`mask[i].unsqueeze(-1)`: it has fewer than what it meets."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unsqueeze", "view", "reshape"):
+            if base in {ast.unparse(n) for n in ast.walk(node.func.value) if isinstance(n, (ast.Name, ast.Attribute))}:
+                return True
+    return False
 
 
 def _shown_rank(reader: Reader) -> int | None:

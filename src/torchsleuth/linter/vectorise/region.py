@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.vectorise.context import plain, size_expression
 from torchsleuth.linter.vectorise.lifted import GiveUp
-from torchsleuth.linter.vectorise.plan import Plan
+from torchsleuth.linter.vectorise.plan import Plan, gets_a_dimension
 
 BUILTINS = frozenset("range len enumerate zip min max abs sum float int bool tuple list".split())
 
@@ -271,6 +271,7 @@ def _tensor(text: str, plan: Plan) -> dict:
             least["const"] = max(least.get("const", 0), axis.stop[1])
     spec["least"] = least.get("const", 0)
     spec["assumed_rank"] = text in plan.reader.assumed_ranks
+    spec["fewer"] = gets_a_dimension(text, plan.loop)
     if facts["kind"] == "index":
         bound = facts.get("bound")
         spec["bound"] = 7 if bound == ("const", 7) else _class(lifter, bound) if bound is not None else None
