@@ -7,6 +7,48 @@ from __future__ import annotations
 
 # name -> (the lines that the first fix puts in, safe or not, the program's files)
 PROGRAMS: dict[str, tuple[list[str], str, dict[str, str]]] = {
+    "one score, whole targets": (
+        ["loss = nn.BCEWithLogitsLoss()(model(x).squeeze(-1), y.float())"],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(10, 1)
+x, y = torch.randn(16, 10), torch.randint(0, 2, (16,))
+loss = nn.BCEWithLogitsLoss()(model(x), y)
+loss.backward()
+"""
+        },
+    ),
+    "two things carried over": (
+        [
+            "    ratio = (policy(states).log_softmax(-1)[rows, actions] - old.detach()).exp()",
+            "    loss = -(ratio * advantage.detach()).mean()",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+policy, value = nn.Linear(4, 2), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*policy.parameters(), *value.parameters()], 0.01)
+states, rows = torch.randn(8, 4), torch.arange(8)
+scores, worth = policy(states).log_softmax(-1), value(states).squeeze(-1)
+actions = scores.detach().exp().multinomial(1).squeeze(-1)
+old = scores[rows, actions]
+advantage = torch.randn(8) - worth ** 2
+for epoch in range(3):
+    ratio = (policy(states).log_softmax(-1)[rows, actions] - old).exp()
+    loss = -(ratio * advantage).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+        },
+    ),
     "rnn buffer": (
         [
             "        outputs_list = []",

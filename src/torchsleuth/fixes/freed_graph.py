@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from collections.abc import Sequence
 
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph, Place
 from torchsleuth.fixes.copies import occurrences
@@ -11,7 +12,7 @@ from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.ordering import recomputed, split_over_functions
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
 from torchsleuth.fixes.states import Holds, carried_names, detached, held
-from torchsleuth.model import Diagnosis, Fix
+from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
 
 _EACH_TIME = "Gradients then stop there each time it is run (truncated backpropagation through time)."
@@ -64,7 +65,7 @@ def _carried(
                 return [at_birth]
         fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
         if not any(fix is not None for fix in fixes):
-            fixes.append(_detached_where_used(scripts, next(item for item, statement in zip(carried, outside) if statement is not None)))
+            fixes.append(_detached_where_used(scripts, carried) or _detached_where_used(scripts, [next(item for item, s in zip(carried, outside) if s is not None)]))
         return fixes
     if loops:
         known = [_outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
@@ -87,7 +88,7 @@ def _carried(
         fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
     if not fixes and not loops:
         return _shared(scripts, script, backward, freed)
-    fixes += [_detached_where_used(scripts, item) for item in carried[:1]]
+    fixes.append(_detached_where_used(scripts, carried) or _detached_where_used(scripts, carried[:1]))
     return fixes
 
 
@@ -145,7 +146,17 @@ def _is_running_sum(loop: ast.AST, name: str) -> bool:
     return False
 
 
-def _detached_where_used(scripts: Scripts, item: CarriedTensor) -> Fix | None:
+def _detached_where_used(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:
+    """All that is carried over, where that can be done for each: one that is left takes the old graph along."""
+    edits = [_detaching_use(scripts, item) for item in carried]
+    words = ", ".join(dict.fromkeys(f"`{item.tensor.name}`" for item in carried))
+    if not carried or any(edit is None for edit in edits):
+        return None
+    verb = "enters" if len(edits) == 1 else "enter"
+    return scripts.fix(f"Detach {words} where {'it' if len(edits) == 1 else 'they'} {verb} the new step.", [one for edit in edits for one in edit], _EACH_TIME, safe=False)
+
+
+def _detaching_use(scripts: Scripts, item: CarriedTensor) -> list[Edit] | None:
     place = _users(item.used) if item.used is not None else None
     script = scripts.get(place)
     node = script.node_at(place.span) if script is not None else None
@@ -156,9 +167,7 @@ def _detached_where_used(scripts: Scripts, item: CarriedTensor) -> Fix | None:
     found = occurrences(script, node, item.tensor.name)
     if len(found) != 1:
         return None
-    return scripts.fix(
-        f"Detach `{item.tensor.name}` where it enters the new step.", script.wrapped(found[0], ".detach()"), _EACH_TIME, safe=False
-    )
+    return script.wrapped(found[0], ".detach()")
 
 
 def _starts_as_number(script: Script, node: ast.AST, name: str) -> bool:
@@ -196,7 +205,7 @@ def _for_another_optimizer(scripts: Scripts, script: Script, backward: ast.stmt,
     trained = _trained_after(script, backward)
     if not owner or not trained or any(owner == name or owner.startswith(f"{name}.") or name.startswith(f"{owner}.") for name in trained):
         return []
-    fix = _detached_where_used(scripts, item)
+    fix = _detached_where_used(scripts, [item])
     if fix is None:
         return []
     return [dataclasses.replace(fix, meaning=f"This backward then gives `{owner}` no gradient; the optimizer that follows does not train it.")]

@@ -158,6 +158,14 @@ for _ in range(3):
     actions.append(torch.randint(0, 2, ()).item())
 torch.stack(actions)  #! operand
 """, "cat-shape", ("Element 0 of `actions` is of type int", "torch.tensor(actions)"), late=False),
+    Case("a-mask-of-the-batchs-size", """\
+import torch
+from torch import nn
+layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+words = torch.randn(4, 6, 8)  #! create
+mask = nn.Transformer.generate_square_subsequent_mask(words.size(0))  #! create
+layer(words, src_mask=mask)  #! operand
+""", "attention-mask", ("[4, 4]; [6, 6] is needed", "Make the mask [6, 6]"), late=False),
     Case("two-sizes-of-state", """\
 import torch
 from torch import nn

@@ -27,8 +27,12 @@ class LossTargetFixer(Fixer):
         classes = operation.name in ("nll_loss", "nll_loss_nd") or ("cross_entropy" in operation.name and "binary" not in operation.name)
         if classes:
             return _classes(failed, scores, target)
-        if target.tensor.dtype in ("int64", "int32", "bool", "uint8") and scores.shape == target.shape:
+        whole = target.tensor.dtype in ("int64", "int32", "bool", "uint8")
+        if whole and scores.shape == target.shape:
             return [failed.suffixed(target, ".float()", f"Make {target.called} floating point: `.float()`.")]
+        if scores.shape == (*target.shape, 1) and whole:
+            title = f"Drop the last dimension of {scores.called}, `.squeeze(-1)`, and make {target.called} floating point, `.float()`."
+            return [failed.suffixed_each([(scores, ".squeeze(-1)"), (target, ".float()")], title)]
         if scores.shape == (*target.shape, 1):
             return [failed.suffixed(scores, ".squeeze(-1)", f"Drop the last dimension of {scores.called}: `.squeeze(-1)`.")]
         if scores.shape != target.shape and scores.shape and target.shape[:1] == scores.shape[:1] and product(scores.shape) == product(target.shape):

@@ -65,6 +65,13 @@ class Failed:
             return None
         return self.scripts.fix(title, found[0].wrapped(found[1], suffix), meaning, safe)
 
+    def suffixed_each(self, suffixes: list[tuple[Operand | None, str]], title: str) -> Fix | None:
+        """Several operands at once; None where one of them is not to be found."""
+        found = [(self.node_of(operand), suffix) for operand, suffix in suffixes]
+        if any(place is None for place, _ in found):
+            return None
+        return self.scripts.fix(title, [edit for (script, node), suffix in found for edit in script.wrapped(node, suffix)])
+
     def renamed(self, call: ast.Call, name: str) -> list[Edit]:
         """The method or function of a call under another name."""
         if not isinstance(call.func, ast.Attribute) or self.script is None:

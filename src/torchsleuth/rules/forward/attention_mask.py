@@ -92,14 +92,15 @@ class AttentionMask(CrashRule):
             creates = [of_axis(mask, axis)]
             source = query if query is not None else None
             batches = {size for size in (query.shape[:2] if query is not None and len(query.shape) == 3 else ())}
-            if len(mask.shape) == 2 and set(mask.shape) <= batches and mask.shape != want:
+            # [batch, keys] in either order of the input's first two sizes; a square of the batch's size is neither.
+            if len(mask.shape) == 2 and mask.shape[-1] == want[-1] and mask.shape[0] in batches - {want[-2]}:
                 facts.append(inferred("It has the shape of a padding mask, [batch, keys]."))
                 fixes.append("Pass it as `key_padding_mask` (`src_key_padding_mask` in encoder layers).")
             elif len(mask.shape) == 3:
                 fixes.append(f"A 3-D mask needs one matrix for each batch and head: `mask.repeat_interleave(num_heads, dim=0)` gives {shape(want)}.")
             else:
                 fixes.append(f"Make the mask {shape(want)}: [queries, keys].")
-                if mask.shape[-1] in batches:
+                if mask.shape[-1] in batches and source is not None and want[-1] == source.shape[0]:
                     fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
                 creates.append(of_axis(source, 0 if source is not None and source.shape[0] == want[axis] else 1) if source is not None else (None, ""))
             return report(self.name, operation, title=f"The attention mask {mask.called} has shape {shape(mask.shape)}; {shape(want)} is needed", label=f"{shape(mask.shape)}; {shape(want)} is needed",

@@ -14,6 +14,8 @@ from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
 
+_WHOLE = ("int64", "int32", "bool", "uint8")
+
 class LossTarget(CrashRule):
     """Predictions and targets do not belong together: batch, shape, dtype or range differ from what the loss takes.
 
@@ -156,7 +158,9 @@ def _shapes(
         return f"Scores and targets differ in shape: {both}", why, [], None
     why = "This loss compares element by element: predictions and targets must have the same shape."
     if scores.shape == (*target.shape, 1):
-        return f"Predictions and targets differ in shape: {both}", why, [f"`{own}.squeeze(-1)`, or `{name}.unsqueeze(-1)`."], None
+        fix = f"`{own}.squeeze(-1)`, or `{name}.unsqueeze(-1)`"
+        fix += f"; and `{name}.float()`, since targets of this loss are floating point." if target.tensor.dtype in _WHOLE else "."
+        return f"Predictions and targets differ in shape: {both}", why, [fix], None
     axis = next((k for k, (a, b) in enumerate(zip(scores.shape, target.shape)) if a != b), None)
     return f"Predictions and targets differ in shape: {both}", why, ["Bring both to the same shape where they are made."], axis
 
