@@ -71,6 +71,7 @@ class InplaceTarget:
     made: Place | None  # where the leaf, or the view, was made
     made_by: str = ""  # "unbind", "select", …
     base: TensorFact | None = None
+    same_as: tuple[str, str] | None = None  # two expressions of the refused statement that are this one tensor: the one written to first
 
 
 @dataclass(frozen=True, slots=True)

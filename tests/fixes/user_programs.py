@@ -7,6 +7,39 @@ from __future__ import annotations
 
 # name -> (the lines that the first fix puts in, safe or not, the program's files)
 PROGRAMS: dict[str, tuple[list[str], str, dict[str, str]]] = {
+    "an average of the weights that is the weights": (
+        [
+            "        self.kept = {name: weight.detach().clone() for name, weight in model.named_parameters()}",
+            "            with torch.no_grad():",
+            "                self.kept[name].mul_(0.9).add_(weight, alpha=0.1)",
+        ],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Average:
+    def __init__(self, model):
+        self.kept = {name: weight for name, weight in model.named_parameters()}
+
+    def update(self, model):
+        for name, weight in model.named_parameters():
+            self.kept[name].mul_(0.9).add_(weight, alpha=0.1)
+
+model = nn.Linear(3, 1)
+average = Average(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(2):
+    loss = model(torch.randn(4, 3)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    average.update(model)
+"""
+        },
+    ),
     "one score, whole targets": (
         ["loss = nn.BCEWithLogitsLoss()(model(x).squeeze(-1), y.float())"],
         "safe",

@@ -27,6 +27,8 @@ class InplaceOnLeafFixer(Fixer):
         statement = script.statement_at(place.span) if script is not None else None
         if script is None or statement is None:
             return []
+        if target is not None and target.same_as is not None:
+            return [_copied_where_kept(scripts, script, statement, *target.same_as)]
         update = _is_update(script, statement, target) and not _is_used_on(script, statement, target)
         # An expanded tensor has its elements in memory once for many: nobody may write into it.
         expanded = target is not None and target.made_by in ("expand", "expand_as", "broadcast_to")
@@ -46,6 +48,29 @@ class InplaceOnLeafFixer(Fixer):
             return [renewed, wrapped]
         values_only = update or other is None or (target is not None and not target.tensor.is_leaf) or _gives_values(script, statement)
         return [wrapped, other] if values_only else [other, wrapped]
+
+
+def _copied_where_kept(scripts: Scripts, script: Script, statement: ast.stmt, written: str, other: str) -> Fix | None:
+    """`self.average = {k: p for k, p in model.named_parameters()}` keeps the parameters themselves: copies of them instead.
+
+    And written to under `no_grad`: with a parameter added to it, a copy would otherwise carry the history of all steps.
+    """
+    expression = ast.parse(written, mode="eval").body
+    container = path_of(expression.value) if isinstance(expression, ast.Subscript) else ""
+    kept = [
+        node.value
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Assign) and container and any(path_of(target) == container for target in node.targets)
+    ]
+    if len(kept) != 1 or not isinstance(kept[0], (ast.DictComp, ast.ListComp)):
+        return None
+    value = kept[0].value if isinstance(kept[0], ast.DictComp) else kept[0].elt
+    if not isinstance(value, ast.Name):
+        return None
+    meaning = f"The write then goes into the copy, and `{other}` keeps its values."
+    outside = under_no_grad(scripts, script, statement, update=True)
+    title = f"Keep copies in `{container}`, `.detach().clone()`, and write under `no_grad`."
+    return scripts.fix(title, [*script.wrapped(value, ".detach().clone()"), *outside.edits], meaning, safe=False) if outside is not None else None
 
 
 def _new_list(scripts: Scripts, script: Script, statement: ast.stmt) -> Fix | None:

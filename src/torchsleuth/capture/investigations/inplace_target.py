@@ -8,8 +8,8 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.evaluate import Evaluator
 from torchsleuth.capture.writes import values_of, written_targets
-
 from torchsleuth.evidence import InplaceTarget, Place
 from torchsleuth.probe.graph import operation_of
 from torchsleuth.probe.tensors import storage_of
@@ -37,8 +37,26 @@ def investigate(crash: Crash) -> InplaceTarget | None:
     base = tensor._base
     made, made_by = _making(crash, tensor)
     return InplaceTarget(
-        crash.names.fact(tensor), operation, place, made, made_by, crash.names.fact(base) if base is not None else None
+        crash.names.fact(tensor), operation, place, made, made_by, crash.names.fact(base) if base is not None else None, _same_as(crash, tensor)
     )
+
+
+def _same_as(crash: Crash, tensor: torch.Tensor) -> tuple[str, str] | None:
+    """`average[k].mul_(0.9).add_(p, alpha=0.1)` where `average[k]` is `p` itself: meant to be two tensors, and one."""
+    entry = crash.program_entry()
+    where = source.instruction_range(entry[0].f_code, entry[1]) if entry is not None else None
+    statement = source.statement_at(entry[0].f_code.co_filename, where[0]) if entry is not None and where else None
+    if statement is None or hasattr(statement, "body"):
+        return None
+    evaluator = Evaluator(entry[0])
+    texts: list[str] = []
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and evaluator.value(node) is tensor:
+            texts.append(ast.unparse(node))
+    written = next((ast.unparse(target) for target, _, _ in written_targets(statement) if ast.unparse(target) in texts), None)
+    other = next((text for text in texts if text != written), None)
+    return (written, other) if written is not None and other is not None else None
+
 
 def _by_syntax(crash: Crash, operation: str) -> tuple[torch.Tensor | None, str]:
     entry = crash.program_entry()

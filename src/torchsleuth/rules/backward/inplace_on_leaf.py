@@ -101,6 +101,7 @@ class InplaceOnLeaf(CrashRule):
                     f"leaf{', a parameter' if leaf.kind == 'parameter' else ''}. Nothing was written; the error came first.",
                     Known.OBSERVED,
                 ),
+                *_sameness(target, leaf.called),
             ),
             _WHY,
             tuple(_fixes(target)),
@@ -112,6 +113,13 @@ _WHY = (
     "the result of an operation and destroy the values its gradient is for, so PyTorch refuses such writes."
 )
 
+
+
+def _sameness(target: InplaceTarget, leaf: str) -> list[Fact]:
+    if target.same_as is None:
+        return []
+    written, other = target.same_as
+    return [Fact(f"`{written}` and `{other}` are one and the same tensor, {leaf}: what was to be a copy is no copy.", Known.OBSERVED)]
 
 
 def _culprits(target: InplaceTarget, leaf: str) -> list[Culprit]:
@@ -129,6 +137,9 @@ def _culprits(target: InplaceTarget, leaf: str) -> list[Culprit]:
 
 
 def _fixes(target: InplaceTarget | None) -> list[Fix]:
+    if target is not None and target.same_as is not None:
+        copies = f"Keep copies: `.detach().clone()` of each tensor (or `copy.deepcopy` of the module) where `{target.same_as[0]}` is made."
+        return [Fix(copies, Applicability.DISPLAY_ONLY, meaning=f"The write then goes into the copy, and `{target.same_as[1]}` keeps its values.")]
     name = target.tensor.name if target is not None and target.tensor.name else "x"
     operation = target.operation if target is not None else ""
     if operation.endswith("_") and not operation.startswith("__"):
