@@ -153,3 +153,25 @@ if __name__ == "__main__":
     (culprit,) = diagnosis["culprits"]
     assert diagnosis["rule"] == "matmul-shape" and (culprit["line"], culprit["column"], culprit["end_column"]) == (7, 6, 11)
     assert "2x5 and 3x4" in run.words() and "another process" in run.words() and "torchsleuth.watch()" in run.words()
+
+
+def test_children_forked_after_the_watching_are_left_alone(ran) -> None:
+    run = ran("""\
+import traceback
+import torch
+import torchsleuth
+import torch.multiprocessing as mp
+
+def names(_):
+    return traceback.print_exc.__name__, traceback.format_exc.__name__
+
+if __name__ == "__main__":
+    import torchsleuth.children as children
+    children._attending.clear()  # those of `torchsleuth run` itself
+    with torchsleuth.watch():
+        with mp.get_context("fork").Pool(1) as pool:
+            print(pool.map(names, [0])[0])
+    with mp.get_context("fork").Pool(1) as pool:
+        print(pool.map(names, [0])[0])
+""")
+    assert run.stdout.splitlines() == ["('telling', 'telling')", "('print_exc', 'format_exc')"], run.stderr

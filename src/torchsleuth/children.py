@@ -6,6 +6,7 @@ a function that first diagnoses the exception and leaves the result in a file; t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import glob
@@ -62,10 +63,21 @@ class Children:
 
     def attend(self) -> None:
         _attending[id(self)] = self
+        self._process = os.getpid()
+        atexit.register(self._dismiss_at_exit)
+
+    def leave(self) -> None:
+        """Those forked from now on are not attended to."""
+        _attending.pop(id(self), None)
+
+    def _dismiss_at_exit(self) -> None:
+        if os.getpid() == self._process:  # a forked child may exit as its parent does
+            self.dismiss()
 
     def dismiss(self) -> None:
         """No more are attended to, and what they left is cleared away."""
-        _attending.pop(id(self), None)
+        self.leave()
+        atexit.unregister(self._dismiss_at_exit)
         for path in glob.glob(glob.escape(self._prefix) + "*"):
             with contextlib.suppress(OSError):
                 os.unlink(path)

@@ -76,6 +76,7 @@ class Watch:
             auditor.start()
 
     def stop(self) -> None:
+        self._children.leave()
         if self._recorder is not None:
             self._recorder.stop()
 
