@@ -37,10 +37,8 @@ def line_in(code: typing.Any) -> int:
     return frame.f_lineno if frame is not None else 0
 
 
-@torch.no_grad()
-def first_not_finite(bench: Bench, evaluation: Evaluation) -> tuple[str, str, int]:
-    """The operation of backward that gives NaN or infinity first: its name, which of the two, its line. Empty where none was seen."""
-    watch = _Watch(getattr(bench.subject.backward_code, "__code__", None))
+def _run_backward(bench: Bench, evaluation: Evaluation, watch: TorchFunctionMode) -> None:
+    """Once more, watched; what it raises was reported where it ran first."""
     try:
         run = bench.forward(evaluation.arguments)
         grads = tuple(None if g is None else g.clone() for g in evaluation.grads)
@@ -48,6 +46,13 @@ def first_not_finite(bench: Bench, evaluation: Evaluation) -> tuple[str, str, in
             bench.subject.backward(run.context, grads)
     except Exception:
         pass
+
+
+@torch.no_grad()
+def first_not_finite(bench: Bench, evaluation: Evaluation) -> tuple[str, str, int]:
+    """The operation of backward that gives NaN or infinity first: its name, which of the two, its line. Empty where none was seen."""
+    watch = _Watch(getattr(bench.subject.backward_code, "__code__", None))
+    _run_backward(bench, evaluation, watch)
     return watch.found
 
 
@@ -70,13 +75,7 @@ class _Draws(TorchFunctionMode):
 def drawn_at(bench: Bench, evaluation: Evaluation) -> int:
     """The line of backward that draws random numbers from torch; 0 where none was seen to."""
     watch = _Draws(getattr(bench.subject.backward_code, "__code__", None))
-    try:
-        run = bench.forward(evaluation.arguments)
-        grads = tuple(None if g is None else g.clone() for g in evaluation.grads)
-        with watch:
-            bench.subject.backward(run.context, grads)
-    except Exception:
-        pass
+    _run_backward(bench, evaluation, watch)
     return watch.line
 
 
