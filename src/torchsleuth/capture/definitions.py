@@ -16,8 +16,9 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.capture.returns import returned, returns_of
+from torchsleuth.capture.returns import returned
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -114,7 +115,7 @@ class Definitions:
             position = names.index(name)
         function = entry.evaluator.value(value.func)
         code = getattr(function, "__code__", None)
-        found = returned(function, _function_node(code), _bindings, position) if isinstance(code, types.CodeType) else None
+        found = returned(function, function_node(code), position) if isinstance(code, types.CodeType) else None
         return self._here(code, found, operation_word(found)) if found is not None else None  # type: ignore[arg-type]
 
     # -- bindings -------------------------------------------------------------------------------
@@ -124,10 +125,10 @@ class Definitions:
         comprehension = _comprehension_binding(entry, name)
         if comprehension is not None:
             return comprehension
-        scope = _function_node(entry.code)
+        scope = function_node(entry.code)
         if scope is None:
             return None
-        found = [bound for bound in _bindings(scope) if bound[0] == name]
+        found = [bound for bound in bindings(scope) if bound[0] == name]
         candidates = [(statement, value, kind) for _, statement, value, kind in found]
         if not candidates:
             return None
@@ -164,7 +165,7 @@ class Definitions:
     def _global_node(self, entry: Entry, name: str) -> tuple[types.CodeType, ast.AST] | None:
         """The one assignment of a global in the function's own file."""
         tree = source.tree_of(entry.code.co_filename)
-        found = [bound for bound in _bindings(tree) if bound[0] == name] if tree is not None else []
+        found = [bound for bound in bindings(tree) if bound[0] == name] if tree is not None else []
         if len(found) != 1 or found[0][3] != "assign":
             return None
         return _stand_in(entry.code.co_filename), found[0][2]
@@ -215,7 +216,7 @@ class Definitions:
         """
         where = source.instruction_range(code, lasti)
         node = source.expression_at(code.co_filename, where) if where is not None else None
-        scope = _function_node(code)
+        scope = function_node(code)
         tree = source.tree_of(code.co_filename)
         if scope is None or tree is None or not isinstance(node, (ast.Call, ast.Expr)) or not isinstance(scope, ast.FunctionDef):
             return None
@@ -233,7 +234,7 @@ class Definitions:
         tree = source.tree_of(code.co_filename)
         if tree is None:
             return None
-        reassigned = {bound[0] for bound in _bindings(scope)}
+        reassigned = {bound[0] for bound in bindings(scope)}
         parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
         used = [a for a in arguments if isinstance(a, ast.Name) and a.id in parameters]
         files = dict.fromkeys([code.co_filename, *(e.code.co_filename for e in self._failure.entries if e.origin is Origin.USER)])
@@ -261,7 +262,7 @@ class Definitions:
         if value is not None:
             return value
         for entry in self._failure.entries:
-            if entry.code.co_filename == filename and (scope := _function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
+            if entry.code.co_filename == filename and (scope := function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
                 value = entry.evaluator.value(node)
                 if type(value) is int:
                     return value
@@ -280,7 +281,7 @@ class Definitions:
         number = entry.evaluator.value(node)
         if type(number) is int and isinstance(value, ast.Constant) and value.value != number:
             return None  # it has been given another value since, somewhere else
-        scope = _function_node(code)
+        scope = function_node(code)
         if type(number) is int and isinstance(value, ast.Name) and isinstance(scope, ast.FunctionDef):
             made = self._here(code, value, operation_word(value))
             return dataclasses.replace(made, given=self._given_number(code, scope, [value], number)) if made is not None else None
@@ -325,7 +326,7 @@ def _assignments(owner: object, name: str) -> list[tuple[types.CodeType, typing.
             code = getattr(function, "__code__", None)
             if code is None or not isinstance(function, types.FunctionType):
                 continue
-            scope = _function_node(code)
+            scope = function_node(code)
             if scope is None or source.origin_of(code) not in (Origin.USER, Origin.LIBRARY):
                 continue
             first = code.co_varnames[0] if code.co_argcount else "self"
@@ -406,74 +407,6 @@ def _parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _function_node(code: types.CodeType) -> ast.AST | None:
-    return _function_node_in(code.co_filename, code)
-
-
-@functools.lru_cache(maxsize=1024)
-def _function_node_in(filename: str, code: types.CodeType) -> ast.AST | None:
-    """The file is part of the key: code objects of equal content are equal, whichever file they come from."""
-    tree = source.tree_of(filename)
-    if tree is None:
-        return None
-    if code.co_name == "<module>" or not code.co_flags & inspect.CO_NEWLOCALS:
-        return tree
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
-            return node
-    return None
-
-
-def bindings_in(code: types.CodeType) -> tuple[tuple[str, int], ...]:
-    """(name, line) of every binding in a function."""
-    scope = _function_node(code)
-    return tuple((name, statement.lineno) for name, statement, _, _ in _bindings(scope)) if scope is not None else ()
-
-
-@functools.lru_cache(maxsize=512)
-def _bindings(scope: ast.AST) -> tuple[tuple[str, ast.AST, ast.AST, str], ...]:
-    """(name, statement, expression, kind) for every binding in a function, not in the functions nested in it."""
-    found: list[tuple[str, ast.AST, ast.AST, str]] = []
-
-    def add(target: ast.AST, statement: ast.AST, value: ast.AST, kind: str) -> None:
-        if isinstance(target, ast.Name):
-            found.append((target.id, statement, value, kind))
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            several = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-            for position, element in enumerate(target.elts):
-                add(element, statement, value.elts[position] if several else value, kind if several else f"{kind}-part")
-        elif isinstance(target, ast.Starred):
-            add(target.value, statement, value, f"{kind}-part")
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                continue
-            if isinstance(child, ast.Assign):
-                for target in child.targets:
-                    add(target, child, child.value, "assign")
-            elif isinstance(child, ast.AnnAssign) and child.value is not None:
-                add(child.target, child, child.value, "assign")
-            elif isinstance(child, ast.AugAssign):
-                add(child.target, child, child, "augmented")
-            elif isinstance(child, (ast.For, ast.AsyncFor)):
-                add(child.target, child, child.iter, "loop")
-            elif isinstance(child, ast.NamedExpr):
-                add(child.target, child, child.value, "assign")
-            elif isinstance(child, ast.With):
-                for item in child.items:
-                    if item.optional_vars is not None:
-                        add(item.optional_vars, child, item.context_expr, "with")
-            visit(child)
-
-    visit(scope)
-    return tuple(found)
-
-
 def _comprehension_binding(entry: Entry, name: str) -> Bound | None:
     """A name bound by the comprehension around the failing expression (its own frame up to Python 3.11)."""
     statement, failing = entry.statement, entry.where
@@ -501,20 +434,4 @@ def stand_in(filename: str, function: str = "") -> types.CodeType:
     return code.replace(co_name=function, co_qualname=function) if function else code
 
 
-__all__: typing.Final = ("Definitions", "attribute_definition", "bindings_in", "operation_word", "stand_in")
-
-
-def returned_part(code: types.CodeType, key: int | str | None) -> ast.AST | None:
-    """The expression that a function returns, or puts at `key` of the tuple or dict it returns; its value, for a name bound once."""
-    scope = _function_node(code)
-    returns = list(returns_of(scope)) if scope is not None else []
-    value = returns[0].value if len(returns) == 1 else None
-    if isinstance(key, int):
-        parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-        value = parts[key] if key < len(parts) and not any(isinstance(part, ast.Starred) for part in parts) else value
-    elif isinstance(key, str) and isinstance(value, ast.Dict):
-        value = next((part for name, part in zip(value.keys, value.values) if isinstance(name, ast.Constant) and name.value == key), value)
-    if isinstance(value, ast.Name):
-        bound = [found for found in _bindings(scope) if found[0] == value.id]
-        value = bound[0][2] if len(bound) == 1 and bound[0][3] == "assign" else value
-    return value
+__all__: typing.Final = ("Definitions", "attribute_definition", "operation_word", "stand_in")

@@ -1,6 +1,6 @@
 """Into a function that has returned: the expression it returned, where syntax leaves only one.
 
-Only for tensors that came into being unseen. The log sees every operation but a few constructors, which torch does not
+`returned` is for tensors that came into being unseen. The log sees every operation but a few constructors, which torch does not
 announce: `torch.from_numpy` and the constructors of the old style. Behind `X, y = load()` those are worth a look.
 """
 
@@ -11,6 +11,7 @@ import inspect
 import types
 import typing
 
+from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.origin import Origin, origin_of
 
 # Constructors that no `TorchFunctionMode` is told of.
@@ -20,7 +21,7 @@ UNSEEN = frozenset({
 })  # fmt: skip
 
 
-def returned(function: typing.Any, scope: ast.AST | None, bindings: typing.Callable, position: int | None) -> ast.Call | None:
+def returned(function: typing.Any, scope: ast.AST | None, position: int | None) -> ast.Call | None:
     """The unseen constructor whose tensor a call of `function` gave back, alone or as one of several results."""
     if type(function) is not types.FunctionType or not isinstance(scope, ast.FunctionDef) or origin_of(function.__code__) is not Origin.USER:
         return None
@@ -52,3 +53,19 @@ def returns_of(scope: ast.AST) -> typing.Iterator[ast.Return]:
         if isinstance(child, ast.Return):
             yield child
         yield from returns_of(child)
+
+
+def returned_part(code: types.CodeType, key: int | str | None) -> ast.AST | None:
+    """The expression that a function returns, or puts at `key` of the tuple or dict it returns; its value, for a name bound once."""
+    scope = function_node(code)
+    returns = list(returns_of(scope)) if scope is not None else []
+    value = returns[0].value if len(returns) == 1 else None
+    if isinstance(key, int):
+        parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+        value = parts[key] if key < len(parts) and not any(isinstance(part, ast.Starred) for part in parts) else value
+    elif isinstance(key, str) and isinstance(value, ast.Dict):
+        value = next((part for name, part in zip(value.keys, value.values) if isinstance(name, ast.Constant) and name.value == key), value)
+    if isinstance(value, ast.Name):
+        bound = [found for found in bindings(scope) if found[0] == value.id]
+        value = bound[0][2] if len(bound) == 1 and bound[0][3] == "assign" else value
+    return value

@@ -7,8 +7,9 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.definitions import operation_word, returned_part
+from torchsleuth.capture.definitions import operation_word
 from torchsleuth.capture.failure import Entry, Failure
+from torchsleuth.capture.returns import returned_part
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
