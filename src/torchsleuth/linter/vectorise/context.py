@@ -389,8 +389,8 @@ def _read_uses(nodes: list[ast.AST], context: Context) -> None:
             text = ast.unparse(node.value)
             if not any(_is_new_or_rest(e) for e in entries):
                 context.least_ranks[text] = max(context.least_ranks.get(text, 0), len(entries))
-            # Whoever writes a `:` for what follows counts the dimensions out.
-            if entries and isinstance(entries[-1], ast.Slice) and not any(_is_new_or_rest(e) for e in entries):
+            # Whoever writes a `:` at the end counts the dimensions out; `x[:, 1:]` needs its last one whatever follows.
+            if entries and _is_all(entries[-1]) and not any(_is_new_or_rest(e) for e in entries):
                 context.exact_ranks.setdefault(text, len(entries))
         elif isinstance(node, ast.Assert):
             for test in node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]:
@@ -433,6 +433,10 @@ def _is_list(node: ast.expr) -> bool:
 def _is_numpy_call(call: ast.Call, dotted) -> bool:
     """`np.zeros(...)`, `xp.full(..., dtype=np.float32)`."""
     return dotted(call.func).startswith("numpy.") or any(k.arg == "dtype" and dotted(k.value).startswith("numpy.") for k in call.keywords)
+
+
+def _is_all(node: ast.expr) -> bool:
+    return isinstance(node, ast.Slice) and node.lower is None and node.upper is None and node.step is None
 
 
 def _is_new_or_rest(node: ast.expr) -> bool:

@@ -98,8 +98,7 @@ class Indexing:
         if key == ("const",):
             return ast.Slice(lower, number(shift + offset))
         whole = size is not None and self.equal.find(size) == self.equal.find(key)
-        alike = not self.storing and size is not None and size[0] == "size" and key[0] == "size" and (size[1] != key[1] or size[2] == key[2])
-        if whole or (alike and shift + offset <= 0):
+        if whole or (self._may_be_as_long(size, key) and axis.start == 0 and shift + offset == 0):
             if not whole:
                 self.equal.join(key, size)
                 self.assume(f"`{size[1]}` is as long as the loop along its dimension {size[2]}")
@@ -110,6 +109,12 @@ class Indexing:
             return ast.Slice(lower, copy.deepcopy(axis.stop_code))
         stop = _shifted(axis.stop_code, offset)
         return ast.Slice(lower, stop)
+
+    def _may_be_as_long(self, size: SizeKey | None, key: SizeKey) -> bool:
+        """Another argument that is read from end to end is taken to end with the loop; what is computed here may have any length."""
+        if self.storing or size is None or size[0] != "size" or key[0] != "size" or (size[1] == key[1] and size[2] != key[2]):
+            return False
+        return "." in size[1] or (size[1] in self.context.arguments and not self.context.counts.get(size[1]))
 
     def _allocated(self, size: SizeKey | None):
         """The key and offset of a dimension of a tensor that the function allocated with an explicit shape."""
@@ -191,7 +196,7 @@ class Indexing:
 
     def _join_axis(self, axis: Axis, offset: int, size: SizeKey | None) -> None:
         """The inputs of a proof are as long as the loop; whether they always are is another question."""
-        if axis.is_whole and offset == 0 and size is not None:
+        if axis.start + offset >= 0 and axis.stop[1] + offset <= 0 and size is not None:
             self.equal.tries(axis.stop[0], size)
 
     def _plain_slice(self, node: ast.Slice) -> ast.Slice:

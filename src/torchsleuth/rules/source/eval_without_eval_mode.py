@@ -14,6 +14,7 @@ NAMES = re.compile(r"^_?(eval|evaluate|evaluation|validate|validation|valid|test
                    r"evaluate_model|validate_model|validate_epoch|val_epoch|test_loop|eval_loop|val_loop|compute_accuracy|"
                    r"get_accuracy|calculate_accuracy)$")  # fmt: skip
 MODELS = re.compile(r"^(model|net|network|classifier|encoder|module)$")
+OWN_MODES = ("training", "train", "is_training", "deterministic", "compute_force", "compute_forces")  # the model is told what it is used for
 LOADERS = re.compile(r"load|data|dl$|batch|iter", re.IGNORECASE)
 
 
@@ -57,7 +58,7 @@ class EvalWithoutEvalMode(LintRule):
         if not NAMES.match(node.name) or frame.no_grad or frame.inlined:
             return None
         model = next((a.arg for a in node.args.args if MODELS.match(a.arg)), None)
-        if model is None or mentions(node, "eval", "no_grad", "inference_mode", "set_grad_enabled", "backward", "train", "training", "grad"):
+        if model is None or mentions(node, "eval", "no_grad", "inference_mode", "set_grad_enabled", "backward", "train", "training", "grad", "requires_grad"):
             return None
         if any(_is_given(model, item.context_expr) for n in ast.walk(node) if isinstance(n, ast.With) for item in n.items):
             return None  # a context of its own may set what is needed
@@ -67,7 +68,7 @@ class EvalWithoutEvalMode(LintRule):
             if not isinstance(loop, ast.For) or not LOADERS.search(ast.unparse(loop.iter)):
                 continue
             call = next((n for n in ast.walk(loop) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == model), None)
-            if call is not None:
+            if call is not None and not any(k.arg in OWN_MODES for k in call.keywords):
                 return self.diagnosis(
                     f"`{node.name}` runs `{model}` in whatever mode it is in, and records gradients",
                     [view.culprit(Role.CALL, call, f"no `{model}.eval()`, no `no_grad`", frame)],

@@ -12,6 +12,7 @@ from torchsleuth.model import Confidence, Role
 
 HOLDERS = PARAMETRIC | {"LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "MultiheadAttention", "TransformerEncoderLayer",
                         "TransformerDecoderLayer", "Sequential", "Parameter", "TransformerEncoder"}  # fmt: skip
+CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
 REGISTERING = {"add_module", "register_module", "register_parameter", "setattr", "ModuleList", "ModuleDict", "ParameterList",
                "ParameterDict", "Sequential", "append_module"}  # fmt: skip
 
@@ -109,18 +110,32 @@ class ModuleInPlainList(LintRule):
         return ""
 
     def _maker(self, node: ast.expr, view: View) -> str:
-        if not isinstance(node, ast.Call):
-            return ""
+        """What kind of thing with parameters of its own this call makes; empty where that is not shown."""
+        path = view.dotted(node.func) if isinstance(node, ast.Call) else ""
+        return path.removeprefix("torch.nn.").removeprefix("parameter.") if path and self._makes_parameters(node, view, set()) else ""
+
+    def _makes_parameters(self, node: ast.Call, view: View, seen: set[str]) -> bool:
         path = view.dotted(node.func)
         head, _, last = path.rpartition(".")
-        if last == "Sequential" and not node.args:
-            return ""  # holds nothing
-        if head in ("torch.nn", "torch.nn.parameter") and last in HOLDERS and last not in LOSS_MODULES:
-            return last
+        if path in CONTAINERS:
+            inside = [*node.args, *(k.value for k in node.keywords)]
+            calls = [n for i in inside for n in ast.walk(i) if isinstance(n, ast.Call)]
+            # `*layers` were made elsewhere; a block from another file is there for its parameters
+            return any(isinstance(i, (ast.Name, ast.Starred)) for i in inside) or any(
+                self._makes_parameters(c, view, seen) or not self._is_known(c, view) for c in calls
+            )
+        if head in ("torch.nn", "torch.nn.parameter"):
+            return last in HOLDERS and last not in LOSS_MODULES
         info = view.interpreter.classes.get(path)
-        if info is not None and info.is_module and any(v.kind == "module" or v.op == "Parameter" for v in info.attributes.values()):
-            return path
-        return ""
+        if info is None or not info.is_module or path in seen:
+            return False
+        seen.add(path)
+        made = [v.node for v in info.attributes.values() if v.kind == "module" and isinstance(v.node, ast.Call)]
+        return any(v.op == "Parameter" for v in info.attributes.values()) or any(self._makes_parameters(c, view, seen) for c in made)
+
+    def _is_known(self, call: ast.Call, view: View) -> bool:
+        path = view.dotted(call.func)
+        return path.startswith("torch.") or path in view.interpreter.classes
 
     def _starts_as_list(self, attr: str, init: ast.AST) -> bool:
         return any(isinstance(n, ast.Assign) and is_self_attribute(n.targets[0]) and n.targets[0].attr == attr

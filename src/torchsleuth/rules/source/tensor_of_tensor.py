@@ -51,6 +51,8 @@ class TensorOfTensor(LintRule):
             return None
         if value.op == "argument" and isinstance(argument, ast.Name) and _is_asked_about(argument.id, call.frame.node):
             return None  # `is_tensor = isinstance(x, Tensor)` above, and this is the other case
+        if value.op == "argument" and isinstance(argument, ast.Name) and _is_given_a_number(argument.id, call.frame.node, view):
+            return None  # the annotation is not true
         text = view.text(argument)
         operand = text if isinstance(argument, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
         loses = value.grad is True
@@ -74,3 +76,30 @@ class TensorOfTensor(LintRule):
 def _is_asked_about(name: str, function: ast.AST) -> bool:
     return any(isinstance(n, ast.Call) and isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).rsplit(".", 1)[-1] in ("isinstance", "is_tensor")
                and n.args and isinstance(n.args[0], ast.Name) and n.args[0].id == name for n in ast.walk(function))  # fmt: skip
+
+
+def _is_given_a_number(name: str, function: ast.AST, view: View) -> bool:
+    """A call in this file hands over what is no tensor: a size, a constant, a list."""
+    places = [a.arg for a in [*function.args.posonlyargs, *function.args.args] if a.arg not in ("self", "cls")]
+    for node in ast.walk(view.interpreter.tree):
+        if isinstance(node, ast.Call) and function.name in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")):
+            given = next((k.value for k in node.keywords if k.arg == name), None)
+            if given is None and name in places and places.index(name) < len(node.args):
+                given = node.args[places.index(name)]
+            if given is not None and _is_no_tensor(given):
+                return True
+    return False
+
+
+def _is_no_tensor(node: ast.expr) -> bool:
+    if isinstance(node, (ast.Constant, ast.List, ast.ListComp, ast.Tuple, ast.JoinedStr)):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return _is_no_tensor(node.operand)
+    if isinstance(node, ast.Subscript):  # `x.shape[1]`, `input_shape[-1]`
+        owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+        return owner.endswith(("shape", "size"))
+    if isinstance(node, ast.Call):
+        called = ast.unparse(node.func)
+        return called in ("len", "int", "float", "list", "range") or called.startswith(("np.", "numpy.")) or called.endswith((".item", ".tolist", ".numpy", ".size"))
+    return False
