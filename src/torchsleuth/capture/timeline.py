@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import os
 import threading
 import typing
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ if typing.TYPE_CHECKING:
 
 # Calls during which the program's own code may make nodes that the log does not see: a checkpoint computes again in backward.
 _RUN_THE_PROGRAM = frozenset({"backward", "grad"})
+# Frames in a traceback that say that it began in a worker thread.
+_POOLS = (os.path.join("concurrent", "futures", "thread.py"), os.path.join("multiprocessing", "pool.py"))
 
 
 class Timeline:
@@ -34,7 +37,7 @@ class Timeline:
     @functools.cached_property
     def _thread(self) -> int:
         """The thread that the crash happened in: this one, unless a worker's exception was handed over and raised again
-        (`future.result()`). Then it is the only thread that ever ran the failing line."""
+        (`future.result()`). Then it is one of those that ran the failing line; 0, which no thread has, where that is not known."""
         entry = self._crash.program_entry()
         if self.recording is None or entry is None:
             return self._here
@@ -42,16 +45,35 @@ class Timeline:
         where = source.instruction_range(frame.f_code, lasti)
         if where is None:
             return self._here
+        handed_over = any(f.f_code.co_filename.endswith(_POOLS) for f, _ in self._crash.entries)
         ring, mask, code = self.recording.ring, self.recording.ring.mask, id(frame.f_code)
-        threads = set()
+        reached: dict[int, set[int]] = {}  # thread -> its counts of nodes when it came to the failing line
         for index in reversed(range(ring.oldest, ring.written)):
             if ring.codes[index & mask] == code:
                 event = ring.event(index)
                 if event is not None and event.kind is Kind.LINE and event.where == where[0]:
-                    threads.add(ring.threads[index & mask])
-                    if self._here in threads:
-                        break
-        return threads.pop() if len(threads) == 1 and self._here not in threads else self._here
+                    if event.thread == self._here and not handed_over:
+                        return self._here
+                    reached.setdefault(event.thread, set()).add(event.sequence)
+        reached.pop(self._here, None)
+        if not reached:
+            return self._here
+        # Each thread counts its own nodes: the graph's newest was made just before the line that failed.
+        newest = max((sequence_of(node) for node in self._crash.nodes if sequence_of(node) < LEAF_SEQUENCE), default=-1)
+        fitting = [thread for thread, numbers in reached.items() if newest + 1 in numbers] if len(reached) > 1 else list(reached)
+        if len(fitting) > 1 and len({self._course(thread, newest + 1) for thread in fitting}) > 1:
+            return 0
+        return fitting[0] if fitting else 0
+
+    def _course(self, thread: int, number: int) -> tuple[tuple[int, int, int], ...]:
+        """What a thread ran while the nodes of this graph were made: equal for threads that did the same work."""
+        ring, mask = self.recording.ring, self.recording.ring.mask
+        oldest = min((sequence_of(node) for node in self._crash.nodes), default=0)
+        return tuple(
+            (ring.codes[slot], ring.wheres[slot], ring.sequences[slot])
+            for slot in (index & mask for index in range(ring.oldest, ring.written))
+            if ring.threads[slot] == thread and oldest <= ring.sequences[slot] <= number
+        )
 
     # -- the operation log ----------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ if typing.TYPE_CHECKING:
 
 _MOST_EVENTS = 300_000  # looked back over for the syntax of writes
 _VIEWS_WITH_OWN_COUNTER = ("data",)
+_NAMESPACES = ("torch", "init", "functional", "F")  # `nn.init.zeros_(weight)` is a function and no method
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ def writes_since(crash: Crash, tensor: torch.Tensor, node: typing.Any, version_s
     found = {site.place.span for site in best.sites}
     reached, unknown = _from_syntax(crash, tensor, sequence)
     candidates = [site for site in reached or unknown if site.place.span not in found]
-    if not best.sites and len(candidates) == 1:
-        return Writes((candidates[0],), False)
+    # The only line that can have written, or lines that together ran just as often as it was written.
+    if not best.sites and (len(candidates) == 1 or reached and sum(site.times for site in candidates) == version_now - version_saved):
+        return Writes(tuple(candidates), False)
     return Writes(best.sites, False, tuple(candidates))
 
 
@@ -256,9 +258,15 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
             function = node.func
             if isinstance(function, ast.Attribute):
                 if function.attr.endswith("_") and not function.attr.endswith("__"):
-                    yield function.value, node, function.attr
+                    is_function = ast.unparse(function.value).rpartition(".")[2] in _NAMESPACES
+                    for written in node.args[:1] if is_function else [_written_through(function.value)]:
+                        yield written, node, function.attr
                 elif function.attr == "step":
                     yield function.value, node, "step"
+                    for argument in node.args[:1]:  # `scaler.step(optimizer)`
+                        yield argument, node, "step"
+                elif function.attr == "load_state_dict":
+                    yield function.value, node, "load_state_dict"
             yield function, node, "call"
             for keyword in node.keywords:
                 if keyword.arg == "out":
@@ -266,6 +274,13 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
                 elif keyword.arg == "inplace" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
                     for argument in node.args[:1]:
                         yield argument, node, "inplace=True"
+
+
+def _written_through(target: ast.expr) -> ast.expr:
+    """`x` of `x.mul_(2).add_(1)`: an in-place method returns the tensor that it wrote into."""
+    while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr.endswith("_"):
+        target = target.func.value
+    return target
 
 
 def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, tensor: torch.Tensor) -> bool | None:
@@ -278,6 +293,9 @@ def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, ten
             if isinstance(value, torch.optim.Optimizer) and any(
                 shares_memory(parameter, tensor) for group in value.param_groups for parameter in group["params"]
             ):
+                return True
+        elif how == "load_state_dict":
+            if isinstance(value, torch.nn.Module) and any(shares_memory(held, tensor) for held in (*value.parameters(), *value.buffers())):
                 return True
         elif how == "call":
             if isinstance(value, torch.nn.Module) and any(getattr(sub, "inplace", False) is True for sub in value.modules()):

@@ -54,7 +54,7 @@ class Names:
             return tensor_fact(tensor, named.name, named.kind)
         sharing = self.sharing(tensor)
         for owner in sharing:  # `linear` saves the transpose of its weight: to the user that is the weight
-            if owner.kind in ("parameter", "buffer") and owner.tensor.numel() == tensor.numel():
+            if owner.kind in ("parameter", "buffer") and owner.tensor.numel() == tensor.numel() or _is_transpose(owner.tensor, tensor):
                 return tensor_fact(owner.tensor, owner.name, owner.kind)
         # What is smaller than the tensor is a part of it, not what it is a part of.
         whole = [owner for owner in sharing if owner.tensor.numel() >= tensor.numel() and owner.tensor._base is not tensor]
@@ -133,6 +133,14 @@ class Names:
         storage = storage_of(tensor)
         if storage:
             self._by_storage.setdefault(storage, []).append(named)
+
+
+def _is_transpose(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """The same elements with their dimensions in another order."""
+    try:
+        return one.storage_offset() == other.storage_offset() and sorted(zip(one.shape, one.stride())) == sorted(zip(other.shape, other.stride()))
+    except Exception:
+        return False
 
 
 def locals_of(frame: types.FrameType) -> dict[str, typing.Any]:

@@ -10,7 +10,8 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short, upper_first
 
 _MOST_SAVES = 4
-_MOST_WRITES = 3
+_MOST_WRITES = 4
+_MOST_ELSEWHERE = 2
 
 
 class InplaceSavedTensor(CrashRule):
@@ -101,7 +102,7 @@ class InplaceSavedTensor(CrashRule):
             self.name,
             _title(failing),
             confidence,
-            tuple(_culprits(failing, related)),
+            tuple(_culprits(failing, related, _elsewhere(failing, evidence.stale))),
             tuple(_facts(failing, others)),
             _explanation(failing, write),
             tuple(_fixes(failing, write)),
@@ -116,13 +117,33 @@ def _title(save: StaleSave) -> str:
 
 
 
-def _culprits(failing: StaleSave, related: list[StaleSave]) -> list[Culprit]:
+def _elsewhere(failing: StaleSave, stale: tuple[StaleSave, ...]) -> list[StaleSave]:
+    """Saves of other memory that other lines have overwritten: backward stops at the first, and would at these next."""
+    found: list[StaleSave] = []
+    shown = {site.place.span for save in stale if save.storage == failing.storage for site in save.writes}
+    for save in stale:
+        if save.storage == failing.storage or not save.complete or save.place is None or save.place.in_library:
+            continue
+        spans = {site.place.span for site in save.writes}
+        if not spans & shown and not any(site.place.in_library for site in save.writes):
+            found.append(save)
+            shown |= spans
+    return found[:_MOST_ELSEWHERE]
+
+
+def _culprits(failing: StaleSave, related: list[StaleSave], elsewhere: list[StaleSave]) -> list[Culprit]:
     found: list[Culprit] = []
     sites = failing.writes[:_MOST_WRITES]
     for site in sites:
         if site.place.via is not None:
             found.append(site.place.via.culprit(Role.CALL, "your call, in which the library writes"))
         found.append(site.place.culprit(Role.MUTATE, _write_label(failing, site)))
+    written = {site.place.span for site in sites}
+    for save in related if sites else ():  # earlier writes, over what other operations had saved of the same memory
+        for site in save.writes[: _MOST_WRITES - len(written)]:
+            if site.place.span not in written:
+                written.add(site.place.span)
+                found.append(site.place.culprit(Role.MUTATE, _write_label(save, site)))
     if not sites:
         for site in failing.candidates[:_MOST_WRITES]:
             found.append(site.place.culprit(Role.MUTATE, f"may have written into {failing.tensor.called}"))
@@ -133,6 +154,9 @@ def _culprits(failing: StaleSave, related: list[StaleSave]) -> list[Culprit]:
         seen.add(save.place.span)
         if save.place.via is not None and save.failing:
             found.append(save.place.via.culprit(Role.CALL, "your call, in which the library saves it"))
+        found.append(save.place.culprit(Role.SAVE, _save_label(save)))
+    for save in elsewhere:
+        found += [site.place.culprit(Role.MUTATE, _write_label(save, site)) for site in save.writes[:_MOST_WRITES]]
         found.append(save.place.culprit(Role.SAVE, _save_label(save)))
     return found
 
