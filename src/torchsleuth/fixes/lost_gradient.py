@@ -25,6 +25,8 @@ class LostGradientFixer(Fixer):
             return []
         if not lost.cuts:
             return [_thawed(scripts, lost), _leaf_requires_grad(scripts, lost)]
+        if lost.cuts[0].reason == "checkpoint":
+            return [_not_reentrant(scripts, lost)]
         if any(cut.reason == "no_grad" for cut in lost.cuts):
             return _recorded(scripts, lost)
         # A detach was written on purpose. Where something else cuts too, that alone may be the mistake.
@@ -328,6 +330,22 @@ def _taken_out(scripts: Scripts, script: Script, with_: ast.With, item: ast.with
 def _enabled(scripts: Scripts, script: Script, wrapper: ast.AST) -> Fix | None:
     torch = script.module_name("torch")
     return scripts.fix("Record what is computed there: `enable_grad`.", [script.replace(wrapper, f"{torch}.enable_grad()")]) if torch else None
+
+
+def _not_reentrant(scripts: Scripts, lost: LostGradient) -> Fix | None:
+    """`use_reentrant=False` at every checkpoint that cuts."""
+    edits: list[Edit] = []
+    for cut in lost.cuts:
+        found = _node(scripts, cut.place) if cut.reason == "checkpoint" and not cut.place.in_library else None
+        if found is None or not isinstance(found[1], ast.Call) or not found[1].args:
+            return None
+        script, call = found
+        said = next((k for k in call.keywords if k.arg == "use_reentrant"), None)
+        if any(k.arg is None for k in call.keywords) or said is not None and not isinstance(said.value, ast.Constant):
+            return None
+        last = max(script.end(item) for item in [*call.args, *(k.value for k in call.keywords)])
+        edits.append(script.replace(said.value, "False") if said is not None else script.insert(last, ", use_reentrant=False"))
+    return scripts.fix("`use_reentrant=False` records what runs inside the checkpoint as usual.", edits)
 
 
 def _switched_on(scripts: Scripts, cut: GradientCut) -> Fix | None:

@@ -48,7 +48,7 @@ def _operand(operation: Operation, position: int) -> str:
 
 
 def _wrapper(operation: Operation) -> Place | None:
-    for code, lasti in operation.stack:
+    for code, lasti in operation.stack if not operation.grad_enabled else ():
         node = enclosing_no_grad(code, lasti)
         if node is not None:
             return source.place_of_node(code, node)

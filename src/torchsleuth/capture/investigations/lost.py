@@ -29,6 +29,7 @@ from torchsleuth.capture.syntax import (
 from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
 from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.tensors import dtype_name, storage_of
 from torchsleuth.record.oplog import Mark, Operation
 from torchsleuth.record.ring import Kind
@@ -171,6 +172,9 @@ class _Search:
             wrapper = self._wrapper(operation)
             if wrapper is None and reason == "no_grad":
                 switch = self._switch(operation)
+                checkpointed = self._checkpoint(operation) if switch is None else None
+                if checkpointed is not None:
+                    return GradientCut("checkpoint", "checkpoint", checkpointed, None)
         return GradientCut(operation.name, reason, place, self._fact(operation, losing), wrapper, switch)
 
     @staticmethod
@@ -191,10 +195,23 @@ class _Search:
         return "not differentiable"
 
     def _wrapper(self, operation: Operation) -> Place | None:
-        for code, lasti in operation.stack:
+        for code, lasti in operation.stack if not operation.grad_enabled else ():
             node = enclosing_no_grad(code, lasti)
             if node is not None:
                 return source.place_of_node(code, node, Known.OBSERVED)
+        return None
+
+    def _checkpoint(self, operation: Operation) -> Place | None:
+        """The `checkpoint(...)` that this ran in, where nothing else has switched recording off: its reentrant form runs the
+        function without recording, and records one node for all of it only if an input asks."""
+        for position, (code, lasti) in enumerate(operation.stack):
+            node = node_at(code, lasti)
+            if isinstance(node, ast.Call) and "checkpoint" in called_name(node):
+                via = None
+                if origin_of(code) is not Origin.USER:
+                    user = next(((outer, at) for outer, at in operation.stack[position:] if origin_of(outer) is Origin.USER), None)
+                    via = source.place_of_instruction(*user) if user is not None else None
+                return source.place_of_node(code, node, Known.OBSERVED, via)
         return None
 
     def _switch(self, operation: Operation) -> Place | None:
@@ -228,7 +245,6 @@ class _Search:
         if len(expressions) >= len(operation.operands) and position < len(expressions):
             name = simple_text(expressions[position])
         return TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf)
-
 
     def _is_still(self, tensor: torch.Tensor, operation: Operation, mark: Mark) -> bool:
         """The tensor that took part then, and not a later one that got its place in memory."""

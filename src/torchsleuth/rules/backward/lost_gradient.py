@@ -26,7 +26,8 @@ class LostGradientRule(CrashRule):
     Somewhere the history was cut. `torch.tensor(x)`, `.item()`, `.tolist()` and numpy copy values without history;
     `.detach()` and `.data` cut on purpose; `argmax`, comparisons and casts to integers have no derivative; under
     `torch.no_grad()` or `inference_mode()` nothing is recorded; and if every parameter has `requires_grad=False`,
-    nothing starts one.
+    nothing starts one. The reentrant form of `torch.utils.checkpoint.checkpoint` records nothing either where none of the
+    tensors passed to it requires grad, whatever its parameters do.
 
     Example
     -------
@@ -106,6 +107,7 @@ _LABELS = {
     "copy": "copies the values and leaves their history behind",
     "no_grad": "runs while no history is recorded",
     "integer": "has an integer or boolean result, which has no derivative",
+    "checkpoint": "runs the function without recording, and none of the tensors it is given requires grad",
     "gradient": "computes a gradient without recording how (create_graph is off)",
     "not differentiable": "returns a tensor without history",
 }
@@ -169,7 +171,7 @@ def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) ->
         )
     ]
     for cut in cuts:
-        if cut.tensor is not None and cut.reason != "no_grad":
+        if cut.tensor is not None and cut.reason not in ("no_grad", "checkpoint"):
             facts.append(
                 Fact(
                     f"{_sized(cut.tensor)} required grad when it went into `{short(cut.place.source)}`; "
@@ -211,6 +213,11 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
     text = "Backward follows the recorded operations from the loss to the parameters. "
     if "no_grad" in reasons:
         return text + "Here they were computed while recording was off, so the loss does not know where it came from."
+    if "checkpoint" in reasons:
+        return text + (
+            "The reentrant checkpoint (`use_reentrant=True`, its default) runs its function without recording and stands for all of it "
+            "in the graph only if one of the tensors passed to it requires grad. Parameters inside the function do not count."
+        )
     if "gradient" in reasons:
         return text + f"The gradient that `{short(cuts[0].place.source)}` returns is a plain value unless `create_graph=True` asks for its history."
     if "integer" in reasons:
@@ -247,6 +254,11 @@ def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
         return [advice("Use `with torch.no_grad():` around what needs no gradient: it ends with its block.")]
     if cut.reason == "no_grad":
         return [advice("Compute the loss outside the `no_grad` / `inference_mode` block or function.")]
+    if cut.reason == "checkpoint":
+        return [
+            advice("Pass `use_reentrant=False`: that form records what runs inside as usual."),
+            advice("Or let an input of the checkpoint require grad (`enable_input_require_grads()` of a transformers model does that)."),
+        ]
     if cut.reason == "gradient":
         return [advice("Pass `create_graph=True` to it, so that its result can be differentiated again.")]
     if cut.reason == "detach" and _hands_over(cut):
