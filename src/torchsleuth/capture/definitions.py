@@ -18,10 +18,11 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.failure import Entry, Failure
+from torchsleuth.capture.numbers import Frame, Numbers, Source, frame_at, frames_of, node_in
 from torchsleuth.capture.returns import returned
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
-from torchsleuth.origin import Origin
+from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.probe.names import locals_of
 from torchsleuth.record.ring import Kind
 
@@ -208,65 +209,55 @@ class Definitions:
 
     # -- numbers in calls that are over ------------------------------------------------------------
 
-    def given_size(self, code: types.CodeType, lasti: int, size: int) -> Made | None:
-        """For `torch.ones(4, n)` in a function that has returned: the one caller's expression that can have given `n`.
+    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, tensors: bool) -> Made | None:
+        """For `torch.ones(4, n)` in a function that has returned: the expressions that gave `n`.
 
-        By syntax: a name among the call's arguments that is a parameter of the function, and the calls of that function
-        in the same file. Where more than one caller may have been the one, None.
+        `stack` are the callers as the log noted them; one frame alone where it did not.
         """
-        where = source.instruction_range(code, lasti)
-        node = source.expression_at(code.co_filename, where) if where is not None else None
-        scope = function_node(code)
-        tree = source.tree_of(code.co_filename)
-        if scope is None or tree is None or not isinstance(node, (ast.Call, ast.Expr)) or not isinstance(scope, ast.FunctionDef):
+        call = node_in(*stack[0])
+        frame = frames_of(stack)
+        if not isinstance(call, ast.Call) or frame is None:
             return None
-        call = node.value if isinstance(node, ast.Expr) else node
-        if not isinstance(call, ast.Call):
-            return None
+        if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
+            frame = frame_at(frame.filename, call, frame.name)
         arguments = [*call.args, *(k.value for k in call.keywords)]
         arguments = [part for argument in arguments for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
-        if any(_constant_value(argument) == size for argument in arguments):
+        if frame is None or any(_constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
-        return self._given_number(code, scope, arguments, size)
+        return self.source_made(self.numbers.given(frame, arguments, size, tensors))
 
-    def _given_number(self, code: types.CodeType, scope: ast.FunctionDef, arguments: list[ast.expr], size: int) -> Made | None:
-        """The caller's expression for the one parameter among these expressions that can have been this number."""
-        tree = source.tree_of(code.co_filename)
-        if tree is None:
-            return None
-        reassigned = {bound[0] for bound in bindings(scope)}
-        parameters = [name for name in _parameters(code) if name not in ("self", "cls") and name not in reassigned]
-        used = [a for a in arguments if isinstance(a, ast.Name) and a.id in parameters]
-        files = dict.fromkeys([code.co_filename, *(e.code.co_filename for e in self._failure.entries if e.origin is Origin.USER)])
-        trees = [(name, source.tree_of(name)) for name in files]
-        answers: list[tuple[str, ast.AST]] = []
-        for argument in used:
-            for filename, where_from in trees:
-                for given in _given_by_callers(tree, where_from, scope, argument.id) if where_from is not None else ():
-                    value = self._number(filename, given)
-                    if value is None or value == size:
-                        answers.append((filename, given))
-                        if value is None and len(used) > 1:
-                            return None  # several arguments, and not known which of them is the size
-        answers = list({id(answer[1]): answer for answer in answers}.values())  # `Conv2d(c, c, 3)` asks twice
-        known = [answer for answer in answers if self._number(*answer) == size]
-        chosen = known if len(known) == 1 else answers
-        if len(chosen) != 1:
-            return None
-        filename, given = chosen[0]
-        return self._here(_stand_in(filename), given, operation_word(given))
+    @functools.cached_property
+    def numbers(self) -> Numbers:
+        return Numbers((entry.code.co_filename for entry in self._failure.entries if entry.origin is Origin.USER), self._value_of)
 
-    def _number(self, filename: str, node: ast.AST) -> int | None:
-        """An integer of constants, or of a live frame that the expression stands in."""
-        value = _constant_value(node)
-        if value is not None:
-            return value
+    def _value_of(self, filename: str, node: ast.AST) -> typing.Any:
+        """The value of an expression that stands in a live frame."""
         for entry in self._failure.entries:
             if entry.code.co_filename == filename and (scope := function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
-                value = entry.evaluator.value(node)
-                if type(value) is int:
-                    return value
+                return entry.evaluator.value(node)
         return None
+
+    def number_made(self, entry: Entry, node: ast.AST) -> Made | None:
+        """For an integer in a live frame: where it was set, as far as the callers and the syntax tell."""
+        number = entry.evaluator.value(node)
+        if type(number) is not int:
+            return None
+        frame = frames_of([(e.code, e.lasti) for e in reversed(self._failure.entries[: entry.position + 1]) if e.origin.is_program])
+        found = self.numbers.follow(frame, node, (), number) if frame is not None else None
+        return self.source_made(found) if found is not None and found.node is not node else None
+
+    def source_made(self, found: Source | None) -> Made | None:
+        """The nearest caller's expression for a number, with the far end of its trail behind it."""
+        if found is None or origin_of_file(found.filename) is not Origin.USER:
+            return None
+        far = self._here(stand_in(found.filename, found.function), found.node, operation_word(found.node))
+        if found.crossed is None or found.crossed[1] is found.node or far is None:
+            return far
+        filename, node, function = found.crossed
+        near = self._here(stand_in(filename, function), node, operation_word(node))
+        if near is None or near.place.span.file == far.place.span.file and near.place.span.line == far.place.span.line:
+            return far
+        return dataclasses.replace(near, given=far)
 
     # -- attributes -----------------------------------------------------------------------------
 
@@ -281,11 +272,24 @@ class Definitions:
         number = entry.evaluator.value(node)
         if type(number) is int and isinstance(value, ast.Constant) and value.value != number:
             return None  # it has been given another value since, somewhere else
-        scope = function_node(code)
-        if type(number) is int and isinstance(value, ast.Name) and isinstance(scope, ast.FunctionDef):
-            made = self._here(code, value, operation_word(value))
-            return dataclasses.replace(made, given=self._given_number(code, scope, [value], number)) if made is not None else None
-        return self._here(code, value, operation_word(value))
+        made = self._here(code, value, operation_word(value))
+        if type(number) is int and made is not None and not isinstance(value, ast.Constant):
+            frame = self._when_made(code) or frame_at(code.co_filename, value, getattr(code, "co_qualname", ""))
+            found = self.numbers.follow(frame, value, (), number) if frame is not None else None
+            if found is not None and found.node is not value:
+                return dataclasses.replace(made, given=self.source_made(found))
+        return made
+
+    def _when_made(self, code: types.CodeType) -> Frame | None:
+        """The callers of a constructor that is over, where the log has noted them and they were always the same."""
+        stacks = set()
+        for operation in self._failure.crash.timeline.operations:
+            for position, (running, _) in enumerate(operation.stack):
+                if running is code:
+                    stacks.add(operation.stack[position + 1 :])
+                    if len(stacks) > 1:
+                        return None
+        return frames_of(((code, 0), *stacks.pop())) if stacks else None
 
 
 def operation_word(node: ast.AST) -> str:
@@ -340,34 +344,6 @@ def _assignments(owner: object, name: str) -> list[tuple[types.CodeType, typing.
         if found:
             return found
     return []
-
-
-def _given_by_callers(home: ast.Module, tree: ast.Module, scope: ast.FunctionDef, name: str) -> list[ast.AST]:
-    """The expressions that calls in a file give for a parameter of a function (or, for `__init__`, of its class)."""
-    called, names = scope.name, [a.arg for a in (*scope.args.posonlyargs, *scope.args.args)]
-    if names[:1] == ["self"]:
-        names = names[1:]
-        if scope.name == "__init__":
-            owner = next((c for c in ast.walk(home) if isinstance(c, ast.ClassDef) and scope in c.body), None)
-            if owner is None:
-                return []
-            called = owner.name
-        elif scope.name == "forward":
-            return []
-    found = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func
-        target = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if target != called or any(isinstance(argument, ast.Starred) for argument in node.args):
-            continue
-        given = next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
-        if given is None and name in names and names.index(name) < len(node.args):
-            given = node.args[names.index(name)]
-        if given is not None:
-            found.append(given)
-    return found
 
 
 def _constant_value(node: ast.AST) -> int | None:

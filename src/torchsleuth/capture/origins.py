@@ -126,7 +126,9 @@ class Origins:
         word = operation.name.strip("_") if operation.name not in ("__getitem__", "__setitem__") else "index"
         given = None
         if size is not None and origin_of(operation.user_code) is Origin.USER:
-            given = self.definitions.given_size(operation.user_code, operation.user_lasti, size)
+            here = (operation.user_code, operation.user_lasti)
+            stack = operation.stack[operation.stack.index(here) :] if here in operation.stack else (here,)
+            given = self.definitions.given_size(stack, size, bool(operation.operands))
         return Made(word, place, given=given)
 
     # -- questions ------------------------------------------------------------------------------

@@ -49,6 +49,9 @@ _QUESTIONS = {
 }  # fmt: skip
 
 
+# Their sizes are numbers that some caller may have given; so are those of calls that are given no tensor.
+_GIVES_SIZES = {"view", "reshape", "expand", "repeat", "pad", "unflatten", "one_hot", "narrow", "unfold", "tile", "interpolate"}
+
 # Named tuples, and made with `tuple.__new__`: a dataclass's generated `__init__` costs ten times as much.
 _new = tuple.__new__
 
@@ -92,7 +95,7 @@ class Operation(typing.NamedTuple):
     results: tuple[Mark, ...]
     writes: tuple[Write, ...]
     raised: bool
-    stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off: the program's frames, innermost first
+    stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off, or sizes are made: the program's frames, innermost first
     index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
 
 
@@ -180,14 +183,14 @@ class OperationLog(TorchFunctionMode):
         user = frame or program
         place = (program.f_code, program.f_lasti, user.f_code, user.f_lasti)
         grad_enabled = _is_grad_enabled()
-        stack = () if grad_enabled else _program_stack(program)
-        del frame, program, user
         operands = []
         for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, _Tensor):
                 operands.append(value)
             elif type(value) is tuple or type(value) is list:
                 _collect(value, operands, 3)
+        stack = () if grad_enabled and operands and name not in _GIVES_SIZES else _program_stack(program)
+        del frame, program, user
         marks = _marks(operands)
         sequence = self._sequence_number()
         self._spent_ns += perf_counter_ns() - began

@@ -182,4 +182,40 @@ h, c = torch.zeros(8, 6), torch.zeros(8, 6)  #! create
 for batch in torch.randn(20, 5).split(8):  #! create
     h, c = cell(batch, (h.detach(), c.detach()))  #! operand
 """, "recurrent-state", ("has a batch of 8; the input has 4",), late=False),
+    Case("sizes-from-a-configuration", """\
+import torch
+from dataclasses import dataclass, field
+from torch import nn
+@dataclass
+class Config:
+    width: int = 64  #! create
+    sizes: list = field(default_factory=lambda: [32, 48, 10])  #! create
+class Block(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.fc = nn.Linear(n_in, n_out)  #! create
+    def forward(self, x):
+        return torch.relu(self.fc(x))  #! operand
+class Net(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        self.inp = Block(16, cfg.width)  #! create
+        self.blocks = nn.Sequential(*[Block(a, b) for a, b in zip(cfg.sizes, cfg.sizes[1:])])  #! create
+    def forward(self, x):
+        return self.blocks(self.inp(x))
+net = Net(Config())
+net(torch.randn(8, 16))
+""", "matmul-shape", ("the 64 is set here", "the 32 is set here", "`net.blocks.0.fc` takes 32"), late=False),
+    Case("sizes-from-nested-tables", """\
+import torch
+from torch import nn
+HIDDEN = 24  #! create
+CFG = {"model": {"d": 12, "layers": [HIDDEN, 30]}}  #! create
+def build(cfg):
+    d = cfg["model"]["d"]
+    first = nn.Linear(20, d)  #! create
+    return nn.Sequential(first, nn.ReLU(), nn.Linear(cfg["model"]["layers"][0], 2))  #! create
+m = build(CFG)  #! create
+m(torch.randn(3, 20))  #! operand
+""", "matmul-shape", ("the 12 is set here", "the 24 is set here"), late=False),
 ]

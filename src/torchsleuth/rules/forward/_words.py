@@ -197,8 +197,11 @@ class Culprits:
             return False
         how_far = "the log shows" if made.place.known is Known.OBSERVED else "the live frames tell"
         added = self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as {how_far})")
-        if made.given is not None:
-            self.add(made.given.place, Role.CREATE, f"{shortened(made.given.place.source, 30)} is given here")
+        given = made.given
+        while given is not None:
+            text = shortened(given.place.source, 30)
+            self.add(given.place, Role.CREATE, f"the {text} is set here" if text.isdigit() else f"{text} is given here")
+            given = given.given
         return added
 
     def done(self) -> tuple[Culprit, ...]:
