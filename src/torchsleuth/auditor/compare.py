@@ -27,6 +27,7 @@ class May:
     """`table[b]` or `table[b, t]` is True where the change may show."""
 
     table: torch.Tensor
+    rows: May | None = None  # for results without an axis for positions, where some rows may move altogether
 
     @property
     def batch(self) -> int:
@@ -38,7 +39,7 @@ class May:
 
     def allows(self, moved: torch.Tensor, near: bool = False) -> bool:
         """Does any reading of the axes allow this movement? `near`: a length that is off by one or two will do, if no other is there."""
-        if not moved.any():
+        if not moved.any() or (self.rows is not None and self.length not in moved.shape and self.rows.allows(moved)):
             return True
         self.table = self.table.to(moved.device)
         if near and self.length is not None and self.length >= 4 and self.length not in moved.shape:
@@ -264,9 +265,12 @@ def first_moved(
     key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
     wanted = one.ancestors({key}) if key is not None else None
     misread: dict[int, Found] = {}
+    packed = _Packed(one)
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
             break  # the runs took different ways: data-dependent control flow
+        if packed.holds(a):
+            continue
         for seen, first, second in zip(a.outs, a.tensors, b.tensors, strict=False):
             if wanted is not None and seen.key not in wanted:
                 continue
@@ -284,6 +288,29 @@ def first_moved(
                 continue
             return _first_misread(one, found, misread) or found
     return None
+
+
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+_PACKING = {"_pack_padded_sequence", "_pad_packed_sequence"}
+
+
+class _Packed:
+    """Samples stand in the order of their lengths in a packed sequence, and none has an axis of its own: nothing is to be read off there."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.places = {op.place for op in trace.ops if op.name in _PACKING}  # calls that pack and unpack, with the sorting that belongs to it
+        self.keys: set[int] = set()
+
+    def holds(self, op: Op) -> bool:
+        if not self.places:
+            return False
+        inside = [seen for seen in op.ins if seen.key in self.keys]
+        if not inside and op.place not in self.places:
+            return False
+        for seen in op.outs:
+            if op.name == "_pack_padded_sequence" or op.name in _RECURRENT or any(seen.size[:1] == other.size[:1] for other in inside):
+                self.keys.add(seen.key)
+        return True
 
 
 def _first_misread(trace: Trace, found: Found, misread: dict[int, Found]) -> Found | None:

@@ -79,18 +79,21 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
     if not leaves or _is_graph(lab.call, size):
         return [], "batch mixing was not tested: the inputs describe a graph" if leaves else ""
-    row = 0
-    only = torch.zeros(size, dtype=torch.bool, device=leaves[0].tensor.device)
-    only[row] = True
-    may = May(only)
-    change = [(leaf, _rows(leaf.tensor, row, 0)) for leaf in leaves]
-    result, _ = lab.run(change)
-    difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
-    if difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None:
-        # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows.
-        lab.loudness = LOUD
+    # Where samples are put in another order, one of them may stand where it stood: then a second one is tried.
+    for row in (0, size // 2) if any(_recombines(op, size) for op in lab.trace.ops) else (0,):
+        only = torch.zeros(size, dtype=torch.bool, device=leaves[0].tensor.device)
+        only[row] = True
+        may = May(only)
+        change = [(leaf, _rows(leaf.tensor, row, 0)) for leaf in leaves]
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
+        if difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None:
+            # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows.
+            lab.loudness = LOUD
+            result, _ = lab.run(change)
+            difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
+        if difference is not None:
+            break
     if difference is None or size not in difference.first.shape:
         lab.separate = difference is None
         return [], ""

@@ -19,7 +19,7 @@ from torch import nn
 
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
 from torchsleuth.auditor.sites import expression, site_of, site_of_node, syntax_of
-from torchsleuth.auditor.trace import EXITS, Op, Trace
+from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
 _COMPARISONS = {"gt", "lt", "ge", "le", "eq", "ne", "__gt__", "__lt__", "isnan", "isfinite", "logical_and", "logical_or", "logical_not"}
@@ -63,7 +63,7 @@ def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
         origin = class_origin(type(module))
         inherited = user.get(parent, True) if path else True
         user[path] = origin is Origin.USER or (origin is Origin.TORCH and inherited)
-        for name, _ in module.named_parameters(recurse=False):
+        for name in module._parameters:
             found[f"{path}.{name}" if path else name] = (path, type(module).__name__, user[path])
     return found
 
@@ -148,7 +148,7 @@ class Flow:
                     forced.setdefault(op.index, op)
                 if mine and seen.requires_grad and not copied and op.name != "requires_grad_":
                     live.setdefault(seen.key, set()).update(mine)
-                elif mine and op.name not in EXITS:
+                elif mine and op.name not in EXITS and not _beside(op, seen):
                     dead.setdefault(seen.key, {}).setdefault(op.index, set()).update(mine)
                 for cut, who in lost.items():
                     dead.setdefault(seen.key, {}).setdefault(cut, set()).update(who)
@@ -165,6 +165,9 @@ class Flow:
 
     def cuts(self, missing: list[str], whole_loss: bool) -> tuple[list[Cut], set[str]]:
         ends, forced = self.ends(missing)
+        # A rollout or a teacher's pass under `no_grad` is no culprit for what is lost in a pass that was meant to train.
+        meant = set().union(*(who for index, who in ends.items() if self.trace.ops[index].grad_enabled))
+        ends = {index: left for index, who in ends.items() if (left := who if self.trace.ops[index].grad_enabled else who - meant)}
         if not ends:
             return [], set()
         grouped: dict[tuple, list[tuple[Op, set[str]]]] = {}
@@ -238,6 +241,11 @@ class Flow:
                 continue  # it is in what the model returns; the loss does not look at it
             found.append(Unused(tuple(names), how, path, kind, self.trace.site(first)))
         return found
+
+
+def _beside(op: Op, seen: Seen) -> bool:
+    """Counts or sizes that come along with the values (of a packed sequence): the history goes on in those."""
+    return not seen.dtype.is_floating_point and op.name not in _INDICES and any(other.requires_grad for other in op.outs)
 
 
 def _below(path: str, group: str) -> bool:

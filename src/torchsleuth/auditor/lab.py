@@ -115,8 +115,8 @@ class Lab:
 def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) -> torch.Tensor:
     """Noise of the tensor's own size added at `where` (flags over its leading axes). Not around zero: a mean would cancel that."""
     flags = where.reshape(*where.shape, *[1] * (tensor.dim() - where.dim()))
-    generator = torch.Generator(device="cpu").manual_seed(7)
-    noise = (1 + torch.randn(tensor.shape, generator=generator, device="cpu")).to(device=tensor.device, dtype=tensor.dtype)
+    generator = torch.Generator(device=tensor.device).manual_seed(7)
+    noise = (1 + torch.randn(tensor.shape, generator=generator, device=tensor.device)).to(tensor.dtype)
     spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
     return torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach())

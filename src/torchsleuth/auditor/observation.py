@@ -39,7 +39,7 @@ class Shape:
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "padding-maximum", "causal", "mixing", "order"
+    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float

@@ -33,7 +33,7 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     inert = _inert(lab, padding)
     if difference is None or (inert and (longer is None or longer[0] is None)):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
-        return [longer[0]] if longer is not None and longer[0] is not None else maximum_moves(lab, padding)
+        return [longer[0]] if longer is not None and longer[0] is not None else _shorter(lab, padding) or maximum_moves(lab, padding)
     windows = any(op.name.startswith("conv") for op in lab.trace.ops)
     if inert and longer is not None and longer[0] is not None and longer[0].site is not None and not windows:
         return [longer[0]]  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
@@ -101,12 +101,12 @@ def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] 
     return lab.call.replaced(changes)
 
 
-def _fitted(tensor: torch.Tensor, like: torch.Tensor, length: int) -> torch.Tensor | None:
-    """A result for the longer sequences at the size of the one for sequences of this length."""
+def _fitted(tensor: torch.Tensor, like: torch.Tensor, length: int, more: int = EXTRA_COLUMNS) -> torch.Tensor | None:
+    """A result for sequences that are longer by so much at the size of the one for sequences of this length."""
     if tensor.dim() != like.dim():
         return None
     for axis, (size, wanted) in enumerate(zip(tensor.shape, like.shape, strict=True)):
-        if size == length + EXTRA_COLUMNS and wanted == length:
+        if size == length + more and wanted == length:
             tensor = tensor.narrow(axis, 0, length)
         elif size != wanted:
             return None
@@ -177,6 +177,45 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
             ),
         )  # fmt: skip
     return (None,)
+
+
+def _shorter(lab: Lab, padding: Padding) -> list[Move]:
+    """Less padding: the longest rows are given as shorter than they are. A model that cuts the batch to its longest row
+    (`pad_packed_sequence` does) hands less padding on for all the others, and these must not move."""
+    lengths = padding.mask
+    if lengths is None or lengths.tensor.dim() != 1 or not padding.right or any(op.name.startswith("conv") for op in lab.trace.ops):
+        return []
+    sizes = lengths.tensor.unique()
+    if sizes.numel() < 2 or int(sizes[-1]) != padding.valid.shape[1]:
+        return []
+    longest, second = int(sizes[-1]), int(sizes[-2])
+    args, kwargs = lab.call.replaced({lengths.path: lengths.tensor.clamp(max=second)})
+    base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
+    try:
+        result = lab.runner.run(args, kwargs, mode="eval", changed=True)
+    except Exception:
+        return []
+    fitted = functools.partial(_fitted, length=second, more=longest - second)
+    may = May((lengths.tensor == longest).to(padding.valid.device))
+    # What stands at padded positions of the other rows may be anything, too.
+    positions = May(~padding.valid[:, :second] | may.table[:, None], rows=may)
+    for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(result), output_leaves(base), strict=False)):
+        trimmed = fitted(two, one)
+        if trimmed is None or one.dim() == 0 or not one.is_floating_point() or may.batch not in one.shape:
+            continue
+        difference = first_difference(one, trimmed, positions, scalars=False, floor=max(lab.floor, 1e-5 * float(one.abs().max()) if one.numel() else 0.0))
+        if difference is None:
+            continue
+        first, second_trace = Trace(keep=True), Trace(keep=True)
+        again = lab.runner.run(args, kwargs, trace=first, mode="eval", changed=True)
+        lab.runner.run(lab.call.args, lab.call.kwargs, trace=second_trace, mode="eval")
+        found = first_moved(first, second_trace, again, position, positions, fitted)
+        row, where = row_and_position(difference, positions)
+        difference.name = name
+        changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}` (all other rows have less padding then)"
+        place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
+        return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name)]
+    return []
 
 
 def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:

@@ -288,8 +288,7 @@ def shared_layers(model: nn.Module) -> list[SharedLayer]:
             places[id(layer)].append(position)
         for layer in container._modules.values():
             positions = places.pop(id(layer), [])
-            weights = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
-            if len(positions) < 2 or not weights:
+            if len(positions) < 2 or layer is None or not (weights := sum(p.numel() for p in layer.parameters())):
                 continue
             holder = model.get_submodule(path.rpartition(".")[0]) if path else container
             if class_origin(type(holder)) is Origin.LIBRARY:

@@ -292,6 +292,8 @@ class Session:
         moves += order.moves()
         evidence = batches.batch_is_first(self.call, self.paddings, [target for _, target, _, _ in step.watch.targets])
         mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
+        if mixing:  # a neighbour that is shorter may show in a mixture of the samples, too
+            moves = [move for move in moves if move.kind != "padding-shorter"]
         moves += mixing
         if remark:
             self.notes.append(remark)

@@ -6,7 +6,6 @@ A watcher never raises into the program: what it cannot read it leaves out.
 
 from __future__ import annotations
 
-import functools
 import typing
 from dataclasses import dataclass, field
 
@@ -72,7 +71,6 @@ class Watch:
             early(name, []).append(self._guarded(self._write))
 
     def _guarded(self, watcher):
-        @functools.wraps(watcher)
         def watch(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
             try:
                 with torch.no_grad():

@@ -60,7 +60,7 @@ class PaddingLeak(AuditRule):
         for move in observation.moves:
             if move.kind == "padding-maximum":
                 yield _maximum(move)
-            elif move.kind in ("padding", "padding-length"):
+            elif move.kind in ("padding", "padding-length", "padding-shorter"):
                 yield _diagnosis(observation, move)
 
 
@@ -100,9 +100,10 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
-    elif move.kind == "padding-length":
+    elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
-        fix = advice("Divide by the number of real positions, and let no operation use the padded length.")
+        fix = advice("Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`." if "softmax" in move.operation
+                     else "Divide by the number of real positions, and let no operation use the padded length.")  # fmt: skip
     elif move.pooled:
         title = "padding leaks into the pooled output"
         fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
@@ -115,5 +116,5 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         "Positions that hold no data must not influence those that do. Here they do, so the result for a row depends on "
         "the length of its neighbours in the batch, and differs between training and inference."
     )
-    confidence = Confidence.LIKELY if move.assumed or move.kind == "padding-length" else Confidence.CERTAIN
+    confidence = Confidence.LIKELY if move.assumed or move.kind in ("padding-length", "padding-shorter") else Confidence.CERTAIN
     return Diagnosis(PaddingLeak.name, title, confidence, tuple(culprits), recomputed(*facts), explanation, (fix,))
