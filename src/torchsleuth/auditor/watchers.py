@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.observation import Duplicates, InputFact, LabelShift, LossCall, Shape
 from torchsleuth.auditor.sites import expression
@@ -90,6 +91,7 @@ class Watch:
         if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
             return
         padding_idx = op.argument(2, "padding_idx")
+        ids = at_hand(ids)
         if ids.dim() == 2 and ids.numel() <= MOST_IDS:
             self.lookups.append(Lookup(op, ids.detach().clone(), table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
         low, high = int(ids.min()), int(ids.max())
@@ -103,7 +105,7 @@ class Watch:
                     self.trace.site(op), int(bad.shape[0]),
                 )  # fmt: skip
             )
-            self._refuse(ids, f"index {value} is out of range for a table of {table.shape[0]} rows")
+            self._refuse(table, f"index {value} is out of range for a table of {table.shape[0]} rows")
 
     def _refuse(self, tensor: torch.Tensor, why: str) -> None:
         if self.refuses and tensor.device.type != "cpu":
@@ -125,6 +127,7 @@ class Watch:
             return
         ignore = _plain_number(op.argument(4, "ignore_index", -100))
         classes = given.shape[1] if given.dim() > 1 else given.shape[0]
+        original, target = target, at_hand(target)
         bad = (target != ignore) & ((target < 0) | (target >= classes))
         if bad.any():
             at = bad.nonzero()[0]
@@ -133,10 +136,10 @@ class Watch:
                 InputFact("label-out-of-range", "", "", values[-1], tuple(at.tolist()), int(classes), op.name,
                           self.trace.site(op), int(bad.sum()))
             )  # fmt: skip
-            self._refuse(target, f"label {values[-1]} is out of range for {classes} classes")
+            self._refuse(original, f"label {values[-1]} is out of range for {classes} classes")
 
     def _loss(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        given, target = _operands(args, kwargs)
+        given, target = map(at_hand, _operands(args, kwargs))
         chain = list(self.trace.made_through(op.ins[0], _KEEPING))
         source = chain[-1] if chain and chain[-1].name in _ACTIVATIONS else None
         classes = None
@@ -231,7 +234,7 @@ class Watch:
                 continue
             length = shaped.shape[1]
             for start in range(0, min(3, whole.shape[1] - length + 1)):
-                if torch.equal(whole[:, start : start + length].to(shaped.dtype), shaped):
+                if torch.equal(whole[:, start : start + length].to(shaped), shaped):
                     best = (start, batch, length)  # the last candidate is the widest
                     break
         return best
