@@ -37,6 +37,7 @@ class Lookup:
 
     op: Op
     ids: torch.Tensor
+    values: torch.Tensor  # the same, to be read
     rows: int
     padding_idx: int | None
 
@@ -91,9 +92,10 @@ class Watch:
         if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
             return
         padding_idx = op.argument(2, "padding_idx")
-        ids = at_hand(ids)
+        device, ids = ids.device, at_hand(ids)
         if ids.dim() == 2 and ids.numel() <= MOST_IDS:
-            self.lookups.append(Lookup(op, ids.detach().clone(), table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
+            kept = ids.detach().clone()
+            self.lookups.append(Lookup(op, kept.to(device), kept, table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= table.shape[0]:
             bad = ((ids < 0) | (ids >= table.shape[0])).nonzero()
@@ -187,7 +189,7 @@ class Watch:
         goal = target.reshape(batch, length)
         counted = goal != ignore
         for lookup in self.lookups:
-            ids = lookup.ids
+            ids = lookup.values
             if ids.shape[0] != batch or int(ids.max()) >= given.shape[1]:
                 continue
             shares = {}
