@@ -10,7 +10,7 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.batch import Call, Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import Runner
@@ -25,6 +25,7 @@ class Lab:
 
     def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
         self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
+        self.paddings: list[Padding] = []  # all that is known to be padding in the call
         self.loudness = 1.0  # of disturbances, in units of the data's own spread
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 

@@ -49,6 +49,9 @@ class Move:
     site: Site | None = None
     mask_site: Site | None = None  # where the mask was applied, if it was, just before
     mask_operation: str = ""
+    mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
+    masked_shape: tuple[int, ...] = ()
+    unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not
     pooled: bool = False  # the moved output has no axis for positions
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
     mask_name: str = ""

@@ -10,14 +10,13 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
 from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.masking import masking
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
-from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+from torchsleuth.auditor.trace import Trace
 
 EXTRA_COLUMNS = 3
 AHEAD = 24  # columns of padding; more than most convolutions see
-_MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
-_THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 
 
 def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
@@ -56,11 +55,9 @@ def _padding_move(
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
-    masking = _mask_application(lab, trace, found, padding.mask) if found else None
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
-        mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
-        mask_name=padding.mask.name if padding.mask else "", inverted=inverted,
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **(masking(trace, found.op, padding) if found else {}),
     )  # fmt: skip
 
 
@@ -89,10 +86,12 @@ def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] 
     """The call's arguments with so many columns of padding more; None where it is not known what would stand in them."""
     if not padding.right:
         return None
+    # Another sequence that has padding of its own may happen to be as long: it stays as it is, with its mask.
+    apart = [leaf for other in lab.paddings if not torch.equal(other.valid, padding.valid) for leaf in (other.leaf, other.mask) if leaf is not None]
     changes = {}
     for leaf in lab.call.leaves:
         tensor = leaf.tensor
-        if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape:
+        if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape and not any(leaf is other for other in apart):
             fill = _fill(leaf, padding)
             if fill is None:
                 return None
@@ -173,7 +172,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
         return (
             lab.move(
                 "padding-length", changed, place, difference, found, first, pooled=where is None, assumed=padding.assumed,
-                mask_name=padding.mask.name if padding.mask else "",
+                mask_name=padding.mask.name if padding.mask else "", **(masking(first, found.op, padding) if found else {}),
             ),
         )  # fmt: skip
     return (None,)
@@ -214,7 +213,8 @@ def _shorter(lab: Lab, padding: Padding) -> list[Move]:
         difference.name = name
         changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}` (all other rows have less padding then)"
         place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
-        return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name)]
+        return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name,
+                         **(masking(first, found.op, padding) if found else {}))]  # fmt: skip
     return []
 
 
@@ -229,29 +229,3 @@ def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:
     values = leaf.tensor[~padding.valid]
     unique = values.unique() if values.dim() == 1 else values.new_zeros(0)
     return unique[0].item() if unique.numel() == 1 else None
-
-
-def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -> Op | None:
-    """The operation just before the culprit that brought the mask and the values together."""
-    if mask is None:
-        return None
-    key = trace.known_key(mask.tensor)
-    if key is None:
-        return None
-    pure = {key}
-    for op in trace.ops:
-        if op.ins and any(s.key in pure for s in op.ins) and all(s.key in pure or s.size == () for s in op.ins):
-            pure.update(s.key for s in op.outs)
-    todo, seen = [(s, 0) for s in found.op.ins], set()
-    while todo:
-        tensor, depth = todo.pop(0)
-        op = trace.maker(tensor)
-        if op is None or op.index in seen or depth > 6:
-            continue
-        seen.add(op.index)
-        mine = [s for s in op.ins if s.key in pure]
-        if mine and len(mine) < len(op.ins) and op.name in _MASKING:
-            return op
-        if op.name in _THROUGH and not mine:
-            todo += [(s, depth + 1) for s in op.ins]
-    return None

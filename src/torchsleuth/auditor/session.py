@@ -285,6 +285,7 @@ class Session:
         lab = self.attempt("running the model twice", lambda: self.lab(step))
         if lab is None:
             return
+        lab.paddings = self.paddings
         moves: list[Move] = []
         for padding in self.paddings:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []

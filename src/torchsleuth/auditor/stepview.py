@@ -152,8 +152,10 @@ def _hidden(target: torch.Tensor, padding: Padding) -> torch.Tensor | None:
 
 
 def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, paddings: list[Padding]) -> list[InputFact]:
+    """Labels that `ignore_index` drops at positions that hold data, whichever sequence of their size they run along."""
     if ignore is None or ignore < 0:
         return []
+    found: list[InputFact] = []
     for padding in paddings:
         hidden = _hidden(target, padding)
         if hidden is None or padding.assumed or target.numel() != padding.valid.numel():
@@ -162,11 +164,12 @@ def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, pad
         inner[:, :-1] &= ~hidden[:, 1:]  # the last valid position's next token is padding: rightly ignored
         inner[:, -1] = False
         dropped = (target.reshape(hidden.shape) == ignore) & inner.to(target.device)
-        if int(dropped.sum()) >= 2:
-            row, position = dropped.nonzero()[0].tolist()
-            text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
-            return [InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum()))]
-    return []
+        if int(dropped.sum()) < 2:
+            return []
+        row, position = dropped.nonzero()[0].tolist()
+        text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
+        found.append(InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum())))
+    return found[:1]
 
 
 def parameter_keys(trace: Trace, model: nn.Module) -> dict[str, int]:

@@ -78,12 +78,23 @@ def _maximum(move: Move) -> Diagnosis:
     )  # fmt: skip
 
 
+def _hides_queries(move: Move) -> bool:
+    """The mask runs along the last axis but one of square scores, and stands still along the last."""
+    mask, scores = move.mask_shape, move.masked_shape
+    return "softmax" in move.operation and len(mask) >= 2 and len(scores) >= 2 and mask[-1] == 1 < mask[-2] == scores[-2] == scores[-1]
+
+
+def _axis(move: Move) -> int:
+    return len(move.masked_shape) - 2
+
+
 def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
     if move.mask_site is not None:
-        label = "the mask is applied here, and does not hide the padding"
+        label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
+            "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
@@ -93,6 +104,10 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
         library = f" inside {move.site.library}" if move.site.library else ""
         facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if _hides_queries(move):
+        facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
+    if move.unmasked:
+        facts.append(f"`{move.operation}` was given no `{move.unmasked}`")
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
     if move.assumed:
@@ -100,6 +115,11 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+    elif move.unmasked or _hides_queries(move):
+        title = "padding takes part in an attention: nothing hides its keys"
+        whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
+        fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
+                     "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
         fix = advice("Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`." if "softmax" in move.operation
