@@ -74,15 +74,22 @@ def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFac
 
 
 def too_long(call: Call, trace: Trace) -> list[InputFact]:
-    """A forward pass that raised on sequences longer than the model's configuration allows."""
+    """A forward pass that raised on sequences longer than the model's configuration or its table of positions allows."""
     config = getattr(call.model, "config", None)
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if not isinstance(limit, int):
         return []
+    said = f"the model's configuration allows {limit}"
+    for path, table in call.model.named_modules():
+        if isinstance(table, nn.Embedding) and table.padding_idx is not None and "position" in path:
+            # Models of RoBERTa's kind: the first position is the one after the padding's own.
+            limit, first = table.num_embeddings - table.padding_idx - 1, table.padding_idx + 1
+            said = f"`{path}` has {table.num_embeddings} rows, of which the first position takes row {first}: that is enough for {limit}"
+            break
     for leaf in batches.sequences(call):
         if leaf.tensor.dim() == 2 and leaf.tensor.shape[1] > limit:
             length = leaf.tensor.shape[1]
-            text = f"`{leaf.name}` has {length} positions (shape {list(leaf.tensor.shape)}), the model's configuration allows {limit}"
+            text = f"`{leaf.name}` has {length} positions (shape {list(leaf.tensor.shape)}); {said}"
             site = trace.site(trace.failed) if trace.failed is not None else None
             return [InputFact("too-long", leaf.name, text, length, limit=limit, site=site)]
     return []
