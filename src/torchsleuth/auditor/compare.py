@@ -28,7 +28,7 @@ class May:
     """`table[b]` or `table[b, t]` is True where the change may show."""
 
     table: torch.Tensor
-    rows: May | None = None  # for results without an axis for positions, where some rows may move altogether
+    rows: May | None = None  # some rows may move altogether, also in results without an axis for positions
 
     @property
     def batch(self) -> int:
@@ -40,7 +40,7 @@ class May:
 
     def allows(self, moved: torch.Tensor, near: bool = False) -> bool:
         """Does any reading of the axes allow this movement? `near`: a length that is off by one or two will do, if no other is there."""
-        if not moved.any() or (self.rows is not None and self.length not in moved.shape and self.rows.allows(moved)):
+        if not moved.any() or (self.rows is not None and self.rows.allows(moved)):
             return True
         self.table = self.table.to(moved.device)
         if near and self.length is not None and self.length >= 4 and self.length not in moved.shape:
