@@ -33,6 +33,12 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
     if "unscaled-image" in kinds:
         caused |= {"loss-at-start", "zero-gradient"}
+    if "activation-before-loss" in rules:  # a logarithm of a negative target, say
+        wrong = {c.span for d in found if d.rule == "activation-before-loss" for c in d.culprits}
+        found = tuple(d for d in found if d.rule != "not-finite" or not any(c.span in wrong for c in d.culprits))
+    if "softmax-axis" in rules:  # over the samples: that is how it mixes them
+        wrong = {c.span for d in found if d.rule == "softmax-axis" for c in d.culprits}
+        found = tuple(d for d in found if d.rule != "batch-mixing" or not any(c.span in wrong for c in d.culprits))
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")
     if "length-too-long" in kinds:

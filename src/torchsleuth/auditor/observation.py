@@ -208,6 +208,11 @@ class LossCall:
     padded_counted: int = 0  # labels at padded positions that do count
     pad_label: int | None = None
     layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
+    sums_along: int | None = None  # the axis along which the input is log-probabilities, where that is not the one of the classes
+    log_target: bool = False  # of `kl_div`: its target is to be logarithms, too
+    target_lowest: float = 0.0
+    target_activation: str = ""
+    target_site: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
