@@ -27,7 +27,7 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     rules = {diagnosis.rule for diagnosis in found}
     kinds = {fact.kind for fact in observation.inputs}
     caused: set[str] = set()
-    if "not-finite" in kinds:  # in the inputs
+    if "not-finite" in kinds and not observation.finite:  # in the inputs
         caused |= {"nan-gradient", "loss-at-start", "not-finite"}
     if "not-finite" in rules:
         caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
@@ -43,6 +43,8 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused.add("zero-gradient")
     if "length-too-long" in kinds:
         caused.add("padding-leak")
+    if "mask-inverted" in kinds or "mask-polarity" in kinds:  # a full row of an inverted mask hides everything
+        found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
     if "mask-inverted" in kinds:
         caused |= {"zero-gradient", "nan-gradient", "not-finite"}
         if "mask-polarity" in kinds or any(move.inverted for move in observation.moves):  # which say it of the input, or by experiment
@@ -50,7 +52,6 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         else:
             caused.add("padding-leak")
     if "mask-polarity" in kinds:
-        found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
         caused |= {"padding-leak", "zero-gradient"}
     if rules - {"loss-at-start", "loop-in-step", "cannot-overfit"}:
         caused.add("loss-at-start")  # a guess at the cause, where a cause is known

@@ -119,7 +119,8 @@ def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) 
     noise = (1 + torch.randn(tensor.shape, generator=generator, device=tensor.device)).to(tensor.dtype)
     spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
-    return torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach())
+    # In the layout of the original: dropout draws its numbers in the order of the memory.
+    return torch.empty_like(tensor).copy_(torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach()))
 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

@@ -125,7 +125,7 @@ class Vanish:
 class NotFinite:
     """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
 
-    kind: str  # "nan", "inf"
+    kind: str  # "nan", "inf"; "given": NaN that came with an operand
     operation: str
     site: Site
     why: str  # what about its inputs explains it
@@ -346,6 +346,7 @@ class Observation:
     unused: tuple[Unused, ...] = ()
     vanished: tuple[Vanish, ...] = ()
     not_finite: NotFinite | None = None
+    finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known
     optimizer: tuple[OptimizerFact, ...] = ()
     unregistered: tuple[Unregistered, ...] = ()
     no_update: NoUpdate | None = None

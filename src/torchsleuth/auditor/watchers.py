@@ -58,7 +58,8 @@ class Watch:
     def install(self) -> None:
         add = self.trace.watchers.setdefault
         early = self.trace.early.setdefault
-        early("embedding", []).append(self._guarded(self._embedding))
+        for name in ("embedding", "embedding_bag"):
+            early(name, []).append(self._guarded(self._embedding))
         for name in LOSSES:
             early(name, []).append(self._guarded(self._labels))
             add(name, []).append(self._guarded(self._loss))
@@ -90,7 +91,7 @@ class Watch:
         if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
             return
         padding_idx = op.argument(2, "padding_idx")
-        if ids.dim() == 2 and ids.numel() <= MOST_IDS:
+        if op.name == "embedding" and ids.dim() == 2 and ids.numel() <= MOST_IDS:
             self.lookups.append(Lookup(op, ids.detach().clone(), table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= table.shape[0]:
