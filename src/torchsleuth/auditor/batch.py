@@ -141,9 +141,20 @@ def _with(value: typing.Any, path: Path, tensor: torch.Tensor) -> typing.Any:
     return type(value)(items) if type(value) in (list, tuple) else items
 
 
+def signature_of(model: nn.Module) -> inspect.Signature:
+    """What `forward` takes; raises ValueError or TypeError where nothing says it."""
+    schema = getattr(model.forward, "schema", None) if isinstance(model, torch.jit.ScriptModule) else None
+    if schema is None:
+        return inspect.signature(model.forward)
+    return inspect.Signature([
+        inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None if a.has_default_value() else inspect.Parameter.empty)
+        for a in schema.arguments[1:]
+    ])  # fmt: skip
+
+
 def _positional_names(model: nn.Module, count: int) -> list[str]:
     try:
-        parameters = list(inspect.signature(model.forward).parameters.values())
+        parameters = list(signature_of(model).parameters.values())
     except (TypeError, ValueError):
         parameters = []
     names: list[str] = []

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from torchsleuth.auditor.batch import Call
+from torchsleuth.auditor.batch import Call, signature_of
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.stepview import padded
 from torchsleuth.errors import UsageError
@@ -50,7 +50,7 @@ def padded_inputs(model: nn.Module, batch: typing.Any) -> list[str]:
 
 def _binds(model: nn.Module, items: tuple) -> bool:
     try:
-        inspect.signature(model.forward).bind(*items)
+        signature_of(model).bind(*items)
     except TypeError:
         return False
     except ValueError:
@@ -61,7 +61,7 @@ def _binds(model: nn.Module, items: tuple) -> bool:
 def _keywords(model: nn.Module) -> set[str] | None:
     """The names `forward` takes; None if it takes any."""
     try:
-        parameters = inspect.signature(model.forward).parameters.values()
+        parameters = signature_of(model).parameters.values()
     except (TypeError, ValueError):
         return None
     if any(p.kind is p.VAR_KEYWORD for p in parameters):

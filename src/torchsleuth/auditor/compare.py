@@ -144,6 +144,7 @@ def tolerance(tensor: torch.Tensor) -> float:
     """How much of a difference rounding explains for values like these."""
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return 0.0
+    tensor = tensor.detach()
     finite = tensor[tensor.isfinite()] if not tensor.isfinite().all() else tensor
     largest = float(finite.abs().max()) if finite.numel() else 0.0
     # Masks are written as -1e9 or the dtype's lowest value; they are no measure of the values beside them.

@@ -64,7 +64,7 @@ def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
         origin = class_origin(type(module))
         inherited = user.get(parent, True) if path else True
         user[path] = origin is Origin.USER or (origin is Origin.TORCH and inherited)
-        for name in module._parameters:
+        for name in module._parameters.keys():  # noqa: SIM118  (that of a scripted module cannot be walked through otherwise)
             found[f"{path}.{name}" if path else name] = (path, type(module).__name__, user[path])
     return found
 

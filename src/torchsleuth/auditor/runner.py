@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import io
 import operator
 import random
@@ -133,7 +134,9 @@ class Runner:
 
     def _set_mode(self, mode: str) -> None:
         for module in self.modules:  # `untouched` puts the flags back
-            if mode == "eval" or isinstance(module, BATCH_NORMS):
+            if isinstance(module, torch.jit.ScriptModule):
+                module.training = module.training and mode != "eval" and "BatchNorm" not in module.original_name
+            elif mode == "eval" or isinstance(module, BATCH_NORMS):
                 module.__dict__["training"] = False
 
     @contextlib.contextmanager
@@ -170,6 +173,12 @@ class Kept:
         self._grads: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._held: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
         for module in modules:
+            self._grads += [(p, p.grad) for p in module._parameters.values() if p is not None]
+            if isinstance(module, torch.jit.ScriptModule):  # its tables are not Python's, and nothing can be put in their place
+                for buffer in module._buffers.values():
+                    self.hold(buffer)
+                self._chances.append((functools.partial(setattr, module, "training"), module.training))
+                continue
             attributes = module.__dict__
             tables = (attributes, module._buffers, module._parameters, module._modules)
             self._tables += [(table, table.copy()) for table in tables if table]
@@ -187,7 +196,6 @@ class Kept:
                     for inside in value.values() if isinstance(value, dict) else value:
                         if isinstance(inside, torch.Tensor) and not isinstance(inside, nn.Parameter):
                             self.hold(inside)
-            self._grads += [(p, p.grad) for p in module._parameters.values() if p is not None]
             if module._buffers:
                 self._buffered.append(module._buffers)
 
