@@ -222,3 +222,28 @@ def test_command_on_a_script(tmp_path, monkeypatch, capsys):
 def test_lazy_layers_are_said():
     with pytest.raises(UsageError, match=r"lazy layers that have no weights yet \(0\.weight, 0\.bias\)"):
         torchsleuth.audit(nn.Sequential(nn.LazyLinear(3)), X)
+
+
+def test_a_pause_puts_the_mode_back_where_it_was():
+    from torch.overrides import TorchFunctionMode
+
+    from torchsleuth.auditor.modestack import paused
+
+    class Counting(TorchFunctionMode):
+        seen = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    below, mode, above = Counting(), Counting(), Counting()
+    with below, mode, above:
+        with paused(mode):
+            torch.ones(1)
+        assert (below.seen, mode.seen, above.seen) == (1, 0, 1)
+        torch.ones(1)
+        assert (below.seen, mode.seen, above.seen) == (2, 1, 2)
+        with paused(Counting()):  # one that is not there
+            torch.ones(1)
+        assert (below.seen, mode.seen, above.seen) == (3, 2, 3)
+    assert torch._C._len_torch_function_stack() == 0

@@ -1,4 +1,5 @@
-"""Running again on a GPU: with exact arithmetic where that is possible, and without asking for what would kill the device.
+"""Running again on a GPU: with exact arithmetic where that is possible, without asking for what would kill the device, and
+with as little waiting for it as possible.
 
 Disturbed inputs may lead to an index that no table has (a position past the longest). On a CPU that raises, and the
 experiment is given up; on a GPU it ends in a device-side assert that the whole program would not survive.
@@ -8,14 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import typing
+import weakref
 from collections.abc import Iterator
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 
+SMALL = 1 << 18  # elements
+
+
 def in_use() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def at_hand(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in the host's memory, if it is small: then one copy is waited for, and not each question about its values."""
+    return tensor.detach().cpu() if tensor.is_cuda and tensor.numel() <= SMALL else tensor
 
 
 @contextlib.contextmanager
@@ -75,15 +85,27 @@ class Surviving(TorchFunctionMode):
 def _outside(index: typing.Any, low: int, high: int, ignored: int | None = None) -> str | None:
     if not isinstance(index, torch.Tensor) or not index.is_cuda or index.numel() == 0 or index.is_floating_point() or index.dtype is torch.bool:
         return None
-    with torch._C.DisableTorchFunction():
-        if ignored is not None:
-            index = index[index != ignored]
-            if index.numel() == 0:
-                return None
-        least, most = index.aminmax()
-        if int(least) < low or int(most) >= high:
-            return f"index out of range: {int(most) if int(most) >= high else int(least)} is not in {low}…{high - 1}"
+    least, most = _range(index, ignored)
+    if least < low or most >= high:
+        return f"index out of range: {most if most >= high else least} is not in {low}…{high - 1}"
     return None
+
+
+_ranges: dict[int, tuple[weakref.ref, int, int | None, tuple[int, int]]] = {}  # of indices that were looked at, by identity
+
+
+def _range(index: torch.Tensor, ignored: int | None) -> tuple[int, int]:
+    """The least and the greatest index. The program's own inputs come again in every run: they are waited for once."""
+    version = index._version if not index.is_inference() else 0
+    known = _ranges.get(id(index))
+    if known is not None and known[0]() is index and known[1:3] == (version, ignored) and not index.is_inference():
+        return known[3]
+    with torch._C.DisableTorchFunction():
+        values = index[index != ignored] if ignored is not None else index
+        found = tuple(torch.stack(values.aminmax()).tolist()) if values.numel() else (0, -1)
+        key = id(index)
+        _ranges[key] = (weakref.ref(index, lambda _: _ranges.pop(key, None)), version, ignored, found)
+    return found  # type: ignore[return-value]
 
 
 def _of(args: tuple, kwargs: dict, position: int, name: str) -> typing.Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import functools
 import inspect
 import types
 import typing
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+
+from torchsleuth.auditor.accelerator import at_hand
 
 Path = tuple[typing.Any, ...]
 
@@ -30,6 +33,11 @@ class Leaf:
     name: str
     path: Path
     tensor: torch.Tensor
+
+    @functools.cached_property
+    def values(self) -> torch.Tensor:
+        """The tensor to be read, not to be computed with: on the host if it is small."""
+        return at_hand(self.tensor)
 
 
 @dataclass
@@ -181,7 +189,7 @@ def looks_like_mask(leaf: Leaf) -> bool:
     named = any(word in leaf.name.lower() for word in _MASKLIKE)
     if not named:
         return False
-    return bool(((tensor == 0) | (tensor == 1)).all())
+    return bool(((leaf.values == 0) | (leaf.values == 1)).all())
 
 
 def is_lengths(leaf: Leaf, longest: int) -> bool:
@@ -191,7 +199,7 @@ def is_lengths(leaf: Leaf, longest: int) -> bool:
     name = leaf.name.lower()
     if not ("len" in name or name in ("n", "sizes", "seq_sizes")):
         return False
-    return bool((tensor >= 0).all()) and int(tensor.max()) <= longest
+    return bool((leaf.values >= 0).all()) and int(leaf.values.max()) <= longest
 
 
 def sequences(call: Call) -> list[Leaf]:
@@ -224,6 +232,7 @@ def _paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     for leaf in sequences(call):
         found_one = _masked(call, leaf, pad_ids) or _measured(call, leaf, pad_ids) or _trailing(leaf, pad_ids)
         if found_one is not None and found_one.valid.any(1).all() and not found_one.valid.all():
+            found_one.valid = found_one.valid.to(leaf.tensor.device)
             found.append(found_one)
     return found
 
@@ -236,7 +245,7 @@ def _masked(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     if not masks:
         return None
     mask = masks[0]
-    flags = (mask.tensor != 0).to(leaf.tensor.device)
+    flags = (mask.values != 0).to(leaf.values.device)
     keep, suspicious = _keep_value(mask, flags, leaf, pad_ids)
     if keep is None:
         return None
@@ -255,7 +264,7 @@ def _keep_value(mask: Leaf, flags: torch.Tensor, leaf: Leaf, pad_ids: set[int]) 
     elif "pad" in name:
         by_name = False  # key_padding_mask, padding_mask, is_pad: True where there is padding
     by_content: bool | None = None
-    ids = leaf.tensor if leaf.tensor.dim() == 2 else None
+    ids = leaf.values if leaf.tensor.dim() == 2 else None
     for value in (True, False):
         hidden = flags != value
         if ids is not None:
@@ -264,7 +273,7 @@ def _keep_value(mask: Leaf, flags: torch.Tensor, leaf: Leaf, pad_ids: set[int]) 
             if values.numel() == 1 and not (ids[~hidden] == values[0]).any() and ids[~hidden].unique().numel() > 1:
                 by_content = value
                 break
-        elif (leaf.tensor[hidden] == 0).all() and (leaf.tensor[~hidden] != 0).any():
+        elif (leaf.values[hidden] == 0).all() and (leaf.values[~hidden] != 0).any():
             by_content = value
             break
     if by_content is None and by_name is None:
@@ -285,7 +294,7 @@ def _ends(valid: torch.Tensor) -> bool:
 def _pad_id(leaf: Leaf, valid: torch.Tensor, pad_ids: set[int]) -> int | None:
     if leaf.tensor.dim() != 2:
         return None
-    values = leaf.tensor[~valid].unique()
+    values = leaf.values[~valid].unique()
     return int(values[0]) if values.numel() == 1 else None
 
 
@@ -293,17 +302,17 @@ def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     batch, longest = leaf.tensor.shape[:2]
     for other in call.leaves:
         if is_lengths(other, longest) and other.tensor.shape[0] == batch:
-            if leaf.tensor.dim() == 3 and int(other.tensor.max()) != longest and int(other.tensor.max()) <= leaf.tensor.shape[2]:
+            if leaf.tensor.dim() == 3 and int(other.values.max()) != longest and int(other.values.max()) <= leaf.tensor.shape[2]:
                 continue  # channels first, it seems: the lengths are those of the last axis
-            lengths = other.tensor.to(leaf.tensor.device)
-            valid = torch.arange(longest, device=leaf.tensor.device)[None, :] < lengths[:, None]
+            lengths = other.values.to(leaf.values.device)
+            valid = torch.arange(longest, device=lengths.device)[None, :] < lengths[:, None]
             return Padding(leaf, valid, other, pad_id=_pad_id(leaf, valid, pad_ids))
     return None
 
 
 def _trailing(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     """Padding told from the ids alone: rows that end in a run of the pad id, which stands nowhere else."""
-    ids = leaf.tensor
+    ids = leaf.values
     if ids.dim() != 2 or ids.shape[1] < 2:
         return None
     declared = [p for p in pad_ids if (ids[:, -1] == p).any()]

@@ -52,7 +52,7 @@ class Causality:
     def _leaf_for(self, lookup: Lookup) -> Leaf:
         """The input these ids are, by value; or a stand-in, where the model made them itself."""
         for leaf in self.call.leaves:
-            if leaf.tensor.shape == lookup.ids.shape and not leaf.tensor.is_floating_point() and torch.equal(leaf.tensor.to(lookup.ids.dtype), lookup.ids):
+            if leaf.tensor.shape == lookup.ids.shape and not leaf.tensor.is_floating_point() and torch.equal(leaf.values.to(lookup.ids.dtype), lookup.values):
                 return leaf
         return Leaf("the ids looked up", (), lookup.ids)
 

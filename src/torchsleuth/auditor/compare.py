@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.trace import Op, Trace
 
 # How many units in the last place of the largest value are put down to rounding.
@@ -234,6 +235,7 @@ def first_difference(
             continue
         if needs_batch and not any(size == may.batch or (size % may.batch == 0 and size) for size in one.shape):
             continue
+        one, two = at_hand(one), at_hand(two)
         flags, allowed = moved_flags(one, two, floor, patience)
         if flags.any() and not may.allows(flags):
             return Difference(name, one, two, forbidden_flags(flags, may), allowed, position)

@@ -7,6 +7,7 @@ import typing
 
 import torch
 
+from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.compare import moved_flags, output_leaves
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import Trace
@@ -32,4 +33,4 @@ class Forward:
         leaves = [tensor for _, tensor in output_leaves(result)]
         if not leaves or len(leaves) != len(self._outputs):
             return False
-        return all(a.shape == b.shape and a.dtype == b.dtype and not moved_flags(a, b)[0].any() for a, b in zip(self._outputs, leaves, strict=True))
+        return all(a.shape == b.shape and a.dtype == b.dtype and not moved_flags(at_hand(a), at_hand(b))[0].any() for a, b in zip(self._outputs, leaves, strict=True))

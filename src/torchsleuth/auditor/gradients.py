@@ -42,7 +42,9 @@ def grad_states(grads: typing.Iterable[torch.Tensor | None]) -> list[str]:
     totals: dict[int, float] = {}
     with torch.no_grad():
         for positions in groups.values():
-            found = [values[p].abs().sum(dtype=torch.float32) for p in positions]  # type: ignore[union-attr]
+            mine = [values[p] for p in positions]
+            wide = torch.float32 if mine[0].dtype.itemsize < 4 else None  # the sum of many halves is no half
+            found = torch._foreach_norm(mine, 1, dtype=wide) if mine[0].is_floating_point() else [value.abs().sum() for value in mine]
             totals.update(zip(positions, torch.stack(found).tolist(), strict=True))
     return ["none" if value is None else _state_of(value, totals.get(position, 1.0)) for position, value in enumerate(values)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import typing
@@ -26,6 +27,26 @@ def take_out(mode: typing.Any) -> None:
         others.append(top)
     for other in reversed(others):
         torch._C._push_on_torch_function_stack(other)
+
+
+@contextlib.contextmanager
+def paused(mode: typing.Any) -> typing.Iterator[None]:
+    """Out of its place on the stack, and back there: our own tensor work inside a traced run is not the program's."""
+    depth = torch._C._len_torch_function_stack()
+    level = next((level for level in reversed(range(depth)) if torch._C._get_function_stack_at(level) is mode), depth)
+    _replaced(level, [])
+    try:
+        yield
+    finally:
+        if level < depth:
+            _replaced(level, [mode], 0)
+
+
+def _replaced(level: int, modes: list[typing.Any], gone: int = 1) -> None:
+    """Puts `modes` in the place of the `gone` modes from this level of the stack on."""
+    above = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack() - level)]
+    for mode in (*modes, *reversed(above[: len(above) - gone] if gone else above)):
+        torch._C._push_on_torch_function_stack(mode)
 
 
 def unseen(hook: typing.Callable) -> typing.Callable:

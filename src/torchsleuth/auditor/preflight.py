@@ -143,11 +143,11 @@ def _not_finite(leaf: Leaf) -> list[InputFact]:
     tensor = leaf.tensor
     if not tensor.is_floating_point() or "mask" in leaf.name.lower() or "bias" in leaf.name.lower() or tensor.numel() == 0:
         return []
-    bad = ~tensor.isfinite()
+    bad = ~leaf.values.isfinite()
     if not bad.any():
         return []
     at = tuple(bad.nonzero()[0].tolist())
-    kind = "NaN" if tensor[at].isnan() else "infinite"
+    kind = "NaN" if leaf.values[at].isnan() else "infinite"
     count = int(bad.sum())
     text = f"`{leaf.name}` holds {count} value{'s' * (count != 1)} that {'are' if count != 1 else 'is'} not finite; the first, at {list(at)}, is {kind}"
     return [InputFact("not-finite", leaf.name, text, None, at, count=count)]
@@ -160,7 +160,7 @@ def _constant(content: list[Leaf]) -> list[InputFact]:
         tensor = leaf.tensor
         if tensor.dim() < 2 or tensor.numel() < ENOUGH or tensor.shape[0] < 2:
             return []
-        if not bool((tensor == tensor.reshape(-1)[0]).all()):
+        if not bool((leaf.values == leaf.values.reshape(-1)[0]).all()):
             return []
         found.append(InputFact("constant", leaf.name, f"all {tensor.numel()} elements of `{leaf.name}` are {tensor.reshape(-1)[0].item():g}"))
     return found

@@ -24,6 +24,7 @@ from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padding import padding_moves
@@ -208,7 +209,7 @@ class Session:
             raise _NotFinite
         states: dict[str, str] | None = None
         watch = BackwardWatch(trace)
-        with _paused(trace):
+        with paused(trace):
             if loss is not None and parameters:
                 if loss.requires_grad:
                     grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
@@ -371,17 +372,6 @@ def _no_collections() -> typing.Iterator[None]:
 
 class _NotFinite(Exception):
     """The loss is not finite: look again, closely."""
-
-
-@contextlib.contextmanager
-def _paused(trace: Trace):
-    """Our own tensor work inside a traced run is not the program's."""
-    most, trace.most = trace.most, 0
-    truncated = trace.truncated
-    try:
-        yield
-    finally:
-        trace.most, trace.truncated = most, truncated
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from torchsleuth.auditor import distributions
+from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.distributions import KEEPING
 from torchsleuth.auditor.observation import Duplicates, InputFact, LabelShift, LossCall, Shape
@@ -36,6 +37,7 @@ class Lookup:
 
     op: Op
     ids: torch.Tensor
+    values: torch.Tensor  # the same, to be read
     rows: int
     padding_idx: int | None
 
@@ -91,8 +93,10 @@ class Watch:
         if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
             return
         padding_idx = op.argument(2, "padding_idx")
+        device, ids = ids.device, at_hand(ids)
         if op.name == "embedding" and ids.dim() == 2 and ids.numel() <= MOST_IDS:
-            self.lookups.append(Lookup(op, ids.detach().clone(), table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
+            kept = ids.detach().clone()
+            self.lookups.append(Lookup(op, kept.to(device), kept, table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= table.shape[0]:
             bad = ((ids < 0) | (ids >= table.shape[0])).nonzero()
@@ -104,7 +108,7 @@ class Watch:
                     self.trace.site(op), int(bad.shape[0]),
                 )  # fmt: skip
             )
-            self._refuse(ids, f"index {value} is out of range for a table of {table.shape[0]} rows")
+            self._refuse(table, f"index {value} is out of range for a table of {table.shape[0]} rows")
 
     def _refuse(self, tensor: torch.Tensor, why: str) -> None:
         if self.refuses and tensor.device.type != "cpu":
@@ -126,6 +130,7 @@ class Watch:
             return
         ignore = _plain_number(op.argument(4, "ignore_index", -100))
         classes = given.shape[1] if given.dim() > 1 else given.shape[0]
+        original, target = target, at_hand(target)
         bad = (target != ignore) & ((target < 0) | (target >= classes))
         if bad.any():
             at = bad.nonzero()[0]
@@ -134,10 +139,10 @@ class Watch:
                 InputFact("label-out-of-range", "", "", values[-1], tuple(at.tolist()), int(classes), op.name,
                           self.trace.site(op), int(bad.sum()))
             )  # fmt: skip
-            self._refuse(target, f"label {values[-1]} is out of range for {classes} classes")
+            self._refuse(original, f"label {values[-1]} is out of range for {classes} classes")
 
     def _loss(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        given, target = _operands(args, kwargs)
+        given, target = map(at_hand, _operands(args, kwargs))
         source = distributions.activation_of(self.trace, op.ins[0])
         facts: dict[str, typing.Any] = {"activation": source.name.rstrip("_") if source else "", "activation_site": self.trace.site(source) if source else None}
         facts |= distributions.of_scores(op.name, given, self.trace, op)
@@ -180,7 +185,7 @@ class Watch:
         goal = target.reshape(batch, length)
         counted = goal != ignore
         for lookup in self.lookups:
-            ids = lookup.ids
+            ids = lookup.values
             if ids.shape[0] != batch or int(ids.max()) >= given.shape[1]:
                 continue
             shares = {}
@@ -227,7 +232,7 @@ class Watch:
                 continue
             length = shaped.shape[1]
             for start in range(0, min(3, whole.shape[1] - length + 1)):
-                if torch.equal(whole[:, start : start + length].to(shaped.dtype), shaped):
+                if torch.equal(whole[:, start : start + length].to(shaped), shaped):
                     best = (start, batch, length)  # the last candidate is the widest
                     break
         return best
