@@ -74,11 +74,11 @@ def report_of(command: str, observation: Observation, exception: RaisedException
     diagnoses = findings(observation)
     notes: typing.Iterable[str] = observation.notes
     if exception is not None and not diagnoses:
-        notes = (*notes, f"the model could not be run: {observation.crash}; nothing but its inputs was looked at")
+        notes = (*notes, f"{observation.crash}; nothing but its inputs was looked at")
         return Report(command, Outcome.CRASH, exception, (), tuple(notes))
     outcome = Outcome.FINDINGS if diagnoses else Outcome.OK
     if exception is not None:
-        notes = (*notes, f"the model could not be run: {observation.crash}; no experiment was made")
+        notes = (*notes, f"{observation.crash}; no experiment was made")
     return Report(command, outcome, exception, diagnoses, tuple(notes))
 
 
