@@ -80,6 +80,9 @@ def loss_function(loss_fn: typing.Callable | None, batch: typing.Any, target: ty
         ]  # fmt: skip
     except (TypeError, ValueError):
         parameters = []
+    if len(parameters) > 2:
+        names = ", ".join(p.name for p in parameters)
+        raise UsageError(f"loss_fn takes {len(parameters)} arguments ({names}); the audit gives it (output), (output, target) or (output, batch)")
     if len(parameters) < 2:
         return loss_fn if len(parameters) == 1 or target is None else lambda output: loss_fn(output, target)
     if not explicit and isinstance(batch, Mapping) and parameters[1].name in ("batch", "inputs", "data", "b"):

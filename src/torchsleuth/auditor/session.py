@@ -240,7 +240,7 @@ class Session:
             if not isinstance(loss, torch.Tensor):
                 raise UsageError(f"loss_fn gave {type(loss).__name__}, not a tensor")
             if loss.numel() != 1:
-                raise UsageError(f"loss_fn gave a tensor of shape {list(loss.shape)}; the audit needs one number")
+                raise UsageError(f"loss_fn gave a tensor of shape {list(loss.shape)}; the audit needs one number (its mean, say)")
             return loss
         for name, tensor in output_leaves(output):
             if tensor.numel() == 1 and tensor.dim() == 0 and (name.endswith(".loss") or name in ("output", "output[0]")):
@@ -366,6 +366,8 @@ class Session:
         result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps))
         if result is not None:
             self.fields["overfit"] = result
+        elif not any("overfitting" in note for note in self.notes):
+            self.notes.append("overfitting the batch was not tested: there is no loss, or nothing to train")
 
 
 @contextlib.contextmanager
