@@ -230,6 +230,10 @@ class Kept:
         for parameter, grad in self._grads:
             if parameter.grad is not grad:
                 parameter.grad = grad
+        self.give_back()
+
+    def give_back(self) -> None:
+        """What was lent, as it was."""
         for lent in self._lent:
             tensor, copy, version, requires_grad, grad = lent
             if tensor._version != version:

@@ -363,7 +363,7 @@ class Session:
             self.fields["modes"] = (*self.fields.get("modes", ()), fact)
 
     def overfit(self, steps: int = 60) -> None:
-        result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps))
+        result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps, self.runner.lent))
         if result is not None:
             self.fields["overfit"] = result
         elif not any("overfitting" in note for note in self.notes):

@@ -89,5 +89,5 @@ def _given(fact: NotFinite) -> Diagnosis:
         NotFiniteResult.name, f"`{fact.operation}` is given NaN, and the loss is {fact.loss}", Confidence.CERTAIN,
         (culprit(fact.site, Role.OPERAND, "one of its operands holds NaN"),), observed(fact.why, f"the loss of this step is {fact.loss}"),
         "NaN spreads to everything that is computed from it. Nothing in this step made it: it came with the data (or is in the weights already).",
-        (advice("Drop or fill these values where the data is made, or leave them out of the loss (`loss[mask]`, not `loss * mask`: NaN times 0 is NaN)."),),
+        (advice("Drop or fill these values where the data is made, or pick the others before anything is computed: `prediction[known]` and `target[known]` (NaN times 0 is NaN, in gradients too)."),),
     )  # fmt: skip
