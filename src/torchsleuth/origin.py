@@ -28,6 +28,7 @@ _DEMO = _HERE + "demo" + os.sep  # the built-in failing programs play the user's
 _SITE_MARKS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _PATHS = sysconfig.get_paths()
 _STDLIB = tuple({os.path.join(_PATHS[key], "") for key in ("stdlib", "platstdlib")})
+_COMMAND = os.path.join(_PATHS["scripts"], "torchsleuth")  # the installed command
 _TORCH_PACKAGES = ("torch", "torchgen", "functorch")
 # What torch itself stands on and imports late (the first optimizer pulls in sympy): no tensor operation starts there,
 # and recording the import would cost a second.
@@ -57,7 +58,7 @@ def origin_of_file(filename: str) -> Origin:
         return Origin.TORCH
     if filename.startswith(_STDLIB):
         return Origin.STDLIB
-    return Origin.USER
+    return Origin.OURS if filename.startswith(_COMMAND) else Origin.USER
 
 
 @functools.cache

@@ -820,3 +820,88 @@ def codebook_kept_in_a_parameter():
     x = torch.randn(6, 10)
     loss = lambda out: F.mse_loss(out[0], x) + F.mse_loss(out[1], out[2].detach())  # noqa: E731
     return {"model": M(enc=nn.Linear(10, 4), dec=nn.Linear(4, 10)), "batch": x, "loss_fn": loss}
+
+
+@correct
+def empty_rows_that_the_mean_takes_care_of():
+    class M(Seq):
+        def forward(self, x, lengths):
+            valid = torch.arange(x.shape[1]) < lengths[:, None]
+            return self.out((x * valid[..., None]).sum(1) / lengths.clamp_min(1)[:, None])
+
+    return {"model": M(out=nn.Linear(5, 3)), "batch": (torch.randn(4, 7, 5), torch.tensor([7, 0, 3, 5])), "loss_fn": ce(Y4)}
+
+
+@correct
+def missing_values_that_the_model_fills():
+    class M(Seq):
+        def forward(self, x):
+            missing = x.isnan()
+            return self.out(torch.cat([torch.where(missing, torch.zeros_like(x), x), missing.float()], 1))
+
+    x = torch.randn(4, 6)
+    x[1, 2] = torch.nan
+    return {"model": M(out=nn.Linear(12, 3)), "batch": x, "loss_fn": ce(Y4)}
+
+
+@correct
+def targets_that_are_missing_are_left_out():
+    y = torch.randn(4, 3)
+    y[2, 1] = torch.nan
+    known = ~y.isnan()
+    return {"model": nn.Linear(6, 3), "batch": torch.randn(4, 6), "loss_fn": lambda out: F.mse_loss(out[known], y[known])}
+
+
+@correct
+def label_map_as_input():
+    return {"model": nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 3)), "batch": torch.randint(0, 21, (4, 1, 8, 8)).float(), "loss_fn": ce(Y4)}
+
+
+@correct
+def distance_between_two_sets():
+    real = torch.randn(8)
+    loss = lambda made: 2 * (made[:, None] - real).abs().mean() - (made[:, None] - made).abs().mean()  # noqa: E731
+    return {"model": nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), "batch": torch.randn(8, 3), "loss_fn": loss}
+
+
+@correct
+def optional_input_that_is_not_given():
+    class M(Seq):
+        def forward(self, x, kinds=None):
+            h = self.emb(x)
+            if kinds is not None:
+                h = h + self.kind(kinds)
+            return self.out(h.mean(1))
+
+    return {"model": M(emb=nn.Embedding(30, 8), kind=nn.Embedding(2, 8), out=nn.Linear(8, 3)), "batch": torch.randint(0, 30, (4, 7)), "loss_fn": ce(Y4)}
+
+
+@correct
+def set_up_by_the_first_batch():
+    class ActNorm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+            self.register_buffer("ready", torch.tensor(False))
+
+        def forward(self, x):
+            if not self.ready:
+                with torch.no_grad():
+                    self.shift.copy_(-x.mean(0))
+                    self.scale.copy_(1 / x.std(0))
+                    self.ready.fill_(True)
+            return (x + self.shift) * self.scale
+
+    return {"model": nn.Sequential(nn.Linear(6, 8), ActNorm(8), nn.Tanh(), nn.Linear(8, 3)), "batch": torch.randn(4, 6), "loss_fn": ce(Y4)}
+
+
+@correct
+def forces_from_an_energy():
+    class M(Seq):
+        def forward(self, positions):
+            positions = positions.requires_grad_()
+            energy = self.out(self.mid(positions).tanh()).sum((1, 2))
+            return energy, -torch.autograd.grad(energy.sum(), positions, create_graph=True)[0]
+
+    loss = lambda out: out[0].pow(2).mean() + out[1].pow(2).mean()  # noqa: E731
+    return {"model": M(mid=nn.Linear(3, 16), out=nn.Linear(16, 1)), "batch": torch.randn(4, 5, 3), "loss_fn": loss}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import json
+import types
 
 import pytest
 import torch
@@ -97,6 +100,17 @@ def test_bad_input_is_said_plainly():
         torchsleuth.audit(lambda x: x, X)
     with pytest.raises(UsageError, match="takes no argument 'z'"):
         torchsleuth.audit(Plain(), {"x": X, "z": X})
+    for wrong, said in (
+        ({"loss_fn": nn.CrossEntropyLoss(reduction="none"), "target": Y}, r"shape \[6\]; the audit needs one number"),
+        ({"loss_fn": lambda out, y, weights: out.sum(), "target": Y}, r"takes 3 arguments \(out, y, weights\)"),
+        ({"loss_fn": lambda out: out.sum().item()}, "loss_fn gave float"),
+        ({"loss_fn": 3}, "loss_fn must be a function"),
+        ({"optimizer": "adam"}, "optimizer must be one of torch.optim, not str"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            torchsleuth.audit(Plain(), X, **wrong)
+    report = torchsleuth.audit(Plain(), X, loss_fn=lambda out: out.no_such_thing)
+    assert report.outcome is Outcome.CRASH and "the loss and its gradients could not be computed: AttributeError" in report.notes[-1]
     report = torchsleuth.audit(Plain(), torch.randn(6, 7))
     assert report.outcome is Outcome.CRASH and report.exception is not None and "could not be run" in report.notes[-1]
 
@@ -185,6 +199,16 @@ def fine():
 
 def wrong():
     return 3
+
+def column():
+    model = nn.Linear(4, 1)
+    return model, (torch.randn(5, 4), torch.randn(5)), nn.MSELoss()
+
+def needs(x):
+    return x
+
+def raises():
+    raise ValueError("no data")
 """
 
 
@@ -201,7 +225,70 @@ def test_command_on_a_function(tmp_path, monkeypatch, capsys):
     assert "no findings" in capsys.readouterr().err
     assert cli.main(["audit", "factory_for_audit:wrong"]) == 2
     assert cli.main(["audit", "factory_for_audit:nothing"]) == 2
+    assert cli.main(["audit", "factory_for_audit:needs"]) == 2
+    assert cli.main(["audit", "factory_for_audit:raises"]) == 1
+    assert "ValueError: no data" in capsys.readouterr().err
     assert cli.main(["audit", "missing.py"]) == 2
+
+
+def test_a_loss_of_torchs_own_is_said_of_the_functions_return(tmp_path):
+    """The installed command is a file like any other; it is not the program."""
+    import os
+    import subprocess
+    import sys
+    import sysconfig
+
+    (tmp_path / "factory_for_audit.py").write_text(FACTORY)
+    command = os.path.join(sysconfig.get_path("scripts"), "torchsleuth")
+    here = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(torchsleuth.__file__))}
+    subprocess.run([sys.executable, command, "audit", "--quiet", "--json", "out.json", "factory_for_audit:column"], cwd=tmp_path, check=True, env=here)
+    (found,) = json.loads((tmp_path / "out.json").read_text())["diagnoses"]
+    (culprit,) = found["culprits"]
+    assert (found["rule"], culprit["file"], culprit["source"]) == (
+        "silent-broadcast", "factory_for_audit.py", "model, (torch.randn(5, 4), torch.randn(5)), nn.MSELoss()",
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    x: torch.Tensor
+    names: tuple = ()
+
+
+def test_a_batch_may_be_an_object():
+    class Model(Plain):
+        def forward(self, sample):
+            return self.out(sample.x - sample.x.mean(0))
+
+    class Fields(collections.UserDict):
+        @property
+        def x(self):
+            return self["x"]
+
+    for batch in (Sample(X), types.SimpleNamespace(x=X), Fields(x=X)):
+        assert [d.rule for d in torchsleuth.audit(Model(), (batch,)).diagnoses] == ["batch-mixing"]
+
+
+def test_quantised_models_are_not_accused():
+    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).eval(), {nn.Linear}, dtype=torch.qint8)
+    x = 0.1 * X
+    x[0] = 3.0  # the range of the batch is that of its first sample
+    report = torchsleuth.audit(model, x)
+    assert report.outcome is Outcome.OK and "takes its range over the whole batch" in report.notes[0]
+
+
+@pytest.mark.parametrize(
+    "labels, said",
+    [
+        (Y.int(), "not of dtype int64"),
+        (Y[:, None], "an axis of size 1 too many"),
+        (F.one_hot(Y, 3), "integers of the same shape as the scores"),
+        (Y.float(), "are not integers"),
+    ],
+)
+def test_labels_that_the_loss_refuses(labels, said):
+    (found,) = torchsleuth.audit(Plain(), X, loss_fn=nn.CrossEntropyLoss(), target=labels).diagnoses
+    assert said in found.title
 
 
 def test_command_on_a_script(tmp_path, monkeypatch, capsys):

@@ -10,6 +10,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 import planted  # noqa: E402
+import losses_zoo  # noqa: E402, F401
 import sequences_zoo  # noqa: E402, F401
 import steps_zoo  # noqa: E402, F401
 

@@ -232,6 +232,68 @@ def test_state_in_containers_is_put_back():
     assert list(model.recent) == [1, 2] and not model.cache["sum"].any()
 
 
+class Meter:
+    def __init__(self):
+        self.count, self.values = 0, []
+
+
+def test_nested_state_and_inputs_are_put_back():
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line, self.meter, self._stats, self.table = nn.Linear(4, 3), Meter(), {"inner": {"count": 0, "seen": []}}, np.zeros(3)
+            self.chance = np.random.default_rng(0)
+
+        def forward(self, x):
+            x.requires_grad_()
+            self.meter.count += 1
+            self.meter.values.append(1)
+            self._stats["inner"]["count"] += 1
+            self._stats["inner"]["seen"].append(x)
+            self.table += 1
+            if "late" not in self._buffers:
+                self.register_buffer("late", torch.zeros(3))
+            return self.line(x * float(self.chance.random()))
+
+    def loss(out, y):
+        y += 1
+        return (out - y).pow(2).mean()
+
+    model, x, y = Keeping(), torch.randn(5, 4), torch.randn(5, 3)
+    before = x.clone(), y.clone(), str(model.chance.bit_generator.state)
+    report = torchsleuth.audit(model, (x, y), loss_fn=loss, overfit=True)
+    assert torch.equal(y, before[1]) and not x.requires_grad and x.grad is None
+    assert (model.meter.count, model.meter.values, model._stats) == (0, [], {"inner": {"count": 0, "seen": []}})
+    assert not model.table.any() and not hasattr(model, "late") and str(model.chance.bit_generator.state) == before[2]
+    assert not any("different results" in note for note in report.notes), report.notes
+
+
+def test_inputs_that_the_model_writes_to_are_put_back():
+    class Writing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = nn.Linear(4, 3)
+
+        def forward(self, x):
+            x.detach().sub_(x.mean(1, keepdim=True))
+            x.mul_(2.0)
+            return self.line(x)
+
+    x = torch.randn(5, 4)
+    before = x.clone()
+    report = torchsleuth.audit(Writing(), x, loss_fn=lambda out: out.pow(2).mean(), overfit=True)
+    assert torch.equal(x, before) and report.outcome == "ok" and not report.notes, report
+
+
+def test_a_scripted_model_is_left_as_it_was():
+    model = torch.jit.script(nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)))
+    before = fingerprint(model)
+    report = torchsleuth.audit(model, torch.randn(6, 5), loss_fn=lambda out: out.pow(2).mean())
+    after = fingerprint(model)
+    assert report.outcome == "ok" and report.exception is None
+    assert all(torch.equal(before[0][name], after[0][name]) for name in before[0]) and before[4] == after[4]
+
+
 def test_parameters_that_the_forward_pass_writes_to_are_put_back():
     class Writing(nn.Module):
         def __init__(self):

@@ -7,8 +7,11 @@ nothing is assumed (or it is marked as assumed, and said).
 from __future__ import annotations
 
 import collections
+import copy
+import dataclasses
 import functools
 import inspect
+import types
 import typing
 from dataclasses import dataclass, field
 
@@ -86,6 +89,9 @@ class Call:
         elif isinstance(value, (list, tuple)) and len(path) < 6:
             for position, item in enumerate(value):
                 self._collect(item, f"{name}[{position}]", (*path, position))
+        elif len(path) < 5:
+            for attribute, item in _attributes(value):
+                self._collect(item, attribute, (*path, Attribute(attribute)))
 
     def replaced(self, changes: dict[Path, torch.Tensor]) -> tuple[tuple, dict]:
         """Arguments with some tensors exchanged; everything else is the same object."""
@@ -107,13 +113,35 @@ class Call:
         return collections.Counter(sizes).most_common(1)[0][0]
 
 
+class Attribute(str):
+    """A step of a path that is an attribute of an object, and no key."""
+
+    __slots__ = ()
+
+
+def _attributes(value: typing.Any) -> list[tuple[str, typing.Any]]:
+    """What an object of the program's own (a dataclass, a plain class) holds; nothing for what is no container of data."""
+    if isinstance(value, (type, nn.Module, types.ModuleType, str, bytes)) or callable(value):
+        return []
+    if dataclasses.is_dataclass(value):
+        return [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+    return [(name, item) for name, item in getattr(value, "__dict__", {}).items() if name[:1] != "_"]
+
+
 def _with(value: typing.Any, path: Path, tensor: torch.Tensor) -> typing.Any:
     if not path:
         return tensor
+    if isinstance(path[0], Attribute):
+        changed = copy.copy(value)
+        object.__setattr__(changed, path[0], _with(getattr(value, path[0]), path[1:], tensor))  # of a frozen dataclass, too
+        return changed
     if isinstance(value, collections.abc.Mapping):
-        copy: typing.Any = dict(value)
-        copy[path[0]] = _with(copy[path[0]], path[1:], tensor)
-        return copy
+        try:
+            table: typing.Any = dict(value) if type(value) is dict else copy.copy(value)
+            table[path[0]] = _with(value[path[0]], path[1:], tensor)
+        except TypeError:  # it cannot be changed
+            table = {**value, path[0]: _with(value[path[0]], path[1:], tensor)}
+        return table
     items = list(value)
     items[path[0]] = _with(items[path[0]], path[1:], tensor)
     if hasattr(value, "_fields"):
@@ -121,9 +149,20 @@ def _with(value: typing.Any, path: Path, tensor: torch.Tensor) -> typing.Any:
     return type(value)(items) if type(value) in (list, tuple) else items
 
 
+def signature_of(model: nn.Module) -> inspect.Signature:
+    """What `forward` takes; raises ValueError or TypeError where nothing says it."""
+    schema = getattr(model.forward, "schema", None) if isinstance(model, torch.jit.ScriptModule) else None
+    if schema is None:
+        return inspect.signature(model.forward)
+    return inspect.Signature([
+        inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None if a.has_default_value() else inspect.Parameter.empty)
+        for a in schema.arguments[1:]
+    ])  # fmt: skip
+
+
 def _positional_names(model: nn.Module, count: int) -> list[str]:
     try:
-        parameters = list(inspect.signature(model.forward).parameters.values())
+        parameters = list(signature_of(model).parameters.values())
     except (TypeError, ValueError):
         parameters = []
     names: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing
 
 import torch
@@ -40,24 +41,31 @@ def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[i
         if one is not None and not any(_without_data(trace, side, own, inside) for side in op.ins[:2]):
             candidates.append((op, one))
     made = trace.descendants({seen.key for op, one in candidates if not one.same_origin for seen in op.outs})
+    paired = {key for op, one in candidates if one.same_origin for key in _sources(trace, op)}
     found: dict[tuple, Broadcast] = {}
     for op, one in candidates:
         span = one.site.span
+        if one.explicit and paired & _sources(trace, op):
+            continue  # all pairs of this one with itself are on the way to the loss, too: a distance between two sets
         if not _meets_table(trace, op, made):
             found.setdefault((span.file, span.line, span.column, span.end_column), one)
     return list(found.values())
 
 
 def _stretched(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:
-    left, right = op.ins[-2:] if op.name == "where" else op.ins[:2]
-    if left.dtype is torch.bool or right.dtype is torch.bool or not left.size or not right.size:
-        return None
-    try:
-        result = tuple(torch.broadcast_shapes(left.size, right.size))
-    except RuntimeError:
-        return None
-    if numel(result) <= max(numel(left.size), numel(right.size)) or not _same_axis_twice(left.size, right.size):
-        return None
+    for left, right in itertools.combinations(op.ins[:3] if op.name == "where" else op.ins[:2], 2):
+        if not left.size or not right.size or (left.dtype is right.dtype is torch.bool):
+            continue
+        try:
+            result = tuple(torch.broadcast_shapes(left.size, right.size))
+        except RuntimeError:
+            return None
+        if numel(result) > max(numel(left.size), numel(right.size)) and _same_axis_twice(left.size, right.size):
+            return _broadcast(trace, op, left, right, result, batch)
+    return None
+
+
+def _broadcast(trace: Trace, op: Op, left: Seen, right: Seen, result: tuple[int, ...], batch: int | None) -> Broadcast | None:
     origins = [_origin(trace, side) for side in (left, right)]
     site = trace.site(op)
     if site is None:
@@ -163,6 +171,11 @@ def _origin(trace: Trace, seen: Seen) -> tuple[set[int], bool]:
             explicit = True
         key = op.outs[0].key if op.name not in ARRANGING else (op.ins[0].key if op.ins else key)
     return {key}, explicit
+
+
+def _sources(trace: Trace, op: Op) -> set[int]:
+    """What the operands were rearranged from."""
+    return {key for seen in op.ins[:2] for key in _origin(trace, seen)[0]}
 
 
 def _has_none(index: typing.Any) -> bool:

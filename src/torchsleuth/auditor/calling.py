@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from torchsleuth.auditor.batch import Call
+from torchsleuth.auditor.batch import Call, signature_of
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.stepview import padded
 from torchsleuth.errors import UsageError
@@ -50,7 +50,7 @@ def padded_inputs(model: nn.Module, batch: typing.Any) -> list[str]:
 
 def _binds(model: nn.Module, items: tuple) -> bool:
     try:
-        inspect.signature(model.forward).bind(*items)
+        signature_of(model).bind(*items)
     except TypeError:
         return False
     except ValueError:
@@ -61,7 +61,7 @@ def _binds(model: nn.Module, items: tuple) -> bool:
 def _keywords(model: nn.Module) -> set[str] | None:
     """The names `forward` takes; None if it takes any."""
     try:
-        parameters = inspect.signature(model.forward).parameters.values()
+        parameters = signature_of(model).parameters.values()
     except (TypeError, ValueError):
         return None
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -80,6 +80,9 @@ def loss_function(loss_fn: typing.Callable | None, batch: typing.Any, target: ty
         ]  # fmt: skip
     except (TypeError, ValueError):
         parameters = []
+    if len(parameters) > 2:
+        names = ", ".join(p.name for p in parameters)
+        raise UsageError(f"loss_fn takes {len(parameters)} arguments ({names}); the audit gives it (output), (output, target) or (output, batch)")
     if len(parameters) < 2:
         return loss_fn if len(parameters) == 1 or target is None else lambda output: loss_fn(output, target)
     if not explicit and isinstance(batch, Mapping) and parameters[1].name in ("batch", "inputs", "data", "b"):

@@ -145,6 +145,7 @@ def tolerance(tensor: torch.Tensor) -> float:
     """How much of a difference rounding explains for values like these."""
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return 0.0
+    tensor = tensor.detach()
     finite = tensor[tensor.isfinite()] if not tensor.isfinite().all() else tensor
     largest = float(finite.abs().max()) if finite.numel() else 0.0
     # Masks are written as -1e9 or the dtype's lowest value; they are no measure of the values beside them.
@@ -156,8 +157,10 @@ def tolerance(tensor: torch.Tensor) -> float:
 
 def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0, patience: float = 1.0) -> tuple[torch.Tensor, float]:
     """Which elements differ by more than rounding, and what rounding was taken to explain; `patience` is the share of the usual that is granted."""
+    first, second = first.detach(), second.detach()
     if first.dtype.is_complex:
-        first, second = torch.view_as_real(first), torch.view_as_real(second)
+        flags, allowed = moved_flags(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj()), floor, patience)
+        return flags.any(-1), allowed
     if not first.is_floating_point():
         return first != second, 0.0
     allowed = max(patience * tolerance(first), floor)
@@ -168,9 +171,8 @@ def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0, p
 
 
 def distance(first: torch.Tensor, second: torch.Tensor, flags: torch.Tensor) -> float:
-    if first.dtype.is_complex:
-        first, second = torch.view_as_real(first), torch.view_as_real(second)
-    gap = (first.double() - second.double()).abs()
+    first, second = first.detach(), second.detach()
+    gap = (first - second).abs().double() if first.dtype.is_complex else (first.double() - second.double()).abs()
     gap = gap[flags & gap.isfinite()]
     return float(gap.max()) if gap.numel() else float("inf")
 

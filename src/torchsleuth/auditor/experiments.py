@@ -99,10 +99,14 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         return [], ""
     if not evidence and _second_axis_separates(lab, leaves):
         return [], ""
+    if _only_at_first(lab, change, may):
+        return [], "the first call of the model sets it up from its batch, and links the samples; later calls do not; that is not reported"
     places, trace = lab.locate(change, difference, may, False)
     found = places[0][0]
     if found is not None and found.op.name in _SEQUENCE_OPERATIONS and all(l.tensor.dim() == 2 and l.tensor.is_floating_point() for l in leaves):
         return [], ""  # one unbatched sequence
+    if found is not None and found.op.name.endswith("_dynamic"):
+        return [], f"the samples are linked by quantisation, which takes its range over the whole batch (`{found.op.name}`); that is not reported"
     if found is not None and found.op.name in _STATISTICS and lab.runner.model.training and _clean_in_eval(lab, leaves, may, row):
         return [], "in train mode the samples are linked by batch statistics computed in the model's own code; that is not reported"
     if found is not None and _recombines(found.op, size) and _own_row_moves(lab.base, result, difference, row, size):
@@ -113,6 +117,17 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         lab.move("mixing", changed, f"`{one.name}` of sample {_other_row(one, row, size)}", one, found, trace, rank=rank)
         for rank, (found, one) in enumerate(places)
     ], ""
+
+
+def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) -> bool:
+    """Does the movement go away once the model has been called? (Statistics or codebooks that start from the first batch.)"""
+    own = lab.call.args, lab.call.kwargs
+    base = lab.runner.run(*own, mode=lab.mode, after=own)
+    result, _ = lab.run(change, after=own)
+    if first_difference(base, result, may, scalars=False, floor=lab.floor, needs_batch=True) is not None:
+        return False
+    # The disturbance must still show where it may: else the second call has only remembered the first.
+    return any(one.shape == two.shape and bool(moved_flags(one, two)[0].any()) for (_, one), (_, two) in zip(output_leaves(base), output_leaves(result), strict=False))
 
 
 def _is_content(leaf: Leaf) -> bool:

@@ -21,7 +21,7 @@ MOST = 32  # places remembered
 class FiniteWatch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.places: list[tuple[Op, str, str]] = []  # the call, "nan" or "inf", and what its inputs were like
+        self.places: list[tuple[Op, str, str]] = []  # the call, "nan", "inf" or "given" (NaN, with the data), and what its inputs were like
         self.resting = False
         self._spoilt: set[int] = set()  # keys of tensors known to hold NaN
 
@@ -51,10 +51,23 @@ class FiniteWatch:
             inputs = [t for t in tensors_in((args[1:] if op.writes else args, kwargs)) if t.is_floating_point()]
             if not known and not any(bool(t.isnan().any()) for t in inputs):
                 self.places.append((op, "nan", _why(op, args, kwargs)))
+            elif not known and (given := self._given(op, args, kwargs)):
+                self.places.append((op, "given", given))
         elif op.name in _SINGULAR and any(bool(t.isinf().any()) for t in results):
             inputs = [t for t in tensors_in((args, kwargs)) if t.is_floating_point()]
             if not any(bool(t.isinf().any()) for t in inputs):
                 self.places.append((op, "inf", _why(op, args, kwargs)))
+
+    def _given(self, op: Op, args: tuple, kwargs: dict) -> str:
+        """The operand that brings NaN along, if it is data: nothing in this step has computed it."""
+        for number, (seen, tensor) in enumerate(zip(op.ins, tensors_in((args, kwargs)), strict=False), 1):
+            if not tensor.is_floating_point() or not (bad := tensor.isnan()).any():
+                continue
+            chain = list(self.trace.made_through(seen, ARRANGING))
+            if not chain or not chain[-1].ins or chain[-1].name in ARRANGING:
+                what = "a parameter" if seen.key in self.trace.parameters else f"operand {number}"
+                return f"{what} of `{op.name}`, shape {list(seen.size)}, holds {int(bad.sum())} NaN, the first at {bad.nonzero()[0].tolist()}, and was given so"
+        return ""
 
     def culprit(self, loss: torch.Tensor | None) -> NotFinite | None:
         """The first place that the loss was computed from, if the loss is not finite."""
@@ -67,7 +80,7 @@ class FiniteWatch:
         before = self.trace.ancestors({key}) if key is not None else set()
         for op, kind, why in self.places:
             site = self.trace.site(op)
-            if site is not None and (kind == "nan" or math.isinf(value)) and any(seen.key in before for seen in op.outs):
+            if site is not None and (kind != "inf" or math.isinf(value)) and any(seen.key in before for seen in op.outs):
                 return NotFinite(kind, op.name, site, why, "NaN" if math.isnan(value) else "infinite")
         return None
 

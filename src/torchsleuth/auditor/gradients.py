@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
+from torchsleuth.auditor.branches import on_another_way
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
 from torchsleuth.auditor.sites import expression, site_of, site_of_node, syntax_of
 from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace
@@ -65,7 +66,7 @@ def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
         origin = class_origin(type(module))
         inherited = user.get(parent, True) if path else True
         user[path] = origin is Origin.USER or (origin is Origin.TORCH and inherited)
-        for name in module._parameters:
+        for name in module._parameters.keys():  # noqa: SIM118  (that of a scripted module cannot be walked through otherwise)
             found[f"{path}.{name}" if path else name] = (path, type(module).__name__, user[path])
     return found
 
@@ -231,6 +232,8 @@ class Flow:
             if how == "never-called":
                 if any(_below(path, group) and any(_below(c, group) for c in called) for group in self.groups):
                     continue  # one of several experts, tasks or layers, not chosen this time
+                if path and on_another_way(self.model, path, called):
+                    continue
                 holder = self.model.get_submodule(path.rpartition(".")[0]) if path else self.model
                 made = built(holder, (path or names[0]).rpartition(".")[2])
                 found.append(Unused(tuple(names), how, path, kind, None, made))

@@ -27,16 +27,24 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     rules = {diagnosis.rule for diagnosis in found}
     kinds = {fact.kind for fact in observation.inputs}
     caused: set[str] = set()
-    if "not-finite" in kinds:  # in the inputs
+    if "not-finite" in kinds and not observation.finite:  # in the inputs
         caused |= {"nan-gradient", "loss-at-start", "not-finite"}
     if "not-finite" in rules:
         caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
     if "unscaled-image" in kinds:
         caused |= {"loss-at-start", "zero-gradient"}
+    if "activation-before-loss" in rules:  # a logarithm of a negative target, say
+        wrong = {c.span for d in found if d.rule == "activation-before-loss" for c in d.culprits}
+        found = tuple(d for d in found if d.rule != "not-finite" or not any(c.span in wrong for c in d.culprits))
+    if "softmax-axis" in rules:  # over the samples: that is how it mixes them
+        wrong = {c.span for d in found if d.rule == "softmax-axis" for c in d.culprits}
+        found = tuple(d for d in found if d.rule != "batch-mixing" or not any(c.span in wrong for c in d.culprits))
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")
     if "length-too-long" in kinds:
         caused.add("padding-leak")
+    if "mask-inverted" in kinds or "mask-polarity" in kinds:  # a full row of an inverted mask hides everything
+        found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
     if "mask-inverted" in kinds:
         caused |= {"zero-gradient", "nan-gradient", "not-finite"}
         if "mask-polarity" in kinds or any(move.inverted for move in observation.moves):  # which say it of the input, or by experiment
@@ -44,7 +52,6 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         else:
             caused.add("padding-leak")
     if "mask-polarity" in kinds:
-        found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
         caused |= {"padding-leak", "zero-gradient"}
     if rules - {"loss-at-start", "loop-in-step", "cannot-overfit"}:
         caused.add("loss-at-start")  # a guess at the cause, where a cause is known
@@ -67,11 +74,11 @@ def report_of(command: str, observation: Observation, exception: RaisedException
     diagnoses = findings(observation)
     notes: typing.Iterable[str] = observation.notes
     if exception is not None and not diagnoses:
-        notes = (*notes, f"the model could not be run: {observation.crash}; nothing but its inputs was looked at")
+        notes = (*notes, f"{observation.crash}; nothing but its inputs was looked at")
         return Report(command, Outcome.CRASH, exception, (), tuple(notes))
     outcome = Outcome.FINDINGS if diagnoses else Outcome.OK
     if exception is not None:
-        notes = (*notes, f"the model could not be run: {observation.crash}; no experiment was made")
+        notes = (*notes, f"{observation.crash}; no experiment was made")
     return Report(command, outcome, exception, diagnoses, tuple(notes))
 
 

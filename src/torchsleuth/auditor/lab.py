@@ -41,13 +41,13 @@ class Lab:
         return found
 
     def run(
-        self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: Change | None = None
+        self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: Change | None = None, after: tuple[tuple, dict] | None = None
     ) -> tuple[typing.Any, Trace | None]:
         """The model on inputs that are disturbed at the given places: ids as they are looked up, other inputs themselves."""
         inputs: dict = {}
         lookups: list[Change] = []
         for leaf, where in leaf_where:
-            if leaf.tensor.is_floating_point():
+            if leaf.tensor.is_floating_point() or leaf.tensor.is_complex():
                 inputs[leaf.path] = disturbed(leaf.tensor, where, self.loudness)
             elif self.embedded(leaf):
                 lookups.append(_lookup_change(leaf.tensor, where, self.loudness))
@@ -60,7 +60,7 @@ class Lab:
             watched = trace = Trace(keep=keep, change=_chained([*lookups, *([healing] if healing else [])]))
         elif lookups:
             watched = Changing("embedding", _chained(lookups))
-        return self.runner.run(args, kwargs, trace=watched, mode=self.mode, changed=True), trace
+        return self.runner.run(args, kwargs, trace=watched, mode=self.mode, changed=True, after=after), trace
 
     def locate(
         self, leaf_where: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool
@@ -118,9 +118,10 @@ def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) 
     flags = where.reshape(*where.shape, *[1] * (tensor.dim() - where.dim()))
     generator = torch.Generator(device=tensor.device).manual_seed(7)
     noise = (1 + torch.randn(tensor.shape, generator=generator, device=tensor.device)).to(tensor.dtype)
-    spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
+    spread = (tensor.detach().abs() if tensor.is_complex() else tensor.detach().float()).std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
-    return torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach())
+    # In the layout of the original: dropout draws its numbers in the order of the memory.
+    return torch.empty_like(tensor).copy_(torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach()))
 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

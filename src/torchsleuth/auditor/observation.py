@@ -128,7 +128,7 @@ class Vanish:
 class NotFinite:
     """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
 
-    kind: str  # "nan", "inf"
+    kind: str  # "nan", "inf"; "given": NaN that came with an operand
     operation: str
     site: Site
     why: str  # what about its inputs explains it
@@ -211,6 +211,11 @@ class LossCall:
     padded_counted: int = 0  # labels at padded positions that do count
     pad_label: int | None = None
     layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
+    sums_along: int | None = None  # the axis along which the input is log-probabilities, where that is not the one of the classes
+    log_target: bool = False  # of `kl_div`: its target is to be logarithms, too
+    target_lowest: float = 0.0
+    target_activation: str = ""
+    target_site: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +349,7 @@ class Observation:
     unused: tuple[Unused, ...] = ()
     vanished: tuple[Vanish, ...] = ()
     not_finite: NotFinite | None = None
+    finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known
     optimizer: tuple[OptimizerFact, ...] = ()
     unregistered: tuple[Unregistered, ...] = ()
     no_update: NoUpdate | None = None

@@ -7,10 +7,11 @@ from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.observation import InputFact
+from torchsleuth.auditor.observation import InputFact, Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 ENOUGH = 32  # elements from which a constant input is no accident of a small example
+PIXELS = 128  # whole numbers that stay below are as likely classes of a segmentation, or counts
 _IMAGE_CHANNELS = (1, 3, 4)
 
 
@@ -39,7 +40,7 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
             continue
         values = tensor.detach().float()
         low, high = float(values.min()), float(values.max())
-        if low < 0 or high <= 16 or high > 255 or bool((values != values.round()).any()):
+        if low < 0 or high < PIXELS or high > 255 or bool((values != values.round()).any()):
             continue
         taker = _first_taker(trace, key)
         if taker is not None and taker.name in ("conv2d", "linear", "conv_transpose2d", "matmul"):
@@ -62,14 +63,31 @@ def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFac
         if size[1] != wanted and size[-1] == wanted:
             text = f"the convolution wants {wanted} channels in axis 1; the input is {list(size)}, with {wanted} in the last axis"
             return [InputFact("channels-last", _leaf_name(call, trace, op), text, site=site, limit=wanted)]
-    if op.name in ("cross_entropy", "nll_loss") and len(op.ins) > 1 and op.ins[1].dtype.is_floating_point and len(op.ins[1].size) < len(op.ins[0].size):
-        return [InputFact("float-labels", "", f"the class labels are {_name(op.ins[1].dtype)}, not integers", site=site)]
+    if op.name in ("cross_entropy", "nll_loss") and len(op.ins) > 1:
+        return _label_facts(op.ins[0].size, op.ins[1].size, op.ins[1].dtype, site)
     if op.name in ("binary_cross_entropy_with_logits", "binary_cross_entropy") and len(op.ins) > 1 and not op.ins[1].dtype.is_floating_point:
         return [InputFact("integer-target", "", f"the targets of `{op.name}` are {_name(op.ins[1].dtype)}, not floating point", site=site)]
     if op.name in ("linear", "conv2d", "conv1d", "matmul") and len(op.ins) > 1:
         first, second = op.ins[0], op.ins[1]
+        text = f"`{op.name}` is given {_name(first.dtype)}, its weights are {_name(second.dtype)}"
         if not first.dtype.is_floating_point and second.dtype.is_floating_point:
-            return [InputFact("integer-input", _leaf_name(call, trace, op), f"`{op.name}` is given {_name(first.dtype)}, its weights are {_name(second.dtype)}", site=site)]
+            return [InputFact("integer-input", _leaf_name(call, trace, op), text, site=site)]
+        if first.dtype is torch.float64 and second.dtype is torch.float32:
+            return [InputFact("double-input", _leaf_name(call, trace, op), text, site=site)]
+    return []
+
+
+def _label_facts(scores: tuple[int, ...], labels: tuple[int, ...], dtype: torch.dtype, site: Site | None) -> list[InputFact]:
+    """What is wrong with class labels that the loss has refused."""
+    shapes = f"the scores are {list(scores)}, the labels {list(labels)}, {_name(dtype)}"
+    if dtype.is_floating_point and len(labels) < len(scores):
+        return [InputFact("float-labels", "", f"the class labels are {_name(dtype)}, not integers", site=site)]
+    if labels == scores and not dtype.is_floating_point:
+        return [InputFact("one-hot-labels", "", shapes, site=site)]
+    if len(labels) == len(scores) and len(scores) > 1 and labels[1] == 1 and (labels[0], *labels[2:]) == (scores[0], *scores[2:]):
+        return [InputFact("label-column", "", shapes, site=site)]
+    if len(labels) == len(scores) - 1 and dtype not in (torch.int64, torch.uint8) and not dtype.is_floating_point:
+        return [InputFact("short-labels", "", f"the class labels are {_name(dtype)}, not int64", site=site)]
     return []
 
 
@@ -212,7 +230,9 @@ def _mask_shapes(call: Call) -> list[InputFact]:
             found.append(InputFact("mask-empty", leaf.name, f"`{leaf.name}` is 0 everywhere: every position is hidden"))
         elif bool((leaf.tensor == 0).all(1).any()):
             row = int((leaf.tensor == 0).all(1).nonzero()[0])
-            found.append(InputFact("mask-empty", leaf.name, f"row {row} of `{leaf.name}` is 0 everywhere: all of its positions are hidden"))
+            text = f"row {row} of `{leaf.name}` is 0 everywhere: all of its positions are hidden"
+            counts = any(label.tensor.dim() and label.tensor.shape[0] == shape[0] and bool((label.tensor[row] != -100).any()) for label in call.leaves if batches.is_label(label))
+            found.append(InputFact("mask-row-counted" if counts else "mask-row-empty", leaf.name, text + (", and its label counts" if counts else "")))
     return found
 
 

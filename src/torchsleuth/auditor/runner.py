@@ -7,7 +7,6 @@ the model prints is swallowed.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import io
 import operator
@@ -23,13 +22,15 @@ from torch import nn
 
 from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.alone import alone
+from torchsleuth.auditor.belongings import Belongings
 from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.trace import Changing, Trace
 
-_PLAIN = {bool, int, float, str, tuple}
-_CONTAINERS = (list, dict, set, collections.deque)
+_PLAIN = {bool, int, float, str}
+_MODULES_OWN = frozenset(vars(nn.Module()))
 HALVES = (torch.float16, torch.bfloat16)
 WIDENED_BYTES = 1 << 30  # of weights in single precision
+LENT_BYTES = 1 << 30  # of an input; a larger one is not copied, and stays as a model that writes to it leaves it
 BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
@@ -40,9 +41,11 @@ class Runner:
         self.model, self.autocast, self.seed = model, autocast, seed
         self.calls = 0
         self.kept: Kept | None = None
+        self.lent: list[torch.Tensor] = []  # the program's own inputs and targets, which a model or a loss may write to
         self._calm: tuple[typing.Any] | None = None
         self.generators: list[torch.Generator] = []  # the program's own, as far as the model was seen to draw from them
         self.precise = False  # without autocast, even if the program uses it
+        self.differentiates = False  # the model takes derivatives itself (forces of an energy), and cannot run under `no_grad`
         self.wide = False  # in single precision, even if the model's weights have only half
         self._wide: dict[int, torch.Tensor] = {}
         named = list(model.named_modules())
@@ -61,15 +64,18 @@ class Runner:
         mode: str = "as-is",
         seed: int = 0,
         changed: bool = False,
+        after: tuple[tuple, dict] | None = None,
     ) -> typing.Any:
         """The model's result; `then` runs on it (a loss) under the same conditions and replaces it.
 
         `mode`: "as-is"; "no-statistics" (as is, but BatchNorm uses its running values); "eval". `changed`: the inputs are
-        not the program's own, and may ask for what is not there.
+        not the program's own, and may ask for what is not there. `after`: the inputs of a call that goes before.
         """
         self.calls += 1
         with contextlib.ExitStack() as stack:
-            self.kept = self.kept or Kept(self.modules)
+            if self.kept is None:
+                self.kept = Kept(self.modules)
+                self.kept.lend(self.lent)
             stack.enter_context(untouched(self.model, self.kept))
             stack.callback(self._wind_back, [(g, g.get_state()) for g in self.generators], trace)
             stack.enter_context(alone())
@@ -77,7 +83,7 @@ class Runner:
             if mode != "as-is":
                 self._set_mode(mode)
             _seed_all(self.seed + seed)
-            stack.enter_context(torch.enable_grad() if grad else torch.no_grad())
+            stack.enter_context(torch.enable_grad() if grad or self.differentiates else torch.no_grad())
             if self.autocast is not None:
                 stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1], enabled=not self.precise))
             if self.precise:
@@ -87,6 +93,8 @@ class Runner:
             if self.wide:
                 self._widen()
                 args, kwargs = widened(args), widened(kwargs)
+            if after is not None:
+                self.model(*after[0], **after[1])
             if isinstance(trace, Trace):
                 stack.enter_context(self._module_paths(trace))
                 trace.guarded, trace.before_write = self._memory(), self.kept.hold
@@ -133,7 +141,9 @@ class Runner:
 
     def _set_mode(self, mode: str) -> None:
         for module in self.modules:  # `untouched` puts the flags back
-            if mode == "eval" or isinstance(module, BATCH_NORMS):
+            if isinstance(module, torch.jit.ScriptModule):
+                module.training = module.training and mode != "eval" and "BatchNorm" not in module.original_name
+            elif mode == "eval" or isinstance(module, BATCH_NORMS):
                 module.__dict__["training"] = False
 
     @contextlib.contextmanager
@@ -164,30 +174,26 @@ class Kept:
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self._tables: list[tuple[dict, dict]] = []  # live, as it was
-        self._containers: list[tuple[typing.Any, typing.Any]] = []
-        self._chances: list[tuple[typing.Callable, typing.Any]] = []
+        self._belongings = Belongings(self.hold)
+        self._modes: list[tuple[nn.Module, bool]] = []
         self._buffered: list[dict] = []
         self._grads: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._held: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+        self._lent: list[list[typing.Any]] = []
         for module in modules:
-            attributes = module.__dict__
-            tables = (attributes, module._buffers, module._parameters, module._modules)
-            self._tables += [(table, table.copy()) for table in tables if table]
-            for name, value in attributes.items():
-                if value is None or type(value) in _PLAIN:
-                    continue
-                if isinstance(value, torch.Tensor):
-                    self.hold(value)
-                elif type(value) is torch.Generator:
-                    self._chances.append((value.set_state, value.get_state()))
-                elif isinstance(value, random.Random):
-                    self._chances.append((value.setstate, value.getstate()))
-                elif isinstance(value, _CONTAINERS) and name[0] != "_":
-                    self._containers.append((value, value.copy()))
-                    for inside in value.values() if isinstance(value, dict) else value:
-                        if isinstance(inside, torch.Tensor) and not isinstance(inside, nn.Parameter):
-                            self.hold(inside)
             self._grads += [(p, p.grad) for p in module._parameters.values() if p is not None]
+            if isinstance(module, torch.jit.ScriptModule):  # its tables are not Python's, and nothing can be put in their place
+                for buffer in module._buffers.values():
+                    self.hold(buffer)
+                self._modes.append((module, module.training))
+                continue
+            attributes = module.__dict__
+            own = type(module).__module__.startswith("torch.nn.")
+            tables = (attributes, module._buffers, module._parameters, module._modules)
+            self._tables += [(table, table.copy()) for table in tables if table or not own]
+            for name, value in attributes.items():
+                if value is not None and type(value) not in _PLAIN and name not in _MODULES_OWN:
+                    self._belongings.add(value)
             if module._buffers:
                 self._buffered.append(module._buffers)
 
@@ -195,6 +201,12 @@ class Kept:
         """This tensor's values are put back, too."""
         if id(tensor) not in self._held:
             self._held[id(tensor)] = (tensor, tensor.detach().clone(), tensor._version)
+
+    def lend(self, tensors: typing.Iterable[torch.Tensor]) -> None:
+        """These are the program's data. They are put back if they were written to."""
+        for tensor in tensors:
+            if tensor.layout is torch.strided and not tensor.is_inference() and tensor.numel() * tensor.element_size() <= LENT_BYTES:
+                self._lent.append([tensor, tensor.detach().clone(), tensor._version, tensor.requires_grad, tensor.grad if tensor.is_leaf else None])
 
     def lend_buffers(self) -> None:
         """Copies in their place, for the run to write to: a graph that waits for its backward pass may need the originals."""
@@ -208,11 +220,9 @@ class Kept:
             if len(table) != len(before) or not all(map(operator.is_, table.values(), before.values())):
                 table.clear()
                 table.update(before)
-        for container, copy in self._containers:
-            container.clear()
-            container.extend(copy) if isinstance(container, (list, collections.deque)) else container.update(copy)
-        for put_back, state in self._chances:
-            put_back(state)
+        self._belongings.put_back()
+        for module, training in self._modes:
+            module.training = training
         for key, (tensor, copy, version) in self._held.items():
             if tensor._version != version or not torch.equal(tensor, copy):
                 tensor.data.copy_(copy)  # not counted as a write: a graph may wait for its backward pass
@@ -220,6 +230,18 @@ class Kept:
         for parameter, grad in self._grads:
             if parameter.grad is not grad:
                 parameter.grad = grad
+        self.give_back()
+
+    def give_back(self) -> None:
+        """What was lent, as it was."""
+        for lent in self._lent:
+            tensor, copy, version, requires_grad, grad = lent
+            if tensor._version != version:
+                tensor.data.copy_(copy)
+                lent[2] = tensor._version
+            if tensor.is_leaf and (tensor.requires_grad != requires_grad or tensor.grad is not grad):
+                tensor.grad = grad
+                tensor.requires_grad_(requires_grad)
 
 
 @contextlib.contextmanager

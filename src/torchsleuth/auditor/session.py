@@ -32,7 +32,7 @@ from torchsleuth.auditor.patterns import shared_layers
 from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.trace import Trace, tensors_in
 from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
@@ -60,6 +60,10 @@ def audit(
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"audit needs an nn.Module, not {type(model).__name__}")
+    if loss_fn is not None and not callable(loss_fn):
+        raise UsageError(f"loss_fn must be a function of the model's result, not {type(loss_fn).__name__}")
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise UsageError(f"optimizer must be one of torch.optim, not {type(optimizer).__name__}")
     with _no_collections():
         return _audited(model, batch, loss_fn, target, optimizer, causal, overfit, budget_s, site_of(place_here(2)))
 
@@ -79,6 +83,7 @@ def _audited(
     session = Session(inner, call, loss_function(loss_fn, batch, target, explicit), where, autocast, budget_s)
     if taken:
         session.notes.append(f"the model was audited without its wrapper ({taken})")
+    session.runner.lent += tensors_in(target)
     session.given_optimizer = optimizer
     session.causal = causal
     session.audit(overfit)
@@ -93,6 +98,7 @@ class Session:
     ) -> None:
         self.model, self.call, self.loss, self.where = model, call, loss, where
         self.runner = Runner(model, autocast)
+        self.runner.lent = [leaf.tensor for leaf in call.leaves]
         self.given_optimizer: torch.optim.Optimizer | None = None
         self.causal = False
         self.fields: dict[str, typing.Any] = {}
@@ -181,7 +187,7 @@ class Session:
                 self.call.args, self.call.kwargs, trace=view.trace, grad=True,
                 then=lambda output: self._backward(view, keys, parameters, output),
             )  # fmt: skip
-        except _NotFinite:
+        except (_NotFinite, UsageError):
             raise
         except Exception as error:
             view.trace.change = None
@@ -190,7 +196,8 @@ class Session:
             facts = facts or preflight.too_long(self.call, view.trace)
             self.fields["inputs"] = (*self.fields.get("inputs", ()), *facts)
             self.exception = RaisedException(type(error).__name__, str(error))
-            self.fields["crash"] = f"{type(error).__name__}: {_first_line(error)}"
+            what = "the model could not be run" if self._forward is None else "the loss and its gradients could not be computed"
+            self.fields["crash"] = f"{what}: {type(error).__name__}: {_first_line(error)}"
             return None
         self.fields["inputs"] = (
             *self.fields.get("inputs", ()), *view.watch.inputs, *preflight.traced_facts(self.call, view.trace)
@@ -233,7 +240,7 @@ class Session:
             if not isinstance(loss, torch.Tensor):
                 raise UsageError(f"loss_fn gave {type(loss).__name__}, not a tensor")
             if loss.numel() != 1:
-                raise UsageError(f"loss_fn gave a tensor of shape {list(loss.shape)}; the audit needs one number")
+                raise UsageError(f"loss_fn gave a tensor of shape {list(loss.shape)}; the audit needs one number (its mean, say)")
             return loss
         for name, tensor in output_leaves(output):
             if tensor.numel() == 1 and tensor.dim() == 0 and (name.endswith(".loss") or name in ("output", "output[0]")):
@@ -337,12 +344,15 @@ class Session:
         `known`: the calls of the forward pass, where they are known already.
         """
         runner = self.runner
-        for runner.precise, runner.wide in ((True, runner.can_widen), (True, False), (False, False)):
+        ways = [(True, runner.can_widen, False), (True, False, False), (False, False, False), (False, False, True)]
+        for runner.precise, runner.wide, runner.differentiates in ways:
             trace = Trace() if known is None else None
             try:
                 return runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode), known or trace  # type: ignore[return-value]
-            except Exception:
-                if not runner.precise:
+            except Exception as error:
+                if runner.differentiates:
+                    raise
+                if not runner.precise and "require grad" not in str(error):
                     raise
         raise AssertionError
 
@@ -354,9 +364,11 @@ class Session:
             self.fields["modes"] = (*self.fields.get("modes", ()), fact)
 
     def overfit(self, steps: int = 60) -> None:
-        result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps))
+        result = self.attempt("overfitting the batch", lambda: overfitted(self.model, self.call, self._loss_of, steps, self.runner.lent))
         if result is not None:
             self.fields["overfit"] = result
+        elif not any("overfitting" in note for note in self.notes):
+            self.notes.append("overfitting the batch was not tested: there is no loss, or nothing to train")
 
 
 @contextlib.contextmanager

@@ -67,6 +67,7 @@ class StepView:
             "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),
+            "finite": _finite(output, loss, states),
             "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
@@ -122,6 +123,13 @@ class StepView:
                             f"{int((~hidden[row]).sum())} padded ones, and so on in each of the {hidden.shape[0]} rows")  # fmt: skip
                     return [InputFact("mask-inverted", op.name, text, site=site)]
         return []
+
+
+def _finite(output: typing.Any, loss: torch.Tensor | None, states: dict[str, str] | None) -> bool | None:
+    if loss is not None:
+        return bool(loss.detach().isfinite().all()) and "nan" not in (states or {}).values()
+    results = [t for _, t in output_leaves(output) if t.is_floating_point() or t.is_complex()]
+    return not any(bool(t.detach().isnan().any()) for t in results) if results else None
 
 
 def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, reduction: str, paddings: list[Padding]) -> LossCall:

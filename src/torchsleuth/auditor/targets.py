@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import runpy
 import sys
 import traceback
+import types
 import typing
 from pathlib import Path
 
 from torchsleuth.auditor.live import StepWatch
 from torchsleuth.auditor.session import audit
-from torchsleuth.auditor.sites import TRAMPOLINE
+from torchsleuth.auditor.sites import TRAMPOLINE, syntax_of
 from torchsleuth.errors import UsageError
 from torchsleuth.model import Outcome, RaisedException, Report
 from torchsleuth.origin import Origin, origin_of_file
@@ -23,7 +27,17 @@ _NAMES = ("model", "batch", "loss_fn", "target", "optimizer")
 
 def audit_function(module_name: str, function: str, overfit: bool, budget_s: float) -> Report:
     """`module_name` is an importable name or a path to a file."""
-    made = _function(module_name, function)()
+    build = _function(module_name, function)
+    try:
+        inspect.signature(build).bind()
+    except TypeError as error:
+        raise UsageError(f"{function}() must take no arguments: {error}") from error
+    try:
+        made = build()
+    except Exception as error:
+        _print_traceback(error)
+        raised = RaisedException(type(error).__name__, str(error))
+        return Report("audit", Outcome.CRASH, raised, (), (f"{function}() raised {raised.type}; there is nothing to audit",))
     if isinstance(made, dict):
         unknown = sorted(set(made) - set(_NAMES))
         if unknown or "model" not in made or "batch" not in made:
@@ -33,7 +47,36 @@ def audit_function(module_name: str, function: str, overfit: bool, budget_s: flo
         given = dict(zip(("model", "batch", "loss_fn"), made, strict=False))
     else:
         raise UsageError(f"{function}() must return (model, batch), (model, batch, loss_fn) or a dict, not {type(made).__name__}")
-    return audit(overfit=overfit, budget_s=budget_s, **given)
+    return _called_from(build, functools.partial(audit, overfit=overfit, budget_s=budget_s, **given))
+
+
+def _called_from(build: typing.Callable, call: typing.Callable[[], Report]) -> Report:
+    """`call()`, made from a frame that stands where `build` returns.
+
+    What is computed without a line of the program's (a loss of torch's, which the audit calls) is then said of the
+    expression that put model, batch and loss together.
+    """
+    code = getattr(inspect.unwrap(build), "__code__", None)
+    tree = syntax_of(code.co_filename) if code is not None else None
+    if code is None or tree is None:
+        return call()
+    own = next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == code.co_name and n.lineno <= _line_after(code) <= (n.end_lineno or 0)), None)
+    inner = {r for n in ast.walk(own) if n is not own and isinstance(n, (ast.FunctionDef, ast.Lambda)) for r in ast.walk(n)} if own is not None else set()
+    values = [n.value for n in ast.walk(own) if isinstance(n, ast.Return) and n.value is not None and n not in inner] if own is not None else []
+    if own is None or not values:
+        return call()
+    made = ast.parse(f"def {own.name}(): return call()")
+    for node in ast.walk(made):
+        if hasattr(node, "lineno"):
+            ast.copy_location(node, values[-1])
+    scope: dict[str, typing.Any] = {"call": call}
+    exec(compile(made, code.co_filename, "exec"), scope)
+    return scope[own.name]()
+
+
+def _line_after(code: types.CodeType) -> int:
+    """A line inside the function: the first one may be a decorator's."""
+    return max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
 
 
 def _function(module_name: str, function: str) -> typing.Callable[[], typing.Any]:

@@ -11,7 +11,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.observation import ModeFact, Overfit
 from torchsleuth.auditor.alone import alone
-from torchsleuth.auditor.runner import Runner, untouched
+from torchsleuth.auditor.runner import Kept, Runner, untouched
 from torchsleuth.auditor.trace import Op, Trace
 
 
@@ -43,11 +43,13 @@ def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
     return None
 
 
-def overfitted(model: nn.Module, call: Call, loss_of: typing.Callable, steps: int) -> Overfit | None:
-    """Train copies of the parameters on this one batch; the best of three learning rates counts."""
+def overfitted(model: nn.Module, call: Call, loss_of: typing.Callable, steps: int, lent: list[torch.Tensor]) -> Overfit | None:
+    """Train copies of the parameters on this one batch; the best of three learning rates counts. `lent`: its tensors, which each step finds as they were."""
     best: Overfit | None = None
     for rate in (1e-3, 1e-2, 1e-1):
-        with untouched(model), alone():
+        kept = Kept(list(model.modules()))
+        kept.lend(lent)
+        with untouched(model, kept), alone():
             copies: dict[int, nn.Parameter] = {}
             for module in model.modules():
                 for name, p in module._parameters.items():
@@ -66,6 +68,7 @@ def overfitted(model: nn.Module, call: Call, loss_of: typing.Callable, steps: in
                 loss.backward()
                 optimizer.step()
                 values.append(float(loss.detach()))
+                kept.give_back()
         if best is None or values[-1] < best.last:
             best = Overfit(steps, values[0], values[-1])
     return best

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 
 import torch
 
+from torchsleuth.auditor import distributions
 from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.classaxis import wrong_layer
+from torchsleuth.auditor.distributions import KEEPING
 from torchsleuth.auditor.observation import Duplicates, InputFact, LabelShift, LossCall, Shape
 from torchsleuth.auditor.sites import expression
-from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+from torchsleuth.auditor.trace import Op, Trace
 
 LOSSES = {
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
-    "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss", "poisson_nll_loss",
+    "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
 }  # fmt: skip
-_ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
-_KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
 
@@ -60,7 +60,8 @@ class Watch:
     def install(self) -> None:
         add = self.trace.watchers.setdefault
         early = self.trace.early.setdefault
-        early("embedding", []).append(self._guarded(self._embedding))
+        for name in ("embedding", "embedding_bag"):
+            early(name, []).append(self._guarded(self._embedding))
         for name in LOSSES:
             early(name, []).append(self._guarded(self._labels))
             add(name, []).append(self._guarded(self._loss))
@@ -93,7 +94,7 @@ class Watch:
             return
         padding_idx = op.argument(2, "padding_idx")
         device, ids = ids.device, at_hand(ids)
-        if ids.dim() == 2 and ids.numel() <= MOST_IDS:
+        if op.name == "embedding" and ids.dim() == 2 and ids.numel() <= MOST_IDS:
             kept = ids.detach().clone()
             self.lookups.append(Lookup(op, kept.to(device), kept, table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
         low, high = int(ids.min()), int(ids.max())
@@ -142,20 +143,17 @@ class Watch:
 
     def _loss(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         given, target = map(at_hand, _operands(args, kwargs))
-        chain = list(self.trace.made_through(op.ins[0], _KEEPING))
-        source = chain[-1] if chain and chain[-1].name in _ACTIVATIONS else None
-        classes = None
-        sums = normalised = False
-        if op.name in ("cross_entropy", "nll_loss"):
-            classes = given.shape[1] if given.dim() > 1 else given.shape[0]
-            total = given.float().sum(1 if given.dim() > 1 else 0)
-            normalised = bool(given.float().logsumexp(1 if given.dim() > 1 else 0).abs().max() < 1e-2)
-            sums = bool(classes > 1 and (given >= 0).all() and (total - 1).abs().max() < 1e-3)
+        source = distributions.activation_of(self.trace, op.ins[0])
+        facts: dict[str, typing.Any] = {"activation": source.name.rstrip("_") if source else "", "activation_site": self.trace.site(source) if source else None}
+        facts |= distributions.of_scores(op.name, given, self.trace, op)
+        if op.name == "kl_div":
+            facts |= distributions.of_divergence(given, target, bool(kwargs.get("log_target") or (len(args) > 5 and args[5])), self.trace, op)
+        classes = facts.pop("classes", None)
         ignore = _plain_number(op.argument(4, "ignore_index", -100)) if classes is not None and not target.is_floating_point() else None
         ignored = int((target == ignore).sum()) if ignore is not None else 0
         reduction = kwargs.get("reduction")
         if reduction is None:
-            place = {"cross_entropy": 6, "nll_loss": 6, "binary_cross_entropy_with_logits": 5, "binary_cross_entropy": 5}.get(op.name, 4)
+            place = {"cross_entropy": 6, "nll_loss": 6, "binary_cross_entropy_with_logits": 5, "binary_cross_entropy": 5, "ctc_loss": 5}.get(op.name, 4)
             reduction = args[place] if len(args) > place and isinstance(args[place], str) else "mean"
         value = float(result) if isinstance(result, torch.Tensor) and result.numel() == 1 else None
         finite = given.float()
@@ -167,13 +165,11 @@ class Watch:
             op,
             LossCall(
                 op.name, site, value, _shape(given), _shape(target), classes, reduction,
-                activation=source.name.rstrip("_") if source else "",
-                activation_site=self.trace.site(source) if source else None,
-                rows_sum_to_one=sums, normalised=normalised, lowest=float(finite.min()), highest=float(finite.max()),
+                lowest=float(finite.min()), highest=float(finite.max()),
                 spread=float(finite.std()) if finite.numel() > 1 else 0.0,
                 weighted=kwargs.get("weight") is not None or (len(args) > 2 and args[2] is not None),
                 ignore_index=ignore, ignored=ignored, counted=target.numel() - ignored,
-                layer=self.trace.site(astray) if astray is not None else None,
+                layer=self.trace.site(astray) if astray is not None else None, **facts,
             ),
         ))  # fmt: skip
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
@@ -212,7 +208,7 @@ class Watch:
     def _alignment(self, op: Op, given: torch.Tensor) -> tuple[int, int, int] | None:
         """(position of the first prediction, batch, length), from the [B, L, V] tensor that `given` was cut from."""
         classes = given.shape[1] if given.dim() > 1 else 0
-        candidates = [op.ins[0]] + [made.ins[0] for made in self.trace.made_through(op.ins[0], _KEEPING) if made.ins]
+        candidates = [op.ins[0]] + [made.ins[0] for made in self.trace.made_through(op.ins[0], KEEPING) if made.ins]
         if given.dim() == 3:
             rows = given.transpose(1, 2)
         elif given.dim() == 2:
@@ -344,8 +340,8 @@ def label_shifts(watch: Watch, name: typing.Callable[[Lookup], str], causal: typ
 
 
 def _operands(args: tuple, kwargs: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    given = args[0] if args else kwargs["input"]
-    target = args[1] if len(args) > 1 else kwargs["target"]
+    given = args[0] if args else kwargs["input"] if "input" in kwargs else kwargs["log_probs"]
+    target = args[1] if len(args) > 1 else kwargs["target"] if "target" in kwargs else kwargs["targets"]
     return given, target
 
 

@@ -36,7 +36,8 @@ def main(options: argparse.Namespace) -> int:
     name, colon, function = options.target.rpartition(":")
     if colon and not options.target.endswith(".py"):
         _late_options(options)
-        report, status = targets.audit_function(name, function, options.overfit, options.budget), 0
+        report = targets.audit_function(name, function, options.overfit, options.budget)
+        status = int(report.outcome is Outcome.CRASH)
     else:
         report, status = targets.audit_script(options.target, options.arguments, options.budget)
     _deliver(report, options)

@@ -11,7 +11,8 @@ class WithSkip(nn.Module):
 
     def forward(self, x):
         x = torch.relu(self.fc1(x))
-        h = torch.relu(self.fc1(x[:, :10]) if BUG else self.fc2(x))
+        layer = getattr(self, "fc1" if BUG else "fc2")  # by name: a layer that the class calls on another branch is not forgotten
+        h = torch.relu(layer(x[:, : layer.in_features]))
         return self.fc3(x + h)
 
 

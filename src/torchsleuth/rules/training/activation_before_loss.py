@@ -14,8 +14,9 @@ class ActivationBeforeLoss(AuditRule):
 
     What happened
     -------------
-    `cross_entropy` was given the result of a softmax, `binary_cross_entropy_with_logits` the result of
-    a sigmoid, or `nll_loss` something that is not a log-probability.
+    `cross_entropy` was given the result of a softmax (or of a formula whose rows sum to 1),
+    `binary_cross_entropy_with_logits` the result of a sigmoid, `nll_loss` or `ctc_loss` something that is not
+    a log-probability; or `kl_div` its arguments in the wrong order or form.
 
     Why
     ---
@@ -56,38 +57,77 @@ class ActivationBeforeLoss(AuditRule):
                 yield found
 
 
+_BOUNDED = "`cross_entropy` applies `log_softmax` itself. Values between 0 and 1 differ too little for it: its loss has a floor, and gradients are small."
+
+
 def _diagnosis(loss: LossCall) -> Diagnosis | None:
-    certain = Confidence.CERTAIN
-    low, high = number(loss.lowest), number(loss.highest)
-    if loss.function == "cross_entropy" and loss.activation in ("softmax", "sigmoid"):
-        title = f"`cross_entropy` is given the result of `{loss.activation}`, and applies softmax again"
-        why = "`cross_entropy` applies `log_softmax` itself. Values between 0 and 1 differ too little for it: its loss has a floor, and gradients are small."
-        fix = f"Give `cross_entropy` the scores before `{loss.activation}`."
-    elif loss.function == "binary_cross_entropy_with_logits" and loss.activation in ("sigmoid", "softmax"):
-        title = f"`binary_cross_entropy_with_logits` is given the result of `{loss.activation}`, and applies sigmoid again"
-        why = "Values between 0 and 1 through another sigmoid lie between 0.5 and 0.73: the model can never say no."
-        fix = "Give it the scores, or use `binary_cross_entropy`."
-    elif loss.function == "nll_loss" and loss.activation in ("softmax", "sigmoid"):
-        title = f"`nll_loss` is given the result of `{loss.activation}`; it wants log-probabilities"
-        why = "`nll_loss` only picks an element and changes its sign. On probabilities there is no logarithm in the loss."
-        fix = "Use `log_softmax` before `nll_loss`, or `cross_entropy` on the scores."
-    elif loss.function == "nll_loss" and not loss.activation and not loss.normalised:
-        title = "`nll_loss` is given scores; it wants log-probabilities"
-        why = "The exponentials of log-probabilities sum to 1 in each row; these do not. On raw scores the loss has no lower bound: it falls for ever."
-        fix = "Use `cross_entropy`, or apply `log_softmax` first."
-        certain = Confidence.LIKELY
-    elif loss.function == "kl_div" and loss.activation in ("softmax", "sigmoid"):
-        title = f"`kl_div` is given the result of `{loss.activation}` as its first argument; it wants log-probabilities"
-        why = "The first argument of `kl_div` is a logarithm by contract."
-        fix = "Use `log_softmax` for the first argument."
-    else:
+    found = _divergence(loss) if loss.function == "kl_div" else _scores(loss)
+    if found is None:
         return None
+    title, why, fix, confidence = found
+    blamed = "both" if "exchanged" in title else "target" if "target" in title else "input"
     culprits = []
-    if loss.activation_site is not None:
-        culprits.append(culprit(loss.activation_site, Role.OPERAND, f"`{loss.activation}` is applied here"))
-    if loss.activation_site is None or loss.site.span != loss.activation_site.span:
-        culprits.append(culprit(loss.site, Role.CALL, "and the loss expects its input without it" if culprits else ""))
-    facts = [f"the input of `{loss.function}`, shape {list(loss.input.size)}, lies between {low} and {high}"]
+    if blamed in ("input", "both") and loss.activation_site is not None:
+        culprits.append(culprit(loss.activation_site, Role.OPERAND, f"`{loss.activation}` is applied here" if loss.activation else "its rows sum to 1"))
+    if blamed in ("target", "both") and loss.target_site is not None:
+        culprits.append(culprit(loss.target_site, Role.OPERAND, f"`{loss.target_activation}` is applied here"))
+    if not any(c.span == loss.site.span for c in culprits):
+        culprits.append(culprit(loss.site, Role.CALL, "and the loss expects its input without it" if culprits and loss.function != "kl_div" else ""))
+    facts = [f"the input of `{loss.function}`, shape {list(loss.input.size)}, lies between {number(loss.lowest)} and {number(loss.highest)}"]
     if loss.rows_sum_to_one:
         facts.append("its rows sum to 1")
-    return Diagnosis(ActivationBeforeLoss.name, title, certain, tuple(culprits), observed(*facts), why, (advice(fix),))
+    if loss.function in ("nll_loss", "ctc_loss") and not loss.rows_sum_to_one and not loss.normalised:
+        facts.append("the exponentials of its rows do not sum to 1")
+    if loss.function == "kl_div" and loss.target_lowest < 0 and not loss.log_target:
+        facts.append(f"its target goes down to {number(loss.target_lowest)}; probabilities are not negative")
+    return Diagnosis(ActivationBeforeLoss.name, title, confidence, tuple(culprits), observed(*facts), why, (advice(fix),))
+
+
+_Verdict = tuple[str, str, str, Confidence]
+
+
+def _scores(loss: LossCall) -> _Verdict | None:
+    name, activation = loss.function, loss.activation
+    if loss.sums_along is not None:
+        return None  # a softmax along another axis is a finding of its own
+    if name == "cross_entropy" and activation in ("softmax", "sigmoid"):
+        title = f"`cross_entropy` is given the result of `{activation}`, and applies softmax again"
+        return title, _BOUNDED, f"Give `cross_entropy` the scores before `{activation}`.", Confidence.CERTAIN
+    if name == "cross_entropy" and loss.rows_sum_to_one and not loss.normalised:
+        return "`cross_entropy` is given probabilities, and applies softmax again", _BOUNDED, "Give `cross_entropy` the scores.", Confidence.LIKELY
+    if name == "binary_cross_entropy_with_logits" and activation in ("sigmoid", "softmax"):
+        title = f"`binary_cross_entropy_with_logits` is given the result of `{activation}`, and applies sigmoid again"
+        why = "Values between 0 and 1 through another sigmoid lie between 0.5 and 0.73: the model can never say no."
+        return title, why, "Give it the scores, or use `binary_cross_entropy`.", Confidence.CERTAIN
+    if name in ("nll_loss", "ctc_loss") and activation in ("softmax", "sigmoid"):
+        title = f"`{name}` is given the result of `{activation}`; it wants log-probabilities"
+        why = f"`{name}` takes its input for logarithms. On probabilities there is no logarithm in the loss."
+        return title, why, f"Use `log_softmax` before `{name}`" + (", or `cross_entropy` on the scores." if name == "nll_loss" else "."), Confidence.CERTAIN
+    if name in ("nll_loss", "ctc_loss") and not activation and not loss.normalised:
+        why = "The exponentials of log-probabilities sum to 1 in each row; these do not. On raw scores the loss has no lower bound: it falls for ever."
+        fix = "Use `cross_entropy`, or apply `log_softmax` first." if name == "nll_loss" else "Apply `log_softmax` over the classes (the last axis) first."
+        return f"`{name}` is given scores; it wants log-probabilities", why, fix, Confidence.LIKELY
+    return None
+
+
+def _divergence(loss: LossCall) -> _Verdict | None:
+    """`kl_div(log q, p)`, or `kl_div(log q, log p, log_target=True)`."""
+    contract = "The first argument of `kl_div` is a logarithm by contract."
+    both = "`kl_div` takes logarithms first and probabilities second; with `log_target=True` it takes logarithms twice."
+    if loss.activation in ("softmax", "sigmoid") and loss.target_activation in ("log_softmax", "logsigmoid") and not loss.log_target:
+        title = f"the arguments of `kl_div` are exchanged: `{loss.activation}` comes first and `{loss.target_activation}` second"
+        return title, both, "Give it the logarithms first: `kl_div(log_q, p)`.", Confidence.CERTAIN
+    if loss.activation in ("softmax", "sigmoid"):
+        title = f"`kl_div` is given the result of `{loss.activation}` as its first argument; it wants log-probabilities"
+        return title, contract, "Use `log_softmax` for the first argument.", Confidence.CERTAIN
+    if not loss.log_target and loss.target_lowest < 0:
+        what = f"the result of `{loss.target_activation}`" if loss.target_activation in ("log_softmax", "logsigmoid") else "negative numbers"
+        fix = "Pass `log_target=True`." if what != "negative numbers" else "Apply softmax to the target's scores (or `log_softmax`, with `log_target=True`)."
+        return f"`kl_div` is given {what} as its target; it wants probabilities", both, fix, Confidence.CERTAIN
+    if loss.log_target and loss.target_activation in ("softmax", "sigmoid"):
+        title = f"`kl_div` with `log_target=True` is given the result of `{loss.target_activation}` as its target; it wants log-probabilities"
+        return title, both, "Leave `log_target=True` out, or use `log_softmax` for the target.", Confidence.CERTAIN
+    if not loss.normalised and not loss.activation:
+        why = contract + " Its target sums to 1 along an axis; the exponentials of the input do not."
+        return "`kl_div` is given scores as its first argument; it wants log-probabilities", why, "Use `log_softmax` for the first argument.", Confidence.LIKELY
+    return None

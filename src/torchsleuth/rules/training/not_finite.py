@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import NotFinite, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -29,7 +29,7 @@ class NotFiniteResult(AuditRule):
     -------------
     The loss of the step is NaN or infinite. torchsleuth looked at every result on the way to it and names the
     first one that holds NaN although none of its inputs does (or infinity, made by a logarithm, a quotient or
-    the like).
+    the like); or the first operation that was given NaN with the data, the targets for instance.
 
     Why
     ---
@@ -65,6 +65,9 @@ class NotFiniteResult(AuditRule):
         fact = observation.not_finite
         if fact is None:
             return
+        if fact.kind == "given":
+            yield _given(fact)
+            return
         made = "NaN" if fact.kind == "nan" else "infinity"
         name = fact.operation.strip("_")
         fix = _FIXES.get(_LIKE.get(name, name), "Keep its inputs inside the range in which it is defined.")
@@ -79,3 +82,12 @@ class NotFiniteResult(AuditRule):
             "Everything computed from it is spoilt, and with the first optimizer step all parameters.",
             (advice(fix),),
         )  # fmt: skip
+
+
+def _given(fact: NotFinite) -> Diagnosis:
+    return Diagnosis(
+        NotFiniteResult.name, f"`{fact.operation}` is given NaN, and the loss is {fact.loss}", Confidence.CERTAIN,
+        (culprit(fact.site, Role.OPERAND, "one of its operands holds NaN"),), observed(fact.why, f"the loss of this step is {fact.loss}"),
+        "NaN spreads to everything that is computed from it. Nothing in this step made it: it came with the data (or is in the weights already).",
+        (advice("Drop or fill these values where the data is made, or pick the others before anything is computed: `prediction[known]` and `target[known]` (NaN times 0 is NaN, in gradients too)."),),
+    )  # fmt: skip

@@ -56,6 +56,7 @@ class SilentBroadcast(AuditRule):
     order = 8
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        alike: dict[tuple, list[Broadcast]] = {}  # one formula on one line: y * log(p) + (1 - y) * log(1 - p)
         for one in observation.broadcasts:
             if one.kind == "weights":
                 yield _weights(one)
@@ -64,7 +65,10 @@ class SilentBroadcast(AuditRule):
                 continue
             if one.explicit == 1 and not one.reduced_into_loss:
                 continue
-            yield _diagnosis(one)
+            sizes = frozenset((one.left.size, one.right.size))
+            alike.setdefault((one.site.span.file, one.site.span.line, sizes, one.explicit, one.reduced_into_loss), []).append(one)
+        for group in alike.values():
+            yield _diagnosis(group[0], group[1:])
 
 
 def _weights(one: Broadcast) -> Diagnosis:
@@ -86,7 +90,7 @@ def _weights(one: Broadcast) -> Diagnosis:
     )  # fmt: skip
 
 
-def _diagnosis(one: Broadcast) -> Diagnosis:
+def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
     left, right, result = list(one.left.size), list(one.right.size), list(one.result)
     facts = [
         f"the operands of `{one.operation}` are {left} and {right}; the result is {result}, larger than both",
@@ -98,7 +102,7 @@ def _diagnosis(one: Broadcast) -> Diagnosis:
     return Diagnosis(
         SilentBroadcast.name, f"{left} and {right} broadcast to {result}: all pairs instead of {count} matching elements",
         Confidence.CERTAIN if one.reduced_into_loss and not one.explicit else Confidence.LIKELY,
-        (culprit(one.site, Role.OPERAND, f"{left} with {right} makes {result}"),), observed(*facts),
+        tuple(culprit(b.site, Role.OPERAND, f"{list(b.left.size)} with {list(b.right.size)} makes {result}") for b in (one, *more)), observed(*facts),
         "Axes are matched from the right, so the two axes of equal size do not meet; both operands are stretched, and each "
         "element is combined with every other.",
         (advice("Bring both to the same shape first: `squeeze(-1)` on the longer one or `unsqueeze(-1)` on the shorter."),),

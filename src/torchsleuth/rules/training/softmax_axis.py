@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import LossCall, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
 class SoftmaxAxis(AuditRule):
-    """A softmax runs over a single element, or over the queries of an attention instead of its keys.
+    """A softmax runs over a single element, over the queries of an attention instead of its keys, or past the classes.
 
     What happened
     -------------
     The axis of a softmax has size 1, so that every result is exactly 1; or attention weights sum to
-    one over the queries (axis -2) and are then multiplied with the values as if they summed over the keys.
+    one over the queries (axis -2) and are then multiplied with the values as if they summed over the keys; or
+    a loss is given log-probabilities that sum to one over another axis than that of the classes.
 
     Why
     ---
@@ -44,6 +45,9 @@ class SoftmaxAxis(AuditRule):
     order = 13
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        for loss in observation.losses:
+            if loss.sums_along is not None and loss.activation_site is not None:
+                yield _before_loss(loss)
         for fact in observation.axes:
             size = list(fact.size)
             if fact.kind == "one-element":
@@ -64,3 +68,20 @@ class SoftmaxAxis(AuditRule):
                     "Each query is to take a weighted mean over the keys; these weights are a mean the other way round.",
                     (advice("Use `dim=-1` in the softmax."),),
                 )  # fmt: skip
+
+
+def _before_loss(loss: LossCall) -> Diagnosis:
+    size, along = list(loss.input.size), loss.sums_along
+    axis = len(size) - 1 if loss.function == "ctc_loss" else 1
+    culprits = [culprit(loss.activation_site, Role.OPERAND, f"its results sum to 1 along axis {along}")]
+    if loss.site.span != loss.activation_site.span:
+        culprits.append(culprit(loss.site, Role.CALL, f"takes axis {axis} for the classes"))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{loss.activation}` runs over axis {along}, and `{loss.function}` takes axis {axis} of {size} for the classes", Confidence.CERTAIN,
+        tuple(culprits),
+        observed(f"the input of `{loss.function}` has shape {size}; the exponentials of its values sum to 1 along axis {along} and not along axis {axis}"),
+        "The probabilities of the classes are to sum to 1 for each sample and position. Here they do over " + ("the samples" if along == 0 and loss.function != "ctc_loss" else "another axis")
+        + ", so that raising one lowers the others' there.",
+        (advice(f"Let `{loss.activation}` run over the classes, or give `cross_entropy` the scores."
+                if loss.function != "ctc_loss" else f"Let `{loss.activation}` run over the classes (`dim=-1`)."),),
+    )  # fmt: skip

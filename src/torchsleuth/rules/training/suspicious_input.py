@@ -14,8 +14,8 @@ _KINDS = {
                    "Clean the data: drop or fill these values before they reach the model.", Confidence.CERTAIN),
     "constant": ("all elements of `{name}` are equal", "A constant input carries no information: all samples look the same to the model.",
                  "Check how the batch is made.", Confidence.POSSIBLE),
-    "unscaled-image": ("the images in `{name}` are not scaled", "Weights are initialised for inputs of about unit size; values up to 255 make activations, "
-                       "the first loss and the gradients hundreds of times too large.", "Divide by 255 and normalise, before the model.", Confidence.LIKELY),
+    "unscaled-image": ("the images in `{name}` are not scaled", "Weights are initialised for inputs of about unit size; with values up to 255 "
+                       "everything up to the next normalisation, its gradients too, is hundreds of times too large.", "Divide by 255 and normalise, before the model.", Confidence.LIKELY),
     "channels-last": ("the images in `{name}` have their channels last", "Convolutions take (batch, channels, height, width).",
                       "`images.permute(0, 3, 1, 2)`.", Confidence.CERTAIN),
     "length-too-long": ("`{name}` says more positions than there are", "A length beyond the end reads past the data or fails later.",
@@ -26,6 +26,11 @@ _KINDS = {
                    "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
     "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
                    "Check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
+    "mask-row-empty": ("a row of the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN.",
+                       "Drop empty rows before they are batched.", Confidence.LIKELY),
+    "mask-row-counted": ("a row of the mask `{name}` hides everything, and its label counts", "With every position hidden, attention has nothing to attend to: the result is "
+                         "NaN or a mean over padding, and this is what the loss compares with the label.",
+                         "Drop empty rows before they are batched, and check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
     "mask-polarity": ("the mask `{name}` hides the words and keeps the padding", "1 keeps a position and 0 hides it. Here it is the other way round: the model reads "
                       "padding only.", "Invert the mask: `1 - mask`, or `ids != pad_id`.", Confidence.CERTAIN),
     "mask-inverted": ("the mask given to `{name}` hides the words and keeps the padding", "For a `key_padding_mask` and for `masked_fill` True hides a position; for the "
@@ -37,12 +42,19 @@ _KINDS = {
     "float-ids": ("token ids are not integers", "An embedding is a table; its row numbers must be integers.", "`ids.long()`.", Confidence.CERTAIN),
     "float-labels": ("class labels are not integers", "Labels that name a class must be integers; floating point labels are read as probabilities for each class.",
                      "`labels.long()`.", Confidence.CERTAIN),
+    "short-labels": ("class labels are not of dtype int64", "Labels that name a class must be int64 here.", "`labels.long()`.", Confidence.CERTAIN),
+    "one-hot-labels": ("class labels are integers of the same shape as the scores", "Labels of the scores' shape are read as a probability for each class, and these are "
+                       "floating point; class numbers have no axis for the classes.", "`labels.float()` for one-hot labels, or the class numbers: `labels.argmax(1)`.", Confidence.CERTAIN),
+    "label-column": ("class labels have an axis of size 1 too many", "Labels have the shape of the scores without the axis of the classes.", "`labels.squeeze(1)`.", Confidence.CERTAIN),
+    "double-input": ("`{name}` is float64, the weights are float32", "NumPy's numbers are float64 by default; a product of both is not defined.", "`x.float()`.", Confidence.CERTAIN),
     "integer-target": ("targets must be floating point here", "This loss compares probabilities, not class numbers.", "`target.float()`.", Confidence.CERTAIN),
     "integer-input": ("`{name}` holds integers where floating point is needed", "Weights are floating point; a product with integers is not defined.",
                       "`x.float()` (and scale it, if these are pixels).", Confidence.CERTAIN),
     "additive-mask": ("a mask of zeros and ones is added to the attention scores", "A floating point mask is added: 0 and 1 hide nothing. Only a bool mask selects.",
                       "Pass a bool mask (`mask.bool()`), or 0 and -inf.", Confidence.CERTAIN),
 }  # fmt: skip
+
+_HANDLED = {"not-finite", "length-empty", "mask-row-empty"}  # only wrong if it spoils the result
 
 
 class SuspiciousInput(AuditRule):
@@ -84,6 +96,8 @@ class SuspiciousInput(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.inputs:
+            if fact.kind in _HANDLED and observation.finite:
+                continue  # the model takes care of it: the loss and the gradients are finite
             if fact.kind in _KINDS:
                 yield _diagnosis(observation, fact)
 

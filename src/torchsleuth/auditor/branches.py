@@ -1,0 +1,45 @@
+"""Layers that a step leaves out because the program did not go that way: an optional input that was not given, another task's head."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator
+
+from torch import nn
+
+
+def on_another_way(model: nn.Module, path: str, called: Iterable[str]) -> bool:
+    """Does a method of the class that holds this layer use it? Then it is not forgotten: this step did not come by there.
+
+    `called` are the paths of the modules that the step has used. What is below a module that was never entered is
+    left out with the whole of it.
+    """
+    used = set(called)
+    while (above := path.rpartition(".")[0]) and not any(one == above or one.startswith(above + ".") for one in used):
+        path = above
+    holder, _, name = path.rpartition(".")
+    while name.isdigit() and holder:  # in a list or a sequence
+        holder, _, name = holder.rpartition(".")
+    return any(name in names for names in _mentioned(type(model.get_submodule(holder))))
+
+
+def _mentioned(kind: type) -> Iterator[frozenset[str]]:
+    """The names that each method looks up, but for those that only set the layers up."""
+    replaced: set[str] = set()
+    for owner in kind.__mro__:
+        if owner is nn.Module:
+            return
+        for name, method in vars(owner).items():
+            function = getattr(method, "__func__", method)
+            if isinstance(function, types.FunctionType) and "init" not in name and "reset" not in name and name not in replaced:
+                names = frozenset(_names(function.__code__))
+                if "super" not in names:
+                    replaced.add(name)
+                yield names
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

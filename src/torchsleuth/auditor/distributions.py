@@ -1,0 +1,71 @@
+"""Are the operands of a loss what it takes them for: log-probabilities, probabilities, and along which axis?"""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+
+from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
+
+ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
+KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
+_LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
+_CLASS_AXIS = {"cross_entropy": 1, "nll_loss": 1, "ctc_loss": -1}
+CLOSE, FAR = 1e-2, 0.1  # a sum of probabilities that is one but for rounding (or an epsilon under a logarithm), and one that is not
+
+
+def activation_of(trace: Trace, seen: Seen) -> Op | None:
+    """The activation that this operand comes straight from."""
+    chain = list(trace.made_through(seen, KEEPING))
+    return chain[-1] if chain and chain[-1].name in ACTIVATIONS else None
+
+
+def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str, typing.Any]:
+    """For a loss over classes: do its rows hold probabilities or their logarithms, and if not, do they along another axis?"""
+    if name not in _CLASS_AXIS:
+        return {}
+    axis = _CLASS_AXIS[name] % given.dim() if given.dim() > 1 else 0
+    values = given.float()
+    classes = given.shape[axis]
+    facts: dict[str, typing.Any] = {
+        "classes": classes if name != "ctc_loss" else None,
+        "normalised": _sums_to_one(values, axis),
+        "rows_sum_to_one": bool(classes > 1 and (values >= 0).all() and (values.sum(axis) - 1).abs().max() < 1e-3),
+    }
+    chain = list(trace.made_through(op.ins[0], KEEPING))
+    if facts["rows_sum_to_one"] and chain and chain[-1].name not in ACTIVATIONS:
+        facts["activation_site"] = trace.site(chain[-1])  # a softmax written by hand, a mean of several
+    if not facts["normalised"] and classes > 1:
+        other = next((d for d in range(given.dim()) if d != axis and given.shape[d] > 1 and _sums_to_one(values, d)), None)
+        made = _softmax_behind(trace, op.ins[0])
+        if other is not None and made is not None:
+            facts |= {"sums_along": other, "activation_site": trace.site(made), "activation": made.name}
+    return facts
+
+
+def of_divergence(given: torch.Tensor, target: torch.Tensor, log_target: bool, trace: Trace, op: Op) -> dict[str, typing.Any]:
+    """For `kl_div`: is the first operand logarithms of what the second one is probabilities of?"""
+    made = activation_of(trace, op.ins[1]) if len(op.ins) > 1 else None
+    facts: dict[str, typing.Any] = {
+        "log_target": log_target, "target_lowest": float(target.min()),
+        "target_activation": made.name if made is not None else "", "target_site": trace.site(made) if made is not None else None,
+    }  # fmt: skip
+    values = target.float().exp() if log_target else target.float()
+    axes = [d for d in range(target.dim()) if target.shape[d] > 1 and bool((values.sum(d) - 1).abs().max() < CLOSE)]
+    # Part of a distribution, or one that is put together from parts, need not sum to one on either side.
+    if axes and (values >= 0).all() and given.shape == target.shape and _softmax_behind(trace, op.ins[0]) is None:
+        facts["normalised"] = all(float(given.float().logsumexp(d).abs().median()) < FAR for d in axes)
+    else:
+        facts["normalised"] = True
+    return facts
+
+
+def _sums_to_one(logarithms: torch.Tensor, axis: int) -> bool:
+    return bool(logarithms.logsumexp(axis).abs().max() < CLOSE)
+
+
+def _softmax_behind(trace: Trace, seen: Seen) -> Op | None:
+    """The softmax that this operand is the logarithm of, an epsilon or a bound put in on the way."""
+    chain = list(trace.made_through(seen, KEEPING | _LOGS))
+    return chain[-1] if chain and chain[-1].name in ("softmax", "log_softmax") else None
