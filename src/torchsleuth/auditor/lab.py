@@ -11,7 +11,7 @@ import typing
 import torch
 
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved
+from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.trace import ARRANGING, Change, Changing, Op, Trace
@@ -25,6 +25,7 @@ class Lab:
 
     def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
         self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
+        self.step: Trace | None = None  # what was seen of the program's own step, and of what it did before
         self.loudness = 1.0  # of disturbances, in units of the data's own spread
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 
@@ -119,7 +120,7 @@ def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) 
     noise = (1 + torch.randn(tensor.shape, generator=generator, device=tensor.device)).to(tensor.dtype)
     spread = tensor.detach().float().std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
-    return torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach())
+    return laid_like(torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach()), tensor)
 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

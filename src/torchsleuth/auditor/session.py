@@ -284,6 +284,7 @@ class Session:
         lab = self.attempt("running the model twice", lambda: self.lab(step))
         if lab is None:
             return
+        lab.step = step.trace
         moves: list[Move] = []
         for padding in self.paddings:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
