@@ -20,8 +20,8 @@ def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
     if not setting or lab.step is None:
         return None, setting
     for parameter in layer.parameters():
-        for op in _writers(lab.step, parameter):
-            site = lab.step.site(op)
+        for made in _writers(lab.step, parameter):
+            site = lab.step.site(made)
             if site is not None and not site.library and type(layer).__name__ in site.source:
                 return site, setting
     return _copied(lab, op.module, layer), setting
@@ -35,7 +35,7 @@ def _copied(lab: Lab, path: str, layer: nn.Module) -> Site | None:
     parts = path.split(".")
     for count in range(len(parts) - 1, 0, -1):
         name = type(model.get_submodule(".".join(parts[:count]))).__name__ + "("
-        made = {op.place: op for op in trace.ops if op.writes and op.outs and op.outs[0].size in sizes and not op.grad_enabled}
+        made = {op.place: op for op in trace.ops if op.writes and op.outs and op.outs[0].size in sizes}
         sites = {site.span: site for op in made.values() if (site := trace.site(op)) is not None and not site.library and name in site.source}
         if sites:
             return next(iter(sites.values())) if len(sites) == 1 else None

@@ -54,6 +54,7 @@ class Move:
     mask_name: str = ""
     inverted: bool = False  # the experiment also showed that hidden words do not count
     rank: int = 0  # above 0: still there when the places of lower rank are put right
+    zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
     made_site: Site | None = None  # where the triangular mask in use was made
     built_site: Site | None = None  # where the layer that did it was built
