@@ -70,7 +70,7 @@ class May:
         t = next((axis for axis, size in enumerate(shape) if size == self.length and axis != b), None)
         if b is not None and (self.length is None or t is not None):
             allowed = _along(self.table, len(shape), b) if t is None else _spread(self.table, len(shape), b, t)
-            return torch.where(allowed, second, first)
+            return laid_like(torch.where(allowed, second, first), second)
         if b is not None:
             return first  # pooled: no axis for positions, so the change must not show at all (also where there are as many samples as positions)
         flags, _ = moved_flags(first, second)
@@ -79,7 +79,7 @@ class May:
             outside = (view & ~allowed).reshape(flags.shape)
             if best is None or int(outside.sum()) < int(best.sum()):
                 best = outside
-        return first if best is None else torch.where(best, first, second)
+        return first if best is None else laid_like(torch.where(best, first, second), second)
 
     def misread(self, moved: torch.Tensor) -> bool:
         """An axis of the right size is there, and the movement is not where it should be along it.
@@ -127,6 +127,11 @@ class May:
                         allowed = allowed | _spread(self.table, flags.dim(), b, t)
                 if allowed.any():
                     yield flags, allowed
+
+
+def laid_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The same values in the other's order in memory: that is the order in which dropout draws its random numbers."""
+    return tensor if tensor.stride() == other.stride() else other.detach().clone().copy_(tensor)
 
 
 def _along(table: torch.Tensor, dims: int, axis: int) -> torch.Tensor:

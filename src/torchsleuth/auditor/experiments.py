@@ -1,4 +1,4 @@
-"""Do later tokens count, or other samples? The paired runs for causality and for independence of the batch."""
+"""Do other samples count? The paired runs for independence of the batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
-from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.construction import built
+from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
 from torchsleuth.auditor.trace import Op
@@ -19,49 +20,6 @@ _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
 FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
-
-
-def causal_moves(lab: Lab, leaf: Leaf, intent: str) -> list[Move]:
-    """Change one token of each row; nothing before it may move."""
-    where, position, may = _late(leaf)
-    if where is None:
-        return []
-    result, _ = lab.run([(leaf, where)])
-    # A scalar is a loss over all positions: it may move.
-    difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor)
-    if difference is None or leaf.tensor.shape[1] not in difference.first.shape:
-        return []
-    places, trace = lab.locate([(leaf, where)], difference, may, False)
-    changed = f"Changing token {position} of `{leaf.name}`"
-    moves = []
-    for rank, (found, one) in enumerate(places):
-        _, moved = row_and_position(one, may)
-        moves.append(lab.move("causal", changed, f"`{one.name}` at the earlier position {moved}", one, found, trace, intent=intent, rank=rank))
-    return moves
-
-
-def is_causal(lab: Lab, leaf: Leaf) -> bool:
-    where, _, may = _late(leaf)
-    if where is None:
-        return False
-    result, _ = lab.run([(leaf, where)])
-    leaves = [t for _, t in output_leaves(lab.base) if leaf.tensor.shape[1] in t.shape and t.dim() >= 2]
-    return bool(leaves) and first_difference(lab.base, result, may, scalars=False, floor=lab.floor) is None
-
-
-def _late(leaf: Leaf) -> tuple[torch.Tensor | None, int, May]:
-    length = leaf.tensor.shape[1]
-    position = length // 2
-    late = torch.zeros(leaf.tensor.shape[:2], dtype=torch.bool, device=leaf.tensor.device)
-    if length < 2:
-        return None, 0, May(late)
-    late[:, position] = True
-    after = torch.zeros_like(late)
-    after[:, position:] = True
-    return late, position, May(after)
-
-
-# -- mixing ----------------------------------------------------------------------------------------
 
 
 def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
@@ -113,10 +71,12 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
     names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
     changed = f"Changing sample {row} of {names} and nothing else"
-    return [
-        lab.move("mixing", changed, f"`{one.name}` of sample {_other_row(one, row, size)}", one, found, trace, rank=rank)
-        for rank, (found, one) in enumerate(places)
-    ], ""
+    moves = []
+    for rank, (found, one) in enumerate(places):
+        layer, setting = built(lab, found.op, "mixing") if found is not None else (None, "")
+        where = f"`{one.name}` of sample {_other_row(one, row, size)}"
+        moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting))
+    return moves, ""
 
 
 def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) -> bool:

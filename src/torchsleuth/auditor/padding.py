@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+import typing
 
 import torch
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
-from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.lab import Fitted, Lab, row_and_position
 from torchsleuth.auditor.masking import masking
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.trace import Change, Trace
 
 EXTRA_COLUMNS = 3
 AHEAD = 24  # columns of padding; more than most convolutions see
@@ -24,18 +25,18 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
     change = [(padding.leaf, ~padding.valid)]
     difference = None
-    if padding.mask is not None or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
+    ids = padding.leaf.tensor.dim() == 2
+    if (padding.mask is not None and ids) or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
         # Where only the pad id says what is padding, another id there would be a word.
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
     longer = _longer(lab, padding, scalars)
     inert = _inert(lab, padding)
-    if difference is None or (inert and (longer is None or longer[0] is None)):
+    if difference is None or (inert and not longer):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
-        return [longer[0]] if longer is not None and longer[0] is not None else _shorter(lab, padding) or maximum_moves(lab, padding)
-    windows = any(op.name.startswith("conv") for op in lab.trace.ops)
-    if inert and longer is not None and longer[0] is not None and longer[0].site is not None and not windows:
-        return [longer[0]]  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
+        return longer or _shorter(lab, padding) or maximum_moves(lab, padding)
+    if inert and longer and longer[0].site is not None and not _windows(lab):
+        return longer  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
     places, trace = lab.locate(change, difference, may, scalars)
     if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
         return []
@@ -59,6 +60,10 @@ def _padding_move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
         mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **(masking(trace, found.op, padding) if found else {}),
     )  # fmt: skip
+
+
+def _windows(lab: Lab) -> bool:
+    return any(op.name.startswith("conv") for op in lab.trace.ops)
 
 
 def _inert(lab: Lab, padding: Padding) -> bool:
@@ -133,11 +138,11 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
     return True
 
 
-def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | None:
-    """More padding: append columns that the mask hides. None where the model cannot be run on them."""
+def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
+    """More padding: append columns that the mask hides, where the model can be run on them."""
     arguments = _lengthened(lab, padding, EXTRA_COLUMNS)
     if arguments is None:
-        return None
+        return []
     args, kwargs = arguments
     length = padding.leaf.tensor.shape[1]
     # Other sizes draw other random numbers, so this one is run without dropout.
@@ -145,44 +150,60 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | N
     try:
         result = lab.runner.run(args, kwargs, mode="eval", changed=True)
     except Exception:
-        return None
-
+        return []
     fitted = functools.partial(_fitted, length=length)
     enough = (~padding.valid).sum(1)
     enough = enough >= min(EXTRA_COLUMNS, int(enough.max()))
-    may = May(~(padding.valid & enough[:, None]))
-    labels = any(batches.is_label(leaf) for leaf in lab.call.leaves)
-    for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(base), output_leaves(result), strict=False)):
-        trimmed = fitted(two, one)
-        if trimmed is None or (one.dim() == 0 and (labels or not scalars)):
-            continue
-        if one.dim() == 0 and not enough.all():
-            continue
-        difference = first_difference(one, trimmed, may, scalars=scalars, floor=max(lab.floor, 1e-5 * float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0))
-        if difference is None:
-            continue
-        first, second = Trace(keep=True), Trace(keep=True)
-        again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode="eval")
-        lab.runner.run(args, kwargs, trace=second, mode="eval")
-        found = first_moved(first, second, again, position, may, fitted)
-        row, where = row_and_position(difference, may)
-        difference.name = name
-        changed = f"Appending {EXTRA_COLUMNS} more columns of padding to `{padding.leaf.name}`"
-        place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
-        return (
+    # A row that had no padding has an edge now that it had not: a convolution sees that.
+    may = May(~(padding.valid & enough[:, None]), rows=May(~enough) if _windows(lab) else None)
+    whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)
+    difference = _fitted_difference(base, result, may, fitted, whole, lab.floor)
+    if difference is None:
+        return []
+    first = Trace(keep=True)
+    again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode="eval")
+
+    def rerun(healing: Change | None) -> tuple[typing.Any, Trace]:
+        second = Trace(keep=True, change=healing)
+        return lab.runner.run(args, kwargs, trace=second, mode="eval", changed=True), second
+
+    def left(second: typing.Any, floor: float) -> Difference | None:
+        return _fitted_difference(again, second, may, fitted, whole, floor)
+
+    columns = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
+    changed = f"Appending {EXTRA_COLUMNS} more {columns} to `{padding.leaf.name}`"
+    moves = []
+    for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted)):
+        row, where = row_and_position(one, may)
+        place = f"`{one.name}` of row {row}" if where is None else f"`{one.name}` at valid position {where} of row {row}"
+        moves.append(
             lab.move(
-                "padding-length", changed, place, difference, found, first, pooled=where is None, assumed=padding.assumed,
+                "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, rank=rank,
                 mask_name=padding.mask.name if padding.mask else "", **(masking(first, found.op, padding) if found else {}),
-            ),
+            )
         )  # fmt: skip
-    return (None,)
+    return moves
+
+
+def _fitted_difference(first: typing.Any, second: typing.Any, may: May, fitted: Fitted, scalars: bool, floor: float) -> Difference | None:
+    """The first result that moved where it must not, of those that can be brought to the same size."""
+    for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(first), output_leaves(second), strict=False)):
+        trimmed = fitted(two, one)
+        if trimmed is None or (one.dim() == 0 and not scalars):
+            continue
+        least = 1e-5 * float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0
+        difference = first_difference(one, trimmed, may, scalars=scalars, floor=max(floor, least))
+        if difference is not None:
+            difference.name, difference.position = name, position
+            return difference
+    return None
 
 
 def _shorter(lab: Lab, padding: Padding) -> list[Move]:
     """Less padding: the longest rows are given as shorter than they are. A model that cuts the batch to its longest row
     (`pad_packed_sequence` does) hands less padding on for all the others, and these must not move."""
     lengths = padding.mask
-    if lengths is None or lengths.tensor.dim() != 1 or not padding.right or any(op.name.startswith("conv") for op in lab.trace.ops):
+    if lengths is None or lengths.tensor.dim() != 1 or not padding.right or _windows(lab):
         return []
     sizes = lengths.tensor.unique()
     if sizes.numel() < 2 or int(sizes[-1]) != padding.valid.shape[1]:

@@ -293,6 +293,7 @@ class Session:
         if lab is None:
             return
         lab.paddings = self.paddings
+        lab.step = step.trace
         moves: list[Move] = []
         for padding in self.paddings:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []

@@ -64,16 +64,31 @@ class PaddingLeak(AuditRule):
                 yield _diagnosis(observation, move)
 
 
+_COUNTING = {"mean", "sum", "div", "var", "std", "var_mean", "std_mean", "norm", "layer_norm", "instance_norm", "group_norm", "batch_norm", "avg_pool1d", "cumsum"}
+
+
+def _remedy(operation: str) -> str:
+    if "softmax" in operation:
+        return "Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`."
+    if operation == "multi_head_attention_forward":
+        return "Give this attention the mask of the padding of its keys (`key_padding_mask=`, `src_key_padding_mask=`, `memory_key_padding_mask=`): True where there is padding."
+    if operation == "scaled_dot_product_attention":
+        return "Give this attention `attn_mask=`: True where a key is real."
+    if operation in _COUNTING:
+        return "Use real positions only: sum over them and divide by their number."
+    return "Let no result of a row depend on the padded length: use its real positions only (the step at `length - 1`, a sum over them)."
+
+
 def _maximum(move: Move) -> Diagnosis:
     assert move.site is not None
     facts = [f"{move.changed} changes {move.where}"]
     if where := module_words(move.site):
         facts.append(f"the maximum is that of `{move.operation}`, shape {list(move.operation_shape)}, {where}")
     return Diagnosis(
-        PaddingLeak.name, "padded positions hold zero, and zero wins the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
-        (culprit(move.site, Role.CREATE, f"`{move.operation}` takes the zeros of padded positions for values"),), recomputed(*facts),
-        "Zero is larger than every number below it: where all real values of a feature are negative, the padding decides. A row "
-        "with padding gets another result than the same row without.",
+        PaddingLeak.name, "padded positions hold zero, and zero wins the maximum" if move.zero else "padded positions win the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
+        (culprit(move.site, Role.CREATE, f"`{move.operation}` takes what stands at padded positions for values"),), recomputed(*facts),
+        f"Where all real values of a feature are {'negative, zero is larger' if move.zero else 'less than what stands at padded positions'}, and the "
+        "padding decides. A row with padding gets another result than the same row without.",
         (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~mask, float('-inf'))`."),),
     )  # fmt: skip
 
@@ -122,8 +137,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
                      "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
-        fix = advice("Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`." if "softmax" in move.operation
-                     else "Divide by the number of real positions, and let no operation use the padded length.")  # fmt: skip
+        fix = advice(_remedy(move.operation))
     elif move.pooled:
         title = "padding leaks into the pooled output"
         fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
