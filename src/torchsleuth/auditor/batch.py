@@ -420,5 +420,8 @@ def batch_is_first(call: Call, paddings: list[Padding], targets: list[torch.Tens
     """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
     if paddings:
         return True
+    inputs = [leaf.tensor for leaf in call.leaves if not is_label(leaf) and leaf.tensor.dim() > 1]
+    if inputs and all(tensor.shape[0] == tensor.shape[1] for tensor in inputs):
+        return False  # as many positions as samples: the labels may be one for each column just as well
     labels = targets + [leaf.tensor for leaf in call.leaves if is_label(leaf)]
     return any(t.dim() == 1 and t.shape[0] == call.batch_size for t in labels)

@@ -204,6 +204,7 @@ class LossCall:
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
     rows_sum_to_one: bool = False
+    similarities: bool = False  # its scores compare two computed things with one another
     normalised: bool = False  # its rows are log-probabilities: their exponentials sum to one
     lowest: float = 0.0
     highest: float = 0.0
