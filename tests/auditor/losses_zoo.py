@@ -143,3 +143,27 @@ class Centred(nn.Module):
     def forward(self, x):
         h = self.head(x)
         return h - h.mean(0)
+
+
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.q, self.k, self.v, self.out, self.dim = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3), dim
+
+    def heads(self, x):
+        return x.view(*x.shape[:2], 2, 4).transpose(1, 2)
+
+    def forward(self, x):
+        q, k, v = (self.heads(f(x)) for f in (self.q, self.k, self.v))
+        weights = torch.einsum("bhqd,bhkd->bhqk", q, k).div(2).softmax(self.dim)  # culprit: softmax-over-heads
+        return self.out(torch.einsum("bhqk,bhkd->bhqd", weights, v).transpose(1, 2).flatten(2).mean(1))
+
+
+@planted("softmax-over-heads", "softmax-axis")
+def softmax_over_heads(bug):
+    return {"model": Attention(1 if bug else -1), "batch": (torch.randn(4, 7, 8), torch.arange(4) % 3), "loss_fn": nn.CrossEntropyLoss()}
+
+
+@planted("queries-by-einsum", "softmax-axis")
+def queries_by_einsum(bug):
+    return {"model": Attention(-2 if bug else -1), "batch": (torch.randn(4, 7, 8), torch.arange(4) % 3), "loss_fn": nn.CrossEntropyLoss()}
