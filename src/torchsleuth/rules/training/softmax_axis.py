@@ -58,8 +58,24 @@ class SoftmaxAxis(AuditRule):
                     "A softmax over one element does not depend on its input, so nothing before it gets a gradient.",
                     (advice("Use a sigmoid for a single unit, or the axis that holds the alternatives."),),
                 )  # fmt: skip
+            elif fact.kind == "picked-axis":
+                yield _picked(fact)
             else:
                 yield _attention(fact)
+
+
+def _picked(fact: AxisFact) -> Diagnosis:
+    size = list(fact.size)
+    culprits = [culprit(fact.site, Role.OPERAND, f"its results sum to 1 along axis {fact.along}")]
+    if fact.use is not None and fact.use.span != fact.site.span:
+        culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{fact.operation}` runs over axis {fact.along} of {size}, and the labels pick along axis {fact.keys}", Confidence.CERTAIN, tuple(culprits),
+        observed(f"the predictions, shape {size}, are probabilities (or their logarithms) along axis {fact.along} and not along axis {fact.keys}",
+                 f"the labels pick one of the {size[fact.keys]} alternatives along axis {fact.keys}"),
+        "Cross entropy is the logarithm of the probability of the right alternative: the probabilities of the alternatives must sum to 1.",
+        (advice(f"Let `{fact.operation}` run over axis {fact.keys}: `dim={fact.keys - len(size)}`."),),
+    )  # fmt: skip
 
 
 def _attention(fact: AxisFact) -> Diagnosis:
