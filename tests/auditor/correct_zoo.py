@@ -905,3 +905,33 @@ def forces_from_an_energy():
 
     loss = lambda out: out[0].pow(2).mean() + out[1].pow(2).mean()  # noqa: E731
     return {"model": M(mid=nn.Linear(3, 16), out=nn.Linear(16, 1)), "batch": torch.randn(4, 5, 3), "loss_fn": loss}
+
+
+@correct
+def as_many_clusters_as_nodes():
+    class M(Seq):
+        def forward(self, x, adj):
+            share = (adj @ self.assign(x)).softmax(-1)  # each node's share of the clusters: no attention
+            return self.out((share.transpose(1, 2) @ self.mid(x)).mean(1))
+
+    return {"model": M(assign=nn.Linear(8, 7), mid=nn.Linear(8, 8), out=nn.Linear(8, 3)), "batch": (torch.randn(4, 7, 8), torch.rand(4, 7, 7)), "loss_fn": ce(Y4)}
+
+
+@correct
+def the_last_positions_distribution_is_picked():
+    class M(Seq):
+        def forward(self, x, last):
+            return self.out(self.rnn(x)[0]).log_softmax(-1).gather(1, last[:, None, None].expand(-1, 1, 3)).squeeze(1)
+
+    batch = torch.randn(4, 7, 5), torch.tensor([6, 3, 4, 2])
+    return {"model": M(rnn=nn.GRU(5, 8, batch_first=True), out=nn.Linear(8, 3)), "batch": batch, "loss_fn": lambda out: F.nll_loss(out, Y4)}
+
+
+@correct
+def attention_over_positions_averages_distributions():
+    class M(Seq):
+        def forward(self, x, shares):
+            return self.out((self.score(x).softmax(1).expand_as(shares) * shares).sum(1))
+
+    batch = torch.randn(4, 7, 6), torch.rand(4, 7, 6).softmax(-1)
+    return {"model": M(score=nn.Linear(6, 1), out=nn.Linear(6, 3)), "batch": batch, "loss_fn": ce(Y4)}

@@ -143,3 +143,54 @@ class Centred(nn.Module):
     def forward(self, x):
         h = self.head(x)
         return h - h.mean(0)
+
+
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.q, self.k, self.v, self.out, self.dim = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3), dim
+
+    def heads(self, x):
+        return x.view(*x.shape[:2], 2, 4).transpose(1, 2)
+
+    def forward(self, x):
+        q, k, v = (self.heads(f(x)) for f in (self.q, self.k, self.v))
+        weights = torch.einsum("bhqd,bhkd->bhqk", q, k).div(2).softmax(self.dim)  # culprit: softmax-over-heads
+        return self.out(torch.einsum("bhqk,bhkd->bhqd", weights, v).transpose(1, 2).flatten(2).mean(1))
+
+
+@planted("softmax-over-heads", "softmax-axis")
+def softmax_over_heads(bug):
+    return {"model": Attention(1 if bug else -1), "batch": (torch.randn(4, 7, 8), torch.arange(4) % 3), "loss_fn": nn.CrossEntropyLoss()}
+
+
+@planted("queries-by-einsum", "softmax-axis")
+def queries_by_einsum(bug):
+    return {"model": Attention(-2 if bug else -1), "batch": (torch.randn(4, 7, 8), torch.arange(4) % 3), "loss_fn": nn.CrossEntropyLoss()}
+
+
+class Tags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.GRU(6, 8, batch_first=True), nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.out(self.rnn(x)[0])
+
+
+@planted("picked-past-the-softmax", "softmax-axis")
+def picked_past_the_softmax(bug):
+    def loss(scores, tags):
+        log_p = F.log_softmax(scores, dim=1 if bug else 2)  # culprit: picked-past-the-softmax
+        return -log_p.gather(2, tags.unsqueeze(2)).mean()
+
+    return {"model": Tags(), "batch": (torch.randn(3, 7, 6), torch.randint(0, 5, (3, 7))), "loss_fn": loss}
+
+
+@planted("one-hot-past-the-softmax", "softmax-axis")
+def one_hot_past_the_softmax(bug):
+    def loss(scores, tags):
+        log_p = (scores.softmax(1 if bug else 2) + 1e-9).log()  # culprit: one-hot-past-the-softmax
+        return -(F.one_hot(tags, 5) * log_p).sum(-1).mean()
+
+    return {"model": Tags(), "batch": (torch.randn(3, 7, 6), torch.randint(0, 5, (3, 7))), "loss_fn": loss}

@@ -45,6 +45,21 @@ def wrong_layer(trace: Trace, seen: Seen) -> Op | None:
     return None
 
 
+def laid_by_layer(trace: Trace, seen: Seen, axis: int) -> bool:
+    """Does this axis count the outputs of a layer (and not positions or samples)?"""
+    for _ in range(MOST_STEPS):
+        op = trace.maker(seen)
+        if op is None or not op.ins or not op.outs:
+            return False
+        if _is_layer(op) and len(op.ins) > 1 and op.ins[1].key in trace.parameters:
+            return axis == (1 if op.name.startswith("conv") else len(op.outs[0].size) - 1)
+        before = _before(op, axis)
+        if before is None:
+            return False
+        seen, axis = op.ins[0], before
+    return False
+
+
 def _is_layer(op: Op) -> bool:
     return op.name in ("linear", "matmul", "__matmul__") or op.name.startswith(("conv1d", "conv2d", "conv3d"))
 

@@ -6,7 +6,8 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
+from torchsleuth.auditor.observation import AxisFact
+from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
@@ -86,3 +87,63 @@ def _softmax_behind(trace: Trace, seen: Seen) -> Op | None:
     """The softmax that this operand is the logarithm of, an epsilon or a bound put in on the way."""
     chain = list(trace.made_through(seen, KEEPING | _LOGS))
     return chain[-1] if chain and chain[-1].name in ("softmax", "log_softmax") else None
+
+
+class PickWatch:
+    """Cross entropies written by hand: does the label pick along the axis that the softmax ran over?"""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.facts: list[AxisFact] = []
+
+    def install(self) -> None:
+        for name in ("gather", "take_along_dim"):
+            self.trace.watchers.setdefault(name, []).append(self._picked)
+        self.trace.watchers.setdefault("mul", []).append(self._weighed)
+
+    def _picked(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`log_p.gather(dim, labels)`"""
+        made = _softmax_behind(self.trace, op.ins[0]) if len(op.ins) == 2 else None
+        dim = op.argument(1 if op.name == "gather" else 2, "dim")
+        if made is None or not isinstance(dim, int) or len(op.ins[0].size) != len(op.ins[1].size):
+            return
+        index = next((t for t in tensors_in((args[1:], kwargs))), None)
+        with torch.no_grad():
+            scores, axis = next(tensors_in(args)).detach().float(), dim % len(op.ins[0].size)
+            along = _distributed_along(scores)
+            if index is None or index.shape[axis] != 1 or axis in along or len(along) != 1 or not result.requires_grad:
+                return
+            # One number for all along the softmax: a whole distribution is picked (that of the last position, say).
+            if bool((index == index.narrow(along[0], 0, 1)).all()):
+                return
+        self._add(op, made, along[0], axis)
+
+    def _weighed(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`one_hot * log_p`: the labels are a distribution along another axis than the predictions."""
+        if len(op.ins) != 2 or op.ins[0].size != op.ins[1].size or len(op.ins[0].size) < 2:
+            return
+        for mine, other in ((0, 1), (1, 0)):
+            made = _softmax_behind(self.trace, op.ins[mine])
+            if made is None or op.ins[other].requires_grad or not op.ins[mine].requires_grad:
+                continue
+            with torch.no_grad():
+                operands = [t.detach().float() for t in tensors_in(args)]
+                if (operands[mine] > CLOSE).any():
+                    continue  # probabilities: an average of distributions, as attention takes
+                along = _distributed_along(operands[mine])
+                labels = operands[other]
+                asked = [d for d in range(labels.dim()) if labels.shape[d] > 1 and bool(((labels.sum(d) - 1).abs() < CLOSE).all())] if (labels >= 0).all() else []
+            if len(along) == 1 and len(asked) == 1 and along != asked:
+                self._add(op, made, along[0], asked[0])
+
+    def _add(self, op: Op, made: Op, along: int, asked: int) -> None:
+        site, use = self.trace.site(made), self.trace.site(op)
+        if site is not None and use is not None and not use.library:
+            self.facts.append(AxisFact("picked-axis", made.name, along, op.ins[0].size, site, use, along, asked))
+
+
+def _distributed_along(values: torch.Tensor) -> list[int]:
+    """The axes along which these are probabilities, or logarithms of such."""
+    logarithms = bool((values <= CLOSE).all())
+    axes = [d for d in range(values.dim()) if values.shape[d] > 1]
+    return [d for d in axes if (_sums_to_one(values, d) if logarithms else bool(((values.sum(d) - 1).abs() < CLOSE).all()))]

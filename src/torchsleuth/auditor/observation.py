@@ -228,12 +228,14 @@ class LossCall:
 class AxisFact:
     """A softmax or the like over an axis it should not run over."""
 
-    kind: str  # "one-element", "query-axis"
+    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"
     operation: str
     dim: int
     size: tuple[int, ...]
     site: Site
     use: Site | None = None
+    along: int = -2  # the axis along which the weights sum to one
+    keys: int = -1  # the axis along which they should
 
 
 @dataclass(frozen=True, slots=True)

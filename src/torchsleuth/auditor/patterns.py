@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.broadcasting import numel
+from torchsleuth.auditor.classaxis import laid_by_layer
 from torchsleuth.auditor.gradients import built, class_origin, origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site, Swap
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
-from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, tensors_in
 from torchsleuth.origin import Origin
 
 HOT_REPEATS = 64
@@ -47,25 +48,80 @@ class SoftmaxWatch:
             self._add(AxisFact("one-element", op.name, dim, tuple(result.shape), site))
 
     def _product(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        if op.name == "einsum" or origin_of_place(op) is not Origin.USER or not op.ins:
+        if origin_of_place(op) is not Origin.USER or len(op.ins) != 2:
             return
-        weights = args[0] if args else None
-        if not isinstance(weights, torch.Tensor) or weights.dim() < 2 or weights.shape[-1] != weights.shape[-2] or weights.shape[-1] < 2:
-            return
-        chain = list(self.trace.made_through(op.ins[0], ARRANGING | {"dropout"}))
+        operands = list(tensors_in(args))
+        for place, summed in enumerate(_summed_axes(op, [t.dim() for t in operands])):
+            if summed is not None and (fact := self._weights(op, op.ins[place], operands[place], summed)) is not None:
+                self._add(fact)
+
+    def _weights(self, op: Op, seen: Seen, weights: torch.Tensor, keys: int) -> AxisFact | None:
+        """Weights of an attention that do not sum to one along `keys`, over which this product runs, but along another axis."""
+        chain = list(self.trace.made_through(seen, ARRANGING | {"dropout"}))
         if not chain or chain[-1].name != "softmax" or any(c.name == "dropout" and c.argument(2, "training") is not False and c.argument(1, "p") for c in chain):
-            return
+            return None
         with torch.no_grad():
             values = weights.detach().float()
-            over_keys = bool(((values.sum(-1) - 1).abs() < 1e-3).all())
-            over_queries = bool(((values.sum(-2) - 1).abs() < 1e-3).all())
+            along = [axis for axis, n in enumerate(weights.shape) if n > 1 and bool(((values.sum(axis) - 1).abs() < 1e-3).all())]
+        if keys in along or not along or weights.shape[keys] < 2 or not self._scores_of_pairs(chain[-1].ins[0]):
+            return None
+        queries = keys - 1 if keys == weights.dim() - 1 else keys + 1
+        # With as many queries as keys there is no telling by size; an attention that lets queries compete (slots) has other sizes.
+        wrong = next((axis for axis in along if (axis == queries and weights.shape[axis] == weights.shape[keys]) or 0 < axis != queries), None)
         made, site = self.trace.site(chain[-1]), self.trace.site(op)
-        if not over_keys and over_queries and made is not None and site is not None:
-            dim = chain[-1].argument(1, "dim")
-            self._add(AxisFact("query-axis", "softmax", dim if isinstance(dim, int) else -2, tuple(weights.shape), made, site))
+        if wrong is None or made is None or site is None:
+            return None
+        dim = chain[-1].argument(1, "dim")
+        return AxisFact("query-axis" if wrong == queries else "other-axis", "softmax", dim if isinstance(dim, int) else wrong, tuple(weights.shape), made, site, wrong, keys)
+
+    def _scores_of_pairs(self, seen: Seen) -> bool:
+        """Scores of queries and keys, both of which come from the data. (A layer that gives each position its share of some clusters makes other ones.)"""
+        for _ in range(12):
+            op = self.trace.maker(seen)
+            if op is None:
+                return False
+            if op.name in ("matmul", "bmm", "__matmul__", "einsum", "baddbmm"):
+                sides = op.ins[-2:]
+                if len(sides) < 2 or any(one.key in self.trace.parameters for side in sides for one in (side, *self._before(side))):
+                    return False
+                return not any(laid_by_layer(self.trace, *end) for end in _ends_of(op))
+            same = [one for one in op.ins if one.size == seen.size]
+            if not same:
+                return False
+            seen = same[0]
+        return False
+
+    def _before(self, seen: Seen) -> list[Seen]:
+        return [op.ins[0] for op in self.trace.made_through(seen, ARRANGING) if op.ins and op.name in ARRANGING]
 
     def _add(self, fact: AxisFact) -> None:
         self.facts.setdefault((fact.kind, fact.site.span), fact)
+
+
+def _ends_of(op: Op) -> list[tuple[Seen, int]]:
+    """The operands of a product with the axes that become the last two of its result."""
+    one, two = op.ins[-2:]
+    if op.name != "einsum":
+        return [(one, len(one.size) - 2), (two, len(two.size) - 1)]
+    equation = op.plain[0][0] if op.plain[0] and isinstance(op.plain[0][0], str) else ""
+    given, _, kept = equation.replace(" ", "").partition("->")
+    labels = given.split(",")
+    if len(labels) != 2 or "." in equation:
+        return []
+    return [(side, names.index(label)) for side, names in zip((one, two), labels, strict=True) for label in kept[-2:] if label in names]
+
+
+def _summed_axes(op: Op, dims: list[int]) -> list[int | None]:
+    """For each of the two operands, the one axis that the product runs over."""
+    if op.name != "einsum":
+        return [dims[0] - 1, dims[1] - 2] if min(dims) >= 2 else [None, None]
+    equation = op.plain[0][0] if op.plain[0] and isinstance(op.plain[0][0], str) else ""
+    given, arrow, kept = equation.replace(" ", "").partition("->")
+    labels = given.split(",")
+    if not arrow or len(labels) != 2 or "." in equation or [len(one) for one in labels] != dims:
+        return [None, None]
+    summed = (set(labels[0]) & set(labels[1])) - set(kept)
+    return [one.index(next(iter(summed))) for one in labels] if len(summed) == 1 else [None, None]
 
 
 # -- aliased results -------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Padding
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
+from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, owner_classes, unregistered, used_modules, weights_of
-from torchsleuth.auditor.observation import InputFact, LossCall, Weight
+from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Weight
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines, swapped_views
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.auditor.watchers import Watch
@@ -28,6 +29,7 @@ class StepView:
     trace: Trace = field(default_factory=lambda: Trace(watchers={}, early={}))
     watch: Watch = field(init=False)
     softmaxes: SoftmaxWatch = field(init=False)
+    picks: PickWatch = field(init=False)
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
 
@@ -36,6 +38,8 @@ class StepView:
         self.watch.install()
         self.softmaxes = SoftmaxWatch(self.trace)
         self.softmaxes.install()
+        self.picks = PickWatch(self.trace)
+        self.picks.install()
         self.alias_watch = AliasWatch(self.trace)
         self.alias_watch.install()
         self.finite = FiniteWatch(self.trace)
@@ -63,7 +67,7 @@ class StepView:
         own = set(trace.parameters) | {key for tensor in held if (key := trace.known_key(tensor)) is not None}
         found: dict[str, typing.Any] = {
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
-            "axes": tuple(self.softmaxes.facts.values()),
+            "axes": (*self.softmaxes.facts.values(), *self._picked(loss_key)),
             "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),
@@ -78,6 +82,10 @@ class StepView:
             found["weights"] = tuple(weights)
             found.update(self._flow(model, output, loss, weights, keys))
         return found
+
+    def _picked(self, loss_key: int | None) -> list[AxisFact]:
+        """What is picked past the axis of a softmax, each place once."""
+        return list({fact.use.span: fact for fact in self.picks.facts if fact.use is not None}.values()) if loss_key is not None else []
 
     def _flow(
         self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import LossCall, Observation
+from torchsleuth.auditor.observation import AxisFact, LossCall, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -58,16 +58,39 @@ class SoftmaxAxis(AuditRule):
                     "A softmax over one element does not depend on its input, so nothing before it gets a gradient.",
                     (advice("Use a sigmoid for a single unit, or the axis that holds the alternatives."),),
                 )  # fmt: skip
-            elif fact.kind == "query-axis":
-                culprits = [culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
-                if fact.use is not None:
-                    culprits.append(culprit(fact.use, Role.CALL, "sums over the last axis, where the weights do not sum to 1"))
-                yield Diagnosis(
-                    self.name, "attention weights sum to 1 over the queries, not over the keys", Confidence.LIKELY, tuple(culprits),
-                    observed(f"the weights, shape {size}, sum to 1 along axis -2 and not along axis -1, over which the product with the values runs"),
-                    "Each query is to take a weighted mean over the keys; these weights are a mean the other way round.",
-                    (advice("Use `dim=-1` in the softmax."),),
-                )  # fmt: skip
+            elif fact.kind == "picked-axis":
+                yield _picked(fact)
+            else:
+                yield _attention(fact)
+
+
+def _picked(fact: AxisFact) -> Diagnosis:
+    size = list(fact.size)
+    culprits = [culprit(fact.site, Role.OPERAND, f"its results sum to 1 along axis {fact.along}")]
+    if fact.use is not None and fact.use.span != fact.site.span:
+        culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{fact.operation}` runs over axis {fact.along} of {size}, and the labels pick along axis {fact.keys}", Confidence.CERTAIN, tuple(culprits),
+        observed(f"the predictions, shape {size}, are probabilities (or their logarithms) along axis {fact.along} and not along axis {fact.keys}",
+                 f"the labels pick one of the {size[fact.keys]} alternatives along axis {fact.keys}"),
+        "Cross entropy is the logarithm of the probability of the right alternative: the probabilities of the alternatives must sum to 1.",
+        (advice(f"Let `{fact.operation}` run over axis {fact.keys}: `dim={fact.keys - len(size)}`."),),
+    )  # fmt: skip
+
+
+def _attention(fact: AxisFact) -> Diagnosis:
+    size = list(fact.size)
+    keys, along = (axis - len(size) if axis >= 0 else axis for axis in (fact.keys, fact.along))
+    culprits = [culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
+    if fact.use is not None:
+        culprits.append(culprit(fact.use, Role.CALL, f"sums over axis {keys} of the weights, where they do not sum to 1"))
+    over = "the queries" if fact.kind == "query-axis" else f"axis {along}"
+    return Diagnosis(
+        SoftmaxAxis.name, f"attention weights sum to 1 over {over}, not over the keys", Confidence.LIKELY, tuple(culprits),
+        observed(f"the weights, shape {size}, sum to 1 along axis {along} and not along axis {keys}, over which the product with the values runs"),
+        "Each query is to take a weighted mean over the keys; these weights do not sum to 1 over them.",
+        (advice(f"Use `dim={keys}` in the softmax: the axis of the keys."),),
+    )  # fmt: skip
 
 
 def _before_loss(loss: LossCall) -> Diagnosis:
