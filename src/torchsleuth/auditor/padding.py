@@ -13,6 +13,7 @@ from torchsleuth.auditor.compare import Difference, Found, May, first_difference
 from torchsleuth.auditor.lab import Fitted, Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 EXTRA_COLUMNS = 3
@@ -61,8 +62,25 @@ def _padding_move(
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
         mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
-        mask_name=padding.mask.name if padding.mask else "", inverted=inverted,
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **_unused(lab, padding, trace, found),
     )  # fmt: skip
+
+
+def _unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dict[str, typing.Any]:
+    """A mask that the model takes and does not use; where the part that it was not handed to was called, and with what instead."""
+    if padding.mask is None or found is None:
+        return {}
+    keys = {key: leaf for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
+    used = {seen.key for op in trace.ops for seen in op.ins}
+    if any(leaf.tensor is padding.mask.tensor and key in used for key, leaf in keys.items()):
+        return {}
+    masks = {key: leaf for key, leaf in keys.items() if leaf.tensor.shape == padding.mask.tensor.shape and batches.looks_like_mask(leaf)}
+    instead = [
+        leaf.name for key, leaf in masks.items()
+        if _pure(trace, key) & {seen.key for seen in found.op.ins} or _mask_application(lab, trace, found, leaf) is not None
+    ]  # fmt: skip
+    calls = trace.calls(found.op)
+    return {"mask_unused": True, "instead": instead[0] if instead else "", "made_site": site_of(calls[0]) if calls else None}
 
 
 def _windows(lab: Lab) -> bool:
@@ -252,6 +270,15 @@ def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:
     return unique[0].item() if unique.numel() == 1 else None
 
 
+def _pure(trace: Trace, key: int) -> set[int]:
+    """This tensor and all that was made of nothing else."""
+    pure = {key}
+    for op in trace.ops:
+        if op.ins and any(s.key in pure for s in op.ins) and all(s.key in pure or s.size == () for s in op.ins):
+            pure.update(s.key for s in op.outs)
+    return pure
+
+
 def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -> Op | None:
     """The operation just before the culprit that brought the mask and the values together."""
     if mask is None:
@@ -259,10 +286,7 @@ def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -
     key = trace.known_key(mask.tensor)
     if key is None:
         return None
-    pure = {key}
-    for op in trace.ops:
-        if op.ins and any(s.key in pure for s in op.ins) and all(s.key in pure or s.size == () for s in op.ins):
-            pure.update(s.key for s in op.outs)
+    pure = _pure(trace, key)
     todo, seen = [(s, 0) for s in found.op.ins], set()
     while todo:
         tensor, depth = todo.pop(0)

@@ -97,6 +97,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
+    if move.mask_unused and move.made_site is not None and (site is None or move.made_site.span != site.span):
+        label = f"`{move.instead}` is given here, `{move.mask_name}` is not" if move.instead else f"`{move.mask_name}` is not given here"
+        culprits.append(culprit(move.made_site, Role.CALL, label))
     if move.mask_site is not None:
         label = "the mask is applied here, and does not hide the padding"
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
@@ -108,6 +111,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
         library = f" inside {move.site.library}" if move.site.library else ""
         facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if move.mask_unused:
+        facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
     if move.assumed:
@@ -118,6 +123,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
         fix = advice(_remedy(move.operation))
+    elif move.mask_unused:
+        title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
+        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions" + (f", in the place of `{move.instead}`." if move.instead else "."))
     elif move.pooled:
         title = "padding leaks into the pooled output"
         fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
