@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 
 import torch
@@ -19,6 +20,7 @@ from torchsleuth.auditor.trace import Op
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
 FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
+_GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs"}
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
 
 
@@ -102,7 +104,7 @@ def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference,
 def _is_graph(call: Call, size: int) -> bool:
     for leaf in call.leaves:
         shape, name = leaf.tensor.shape, leaf.name.lower()
-        if "edge" in name or "adj" in name or "graph" in name:
+        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS:
             return True
         if len(shape) == 2 and shape[0] == 2 and not leaf.tensor.is_floating_point() and size != 2 and shape[1] > 2:
             return True

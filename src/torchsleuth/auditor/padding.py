@@ -8,18 +8,17 @@ import typing
 import torch
 
 from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor import masks
 from torchsleuth.auditor.batch import Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
 from torchsleuth.auditor.lab import Fitted, Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
-from torchsleuth.auditor.sites import site_of
-from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
+from torchsleuth.auditor.trace import Change, Trace
 
 EXTRA_COLUMNS = 3
+MORE_COLUMNS = 8  # as many as models take together at once, or several times that
 AHEAD = 24  # columns of padding; more than most convolutions see
-_MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
-_THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 
 
 def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
@@ -58,29 +57,12 @@ def _padding_move(
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
-    masking = _mask_application(lab, trace, found, padding.mask) if found else None
+    masking = masks.application(trace, found, padding.mask) if found else None
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
         mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
-        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **_unused(lab, padding, trace, found),
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **(masks.unused(lab, padding, trace, found) or masks.hollow(padding, trace, masking)),
     )  # fmt: skip
-
-
-def _unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dict[str, typing.Any]:
-    """A mask that the model takes and does not use; where the part that it was not handed to was called, and with what instead."""
-    if padding.mask is None or found is None:
-        return {}
-    keys = {key: leaf for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
-    used = {seen.key for op in trace.ops for seen in op.ins}
-    if any(leaf.tensor is padding.mask.tensor and key in used for key, leaf in keys.items()):
-        return {}
-    masks = {key: leaf for key, leaf in keys.items() if leaf.tensor.shape == padding.mask.tensor.shape and batches.looks_like_mask(leaf)}
-    instead = [
-        leaf.name for key, leaf in masks.items()
-        if _pure(trace, key) & {seen.key for seen in found.op.ins} or _mask_application(lab, trace, found, leaf) is not None
-    ]  # fmt: skip
-    calls = trace.calls(found.op)
-    return {"mask_unused": True, "instead": instead[0] if instead else "", "made_site": site_of(calls[0]) if calls else None}
 
 
 def _windows(lab: Lab) -> bool:
@@ -159,20 +141,24 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
 
 def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
     """More padding: append columns that the mask hides, where the model can be run on them."""
-    arguments = _lengthened(lab, padding, EXTRA_COLUMNS)
-    if arguments is None:
-        return []
-    args, kwargs = arguments
     length = padding.leaf.tensor.shape[1]
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
-    try:
-        result = lab.runner.run(args, kwargs, mode="eval", changed=True)
-    except Exception:
+    for columns in (MORE_COLUMNS, EXTRA_COLUMNS):  # fewer, where a table of positions has no more rows
+        arguments = _lengthened(lab, padding, columns)
+        if arguments is None:
+            return []
+        args, kwargs = arguments
+        try:
+            result = lab.runner.run(args, kwargs, mode="eval", changed=True)
+            break
+        except Exception:
+            continue
+    else:
         return []
-    fitted = functools.partial(_fitted, length=length)
+    fitted = functools.partial(_fitted, length=length, more=columns)
     enough = (~padding.valid).sum(1)
-    enough = enough >= min(EXTRA_COLUMNS, int(enough.max()))
+    enough = enough >= min(columns, int(enough.max()))
     # A row that had no padding has an edge now that it had not: a convolution sees that.
     may = May(~(padding.valid & enough[:, None]), rows=May(~enough) if _windows(lab) else None)
     whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)
@@ -189,16 +175,18 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
     def left(second: typing.Any, floor: float) -> Difference | None:
         return _fitted_difference(again, second, may, fitted, whole, floor)
 
-    columns = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
-    changed = f"Appending {EXTRA_COLUMNS} more {columns} to `{padding.leaf.name}`"
+    kind = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
+    changed = f"Appending {columns} more {kind} to `{padding.leaf.name}`"
     moves = []
     for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted)):
         row, where = row_and_position(one, may)
         place = f"`{one.name}` of row {row}" if where is None else f"`{one.name}` at valid position {where} of row {row}"
+        masking = masks.application(first, found, padding.mask) if found else None
+        empty = masks.hollow(padding, first, masking)
         moves.append(
             lab.move(
                 "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, rank=rank,
-                mask_name=padding.mask.name if padding.mask else "",
+                mask_name=padding.mask.name if padding.mask else "", mask_site=first.site(masking) if masking and empty else None, **empty,
             )
         )  # fmt: skip
     return moves
@@ -268,35 +256,3 @@ def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:
     values = leaf.tensor[~padding.valid]
     unique = values.unique() if values.dim() == 1 else values.new_zeros(0)
     return unique[0].item() if unique.numel() == 1 else None
-
-
-def _pure(trace: Trace, key: int) -> set[int]:
-    """This tensor and all that was made of nothing else."""
-    pure = {key}
-    for op in trace.ops:
-        if op.ins and any(s.key in pure for s in op.ins) and all(s.key in pure or s.size == () for s in op.ins):
-            pure.update(s.key for s in op.outs)
-    return pure
-
-
-def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -> Op | None:
-    """The operation just before the culprit that brought the mask and the values together."""
-    if mask is None:
-        return None
-    key = trace.known_key(mask.tensor)
-    if key is None:
-        return None
-    pure = _pure(trace, key)
-    todo, seen = [(s, 0) for s in found.op.ins], set()
-    while todo:
-        tensor, depth = todo.pop(0)
-        op = trace.maker(tensor)
-        if op is None or op.index in seen or depth > 6:
-            continue
-        seen.add(op.index)
-        mine = [s for s in op.ins if s.key in pure]
-        if mine and len(mine) < len(op.ins) and op.name in _MASKING:
-            return op
-        if op.name in _THROUGH and not mine:
-            todo += [(s, depth + 1) for s in op.ins]
-    return None

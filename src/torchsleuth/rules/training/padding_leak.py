@@ -100,7 +100,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.mask_unused and move.made_site is not None and (site is None or move.made_site.span != site.span):
         label = f"`{move.instead}` is given here, `{move.mask_name}` is not" if move.instead else f"`{move.mask_name}` is not given here"
         culprits.append(culprit(move.made_site, Role.CALL, label))
-    if move.mask_site is not None:
+    if move.hollow and move.made_site is not None:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
+    if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = "the mask is applied here, and does not hide the padding"
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
@@ -111,6 +113,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
         library = f" inside {move.site.library}" if move.site.library else ""
         facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if move.hollow:
+        facts.append(f"the mask that is made of `{move.mask_name}` and applied there is {move.hollow}, in rows that have padding")
     if move.mask_unused:
         facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
     if move.inverted:
@@ -120,6 +124,11 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+    elif move.hollow:
+        title = f"the mask made of `{move.mask_name}` hides nothing, and padding leaks into the output"
+        fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."
+                     if "too little" in move.hollow else "Make a mask that differs between real and padded positions: lengths must be counted in the "
+                     "steps that the mask is laid along (after a subsampling, in its steps).")  # fmt: skip
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
         fix = advice(_remedy(move.operation))
