@@ -359,6 +359,17 @@ def _is_padding_at(leaf: Leaf, hidden: torch.Tensor) -> bool:
     return not bool(inside.any()) and bool((outside != 0).flatten(1).any(1).all())
 
 
+def measured_by(lengths: Leaf, inputs: list[Leaf]) -> Leaf | None:
+    """The input that these lengths are of: by name, or the first that is long enough."""
+    named = [leaf for leaf in inputs if names_agree(lengths, leaf)]
+    enough = [leaf for leaf in inputs if int(lengths.tensor.max()) <= max(leaf.tensor.shape[:2])]
+    return next(iter(named or enough or inputs), None)
+
+
+def names_agree(side: Leaf, leaf: Leaf) -> bool:
+    return any(a.startswith(b) or b.startswith(a) for a in _words(leaf.name) for b in _words(side.name))
+
+
 def _words(name: str) -> set[str]:
     return set(re.findall("[a-z]+|[0-9]+", name.lower())) - _COMMON_WORDS
 

@@ -112,7 +112,7 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
     if difference is None:
         return []
     places, trace = lab.locate([(leaf, late)], difference, may, False)
-    if question.by_triangle and triangles.is_opened(trace):
+    if question.by_triangle and (triangles.is_opened(trace) or _made_anew(trace, difference, may)):
         return []
     moves = []
     for rank, (found, one) in enumerate(places):
@@ -148,6 +148,30 @@ def _difference(lab: Lab, result: typing.Any, may: May, question: Question) -> D
             difference.name, difference.position = name, position
             found.append(difference)
     return found[0] if found else None
+
+
+def _made_anew(trace: Trace, difference: Difference, may: May) -> bool:
+    """The axis of the output is not that of the input, only as long: it was laid out anew (a forecast of as many steps as were given).
+
+    Followed back from the output by size: the axis must come from a tensor that has it, as far as the input.
+    """
+    sizes = {may.length, may.batch * (may.length or 0)}
+    wanted = {op.index for op in trace.ops if any(tensor.shape == difference.first.shape and torch.equal(tensor, difference.first) for tensor in op.tensors)}
+    todo, seen = list(wanted), set()
+    while todo:
+        op = trace.ops[todo.pop()]
+        if op.index in seen:
+            continue
+        seen.add(op.index)
+        for source in op.ins:
+            made = trace.maker(source)
+            if not sizes & set(source.size):
+                continue
+            if made is not None:
+                todo.append(made.index)
+            elif source.key not in trace.parameters:
+                return False  # an input, or something that was there before
+    return bool(wanted)
 
 
 def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
@@ -196,5 +220,5 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if found.op.name == "softmax" and found.op.ins:
         for op in trace.made_through(found.op.ins[0], ARRANGING | {"div", "div_", "dropout"}):
             applied = op if op.name in _MASKING and op.place.direct else None
-    made = [op for op in triangles.makers(step, reach) if step.site(op) is not None]
-    return applied, made[0] if made else None, reach
+    made = {site.span: op for op in triangles.makers(step, reach) if (site := step.site(op)) is not None}
+    return applied, next(iter(made.values())) if made and (reach > 0 or len(made) == 1) else None, reach

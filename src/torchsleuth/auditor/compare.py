@@ -313,11 +313,17 @@ class _Packed:
     def holds(self, op: Op) -> bool:
         if not self.places:
             return False
+        if op.name in _RECURRENT:  # its last state is put into the samples' own order by the same call
+            if not op.ins or op.ins[0].key not in self.keys:
+                return False  # one that only begins with such a state
+            self.keys.update(seen.key for seen in op.outs[:1])
+            self.places.add(op.place)
+            return True
         inside = [seen for seen in op.ins if seen.key in self.keys]
         if not inside and op.place not in self.places:
             return False
         for seen in op.outs:
-            if op.name == "_pack_padded_sequence" or op.name in _RECURRENT or any(seen.size[:1] == other.size[:1] for other in inside):
+            if op.name == "_pack_padded_sequence" or (op.name not in _PACKING and any(seen.size[:1] == other.size[:1] for other in inside)):
                 self.keys.add(seen.key)
         return True
 

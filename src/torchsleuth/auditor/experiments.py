@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 
 import torch
@@ -19,6 +20,7 @@ from torchsleuth.auditor.trace import Op
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
 FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
+_GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs"}
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
 
 
@@ -34,7 +36,7 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     size = lab.call.batch_size
     if size is None or size < 2:
         return [], "batch mixing was not tested: the batch holds one sample" if size == 1 else ""
-    leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
+    leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf, lab) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
     if not leaves or _is_graph(lab.call, size):
         return [], "batch mixing was not tested: the inputs describe a graph" if leaves else ""
     # Where samples are put in another order, one of them may stand where it stood: then a second one is tried.
@@ -90,13 +92,13 @@ def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) 
     return any(one.shape == two.shape and bool(moved_flags(one, two)[0].any()) for (_, one), (_, two) in zip(output_leaves(base), output_leaves(result), strict=False))
 
 
-def _is_content(leaf: Leaf) -> bool:
+def _is_content(leaf: Leaf, lab: Lab) -> bool:
     if batches.is_label(leaf) or batches.looks_like_mask(leaf) or leaf.tensor.dtype is torch.bool:
         return False
     name = leaf.name.lower()
     if any(word in name for word in ("mask", "position", "token_type", "segment", "len")):
         return False
-    return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2
+    return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2 or bool(lab.embedded(leaf))
 
 
 def _recombines(op: Op, size: int) -> bool:
@@ -117,7 +119,7 @@ def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference,
 def _is_graph(call: Call, size: int) -> bool:
     for leaf in call.leaves:
         shape, name = leaf.tensor.shape, leaf.name.lower()
-        if "edge" in name or "adj" in name or "graph" in name:
+        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS:
             return True
         if len(shape) == 2 and shape[0] == 2 and not leaf.tensor.is_floating_point() and size != 2 and shape[1] > 2:
             return True

@@ -57,12 +57,15 @@ class Move:
     mask_name: str = ""
     inverted: bool = False  # the experiment also showed that hidden words do not count
     rank: int = 0  # above 0: still there when the places of lower rank are put right
+    mask_unused: bool = False  # nothing in the model uses the mask
+    hollow: str = ""  # what the mask that was applied holds, if that hides nothing
+    instead: str = ""  # another mask that was used in its place
     zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
-    made_site: Site | None = None  # where the triangular mask in use was made
+    made_site: Site | None = None  # where the triangular mask in use was made; or where the part was called that was not given the mask
     built_site: Site | None = None  # where the layer that did it was built
     setting: str = ""  # what was said there that made it do so
-    ahead: int = 0  # how many positions ahead that mask lets each one see
+    ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class LabelShift:
     causal: bool
     site: Site
     input_name: str
+    time_first: bool = False
+    labels_site: Site | None = None  # where the labels were cut or copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ import typing
 import torch
 
 from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor import masks
 from torchsleuth.auditor.batch import Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
 from torchsleuth.auditor.lab import Fitted, Lab, row_and_position
-from torchsleuth.auditor.masking import masking
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.trace import Change, Trace
 
 EXTRA_COLUMNS = 3
+MORE_COLUMNS = 8  # as many as models take together at once, or several times that
 AHEAD = 24  # columns of padding; more than most convolutions see
 
 
@@ -58,7 +59,7 @@ def _padding_move(
     where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
-        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **(masking(trace, found.op, padding) if found else {}),
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **masks.told(lab, padding, trace, found, content=True),
     )  # fmt: skip
 
 
@@ -140,20 +141,24 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
 
 def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
     """More padding: append columns that the mask hides, where the model can be run on them."""
-    arguments = _lengthened(lab, padding, EXTRA_COLUMNS)
-    if arguments is None:
-        return []
-    args, kwargs = arguments
     length = padding.leaf.tensor.shape[1]
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
-    try:
-        result = lab.runner.run(args, kwargs, mode="eval", changed=True)
-    except Exception:
+    for columns in (MORE_COLUMNS, EXTRA_COLUMNS):  # fewer, where a table of positions has no more rows
+        arguments = _lengthened(lab, padding, columns)
+        if arguments is None:
+            return []
+        args, kwargs = arguments
+        try:
+            result = lab.runner.run(args, kwargs, mode="eval", changed=True)
+            break
+        except Exception:
+            continue
+    else:
         return []
-    fitted = functools.partial(_fitted, length=length)
+    fitted = functools.partial(_fitted, length=length, more=columns)
     enough = (~padding.valid).sum(1)
-    enough = enough >= min(EXTRA_COLUMNS, int(enough.max()))
+    enough = enough >= min(columns, int(enough.max()))
     # A row that had no padding has an edge now that it had not: a convolution sees that.
     may = May(~(padding.valid & enough[:, None]), rows=May(~enough) if _windows(lab) else None)
     whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)
@@ -170,8 +175,8 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
     def left(second: typing.Any, floor: float) -> Difference | None:
         return _fitted_difference(again, second, may, fitted, whole, floor)
 
-    columns = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
-    changed = f"Appending {EXTRA_COLUMNS} more {columns} to `{padding.leaf.name}`"
+    kind = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
+    changed = f"Appending {columns} more {kind} to `{padding.leaf.name}`"
     moves = []
     for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted)):
         row, where = row_and_position(one, may)
@@ -179,7 +184,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
         moves.append(
             lab.move(
                 "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, rank=rank,
-                mask_name=padding.mask.name if padding.mask else "", **(masking(first, found.op, padding) if found else {}),
+                mask_name=padding.mask.name if padding.mask else "", **masks.told(lab, padding, first, found, content=False),
             )
         )  # fmt: skip
     return moves
@@ -235,7 +240,7 @@ def _shorter(lab: Lab, padding: Padding) -> list[Move]:
         changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}` (all other rows have less padding then)"
         place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
         return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name,
-                         **(masking(first, found.op, padding) if found else {}))]  # fmt: skip
+                         **masks.told(lab, padding, first, found, content=False))]  # fmt: skip
     return []
 
 

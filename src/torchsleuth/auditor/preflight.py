@@ -180,12 +180,14 @@ def _lengths(call: Call) -> list[InputFact]:
         tensor = leaf.tensor
         if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype is torch.bool or "len" not in leaf.name.lower() or not tensor.numel():
             continue
-        partner = next((s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]), None)
+        partner = batches.measured_by(leaf, [s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]])
         if partner is None:
             continue
         batch_first = partner.tensor.shape[0] == tensor.shape[0]
         longest = partner.tensor.shape[1 if batch_first else 0]
-        if int(tensor.max()) > longest and not (partner.tensor.dim() == 3 and int(tensor.max()) <= partner.tensor.shape[2]):  # or channels come first
+        others = [o for o in call.leaves if o is not partner and o.tensor.dim() > 1 and not batches.names_agree(leaf, partner)]
+        held = any(int(tensor.max()) <= max(o.tensor.shape[1:]) for o in others)  # by another input, it seems
+        if int(tensor.max()) > longest and not held and not (partner.tensor.dim() == 3 and int(tensor.max()) <= partner.tensor.shape[2]):  # or channels come first
             row = int(tensor.argmax())
             text = f"`{leaf.name}[{row}]` is {int(tensor.max())}, but `{partner.name}` has {longest} positions (shape {list(partner.tensor.shape)})"
             found.append(InputFact("length-too-long", leaf.name, text, int(tensor.max()), (row,), longest))

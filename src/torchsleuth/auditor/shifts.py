@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth.auditor.distributions import KEEPING
-from torchsleuth.auditor.observation import LabelShift
+from torchsleuth.auditor.observation import LabelShift, Site
 from torchsleuth.auditor.trace import Op, Trace
 
+_CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}
 OFFSETS = (-1, 0, 1, 2)
 
 
@@ -127,9 +128,23 @@ def label_shifts(shifts: list[Shift], trace: Trace, name: typing.Callable[[Looku
         site = trace.site(shift.op)
         if site is None or any(other.offset == 1 and torch.equal(other.lookup.values, shift.lookup.values) for other in shifts):
             continue
-        is_causal = causal(shift)
+        is_causal, axis = causal(shift), shift.axis
         if not is_causal and shift.offset == 0 and shift.lookup.ids.shape[0] > 1:
             # The labels are the ids themselves: along which axis positions are counted, they do not tell.
-            is_causal = causal(dataclasses.replace(shift, axis=1 - shift.axis))
-        found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup)))
+            axis = 1 - shift.axis
+            is_causal = causal(dataclasses.replace(shift, axis=axis))
+        made = _labels_made(trace, shift.op)
+        labels = made if made is not None and made.span != site.span else None
+        found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels))
     return found
+
+
+def _labels_made(trace: Trace, loss: Op) -> Site | None:
+    """The program's own expression that cut or copied the labels, back from the loss."""
+    if len(loss.ins) < 2:
+        return None
+    for op in trace.made_through(loss.ins[1], KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__"}):
+        site = trace.site(op)
+        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code:
+            return site
+    return None

@@ -74,12 +74,17 @@ def is_opened(trace: Trace) -> bool:
 
 
 def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | None:
-    """How many positions ahead an attention sees, if it is the same number for all: from its weights, or from the mask that it was given."""
+    """How many positions ahead an attention sees, if it is the same number for all: from its weights, or from the mask that it was given.
+
+    -1: it sees what lies ahead, and nothing else.
+    """
     visible = _visible(trace, op, leaves)
     if visible is None or visible.dim() < 2 or visible.shape[-1] != visible.shape[-2] or (length := visible.shape[-1]) < 3:
         return None
     ahead = [bool(visible.diagonal(d, -2, -1).any()) for d in range(1, length)]
     reach = sum(ahead)
+    if reach == length - 1 and not any(bool(visible.diagonal(-d, -2, -1).any()) for d in range(1, length)):
+        return -1
     if not 0 < reach < length - 1 or not all(ahead[:reach]):
         return None
     return reach
@@ -106,9 +111,11 @@ def _visible(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> torch.Ten
 
 
 def makers(trace: Trace, reach: int) -> Iterator[Op]:
-    """The calls that made triangles which show so many positions ahead."""
+    """The calls that made triangles which show so many positions ahead; all that made any where only those are seen."""
     for op in trace.ops:
-        if _makes(op):
+        if _makes(op) and reach < 0:
+            yield op
+        elif _makes(op):
             diagonal = op.argument(1, "diagonal", 0)
             if diagonal == (reach if op.name.startswith("tril") else reach + 1):
                 yield op

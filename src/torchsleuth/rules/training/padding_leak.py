@@ -107,7 +107,12 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
-    if move.mask_site is not None:
+    if move.mask_unused and move.made_site is not None and (site is None or move.made_site.span != site.span):
+        label = f"`{move.instead}` is given here, `{move.mask_name}` is not" if move.instead else f"`{move.mask_name}` is not given here"
+        culprits.append(culprit(move.made_site, Role.CALL, label))
+    if move.hollow and move.made_site is not None:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
+    if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
@@ -123,6 +128,10 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
     if move.unmasked:
         facts.append(f"`{move.operation}` was given no `{move.unmasked}`")
+    if move.hollow:
+        facts.append(f"the mask that is made of `{move.mask_name}` and applied there is {move.hollow}, in rows that have padding")
+    if move.mask_unused:
+        facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
     if move.assumed:
@@ -130,11 +139,19 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+    elif move.mask_unused:
+        title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
+        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions" + (f", in the place of `{move.instead}`." if move.instead else "."))
     elif move.unmasked or _hides_queries(move):
         title = "padding takes part in an attention: nothing hides its keys"
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
         fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
                      "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
+    elif move.hollow:
+        title = f"the mask made of `{move.mask_name}` hides nothing, and padding leaks into the output"
+        fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."
+                     if "too little" in move.hollow else "Make a mask that differs between real and padded positions: lengths must be counted in the "
+                     "steps that the mask is laid along (after a subsampling, in its steps).")  # fmt: skip
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
         fix = advice(_remedy(move.operation))
