@@ -15,6 +15,8 @@ from torch import nn
 
 import torchsleuth
 
+SEEDS = 24
+
 
 class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
@@ -92,6 +94,48 @@ class Regression(nn.Module):
         return self.net(x) if self.bug == "column" else self.net(x).squeeze(1)
 
 
+class Translation(nn.Module):
+    def __init__(self, sizes: Sizes, bug: str = "") -> None:
+        super().__init__()
+        self.bug, width = bug, sizes.width
+        self.emb = nn.Embedding(sizes.vocabulary, width)
+        self.reader, self.writer = nn.GRU(width, width, batch_first=True), nn.GRU(width, width, batch_first=True)
+        self.mix, self.out = nn.Linear(2 * width, width), nn.Linear(width, sizes.vocabulary)
+
+    def forward(self, source, lengths, goal):
+        packed = nn.utils.rnn.pack_padded_sequence(self.emb(source), lengths, batch_first=True, enforce_sorted=False)
+        read, state = self.reader(packed)
+        read, _ = nn.utils.rnn.pad_packed_sequence(read, batch_first=True, total_length=source.size(1))
+        written, _ = self.writer(self.emb(goal), state)
+        scores = written @ read.transpose(1, 2)
+        if self.bug != "mask":
+            scores = scores.masked_fill((torch.arange(source.size(1)) >= lengths[:, None])[:, None], -1e9)
+        return self.out(torch.tanh(self.mix(torch.cat([written, scores.softmax(-1) @ read], -1))))
+
+
+class Forecast(nn.Module):
+    def __init__(self, sizes: Sizes, bug: str = "") -> None:
+        super().__init__()
+        self.bug = bug
+        self.conv, self.out = nn.Conv1d(sizes.width, 8, 3), nn.Linear(8, sizes.width)
+
+    def forward(self, x):
+        x = F.pad(x.transpose(1, 2), (1, 1) if self.bug == "centred" else (2, 0))
+        return self.out(F.relu(self.conv(x)).transpose(1, 2))
+
+
+class Towers(nn.Module):
+    def __init__(self, sizes: Sizes, bug: str = "") -> None:
+        super().__init__()
+        self.bug = bug
+        self.users, self.items = nn.Embedding(20, sizes.width), nn.Embedding(20, sizes.width)
+        self.layer = nn.Linear(sizes.width, sizes.width)
+
+    def forward(self, users, items):
+        left = F.normalize(self.layer(self.users(users)), dim=0 if self.bug == "axis" else 1)
+        return left @ F.normalize(self.items(items), dim=1).T / 0.1
+
+
 class Sizes:
     def __init__(self, seed: int) -> None:
         chance = random.Random(seed)
@@ -139,14 +183,46 @@ def regression(sizes, bug=""):
     return torchsleuth.audit(Regression(sizes.length, bug), inputs, loss_fn=lambda out: ((out - targets) ** 2).mean())
 
 
+def translation(sizes, bug=""):
+    (source, _, lengths), (goal, _, _) = padded(sizes), padded(sizes)
+    goal = torch.cat([torch.ones(sizes.batch, 1, dtype=torch.long), goal], 1)
+    return torchsleuth.audit(
+        Translation(sizes, bug), (source, lengths, goal[:, :-1]), loss_fn=lambda out: F.cross_entropy(out.flatten(0, 1), goal[:, 1:].flatten(), ignore_index=0)
+    )
+
+
+def forecast(sizes, bug=""):
+    series = torch.randn(sizes.batch, sizes.length + 1, sizes.width)
+    return torchsleuth.audit(Forecast(sizes, bug), series[:, :-1], loss_fn=lambda out: F.mse_loss(out, series[:, 1:]))
+
+
+def towers(sizes, bug=""):
+    users, items = torch.randint(0, 20, (sizes.batch,)), torch.randperm(20)[: sizes.batch]
+    return torchsleuth.audit(Towers(sizes, bug), (users, items), loss_fn=lambda out: F.cross_entropy(out, torch.arange(sizes.batch)))
+
+
+def time_first(sizes):
+    """As many positions as samples, at times: nobody can say which is which."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.out = nn.LSTM(5, sizes.width), nn.Linear(sizes.width, sizes.classes)
+
+        def forward(self, x):
+            return self.out(self.rnn(x)[0][-1])
+
+    labels = torch.randint(0, sizes.classes, (sizes.batch,))
+    return torchsleuth.audit(Model(), torch.randn(sizes.length, sizes.batch, 5), loss_fn=lambda out: F.cross_entropy(out, labels))
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("build", [encoder, language, recurrent, regression])
+@pytest.mark.parametrize("build", [encoder, language, recurrent, regression, translation, forecast, towers, time_first])
 def test_right_models_of_coinciding_sizes(build):
-    for seed in range(40):
+    for seed in range(SEEDS):
         torch.manual_seed(seed)
         sizes = Sizes(seed)
         report = build(sizes)
@@ -155,9 +231,10 @@ def test_right_models_of_coinciding_sizes(build):
 
 @pytest.mark.parametrize("build, bug, rule", [
     (encoder, "mask", "padding-leak"), (encoder, "mean", "padding-leak"), (language, "later", "causal-leak"), (regression, "column", "silent-broadcast"),
+    (translation, "mask", "padding-leak"), (forecast, "centred", "causal-leak"), (towers, "axis", "batch-mixing"),
 ])  # fmt: skip
 def test_wrong_models_of_coinciding_sizes(build, bug, rule):
-    for seed in range(40):
+    for seed in range(SEEDS):
         torch.manual_seed(seed)
         sizes = Sizes(seed)
         report = build(sizes, bug)

@@ -63,7 +63,7 @@ class Causality:
                 if leaf.path or self.lab.embedded(leaf):
                     return Question(leaf, shift.axis, intent, shift.counted, shift.scores)
                 return None
-        if (found := self._meant()) is not None:
+        if (found := self._meant() or self._forecast()) is not None:
             return found
         named = batches.sequences(self.call)
         return Question(named[-1], 1, "The model is meant to see no later position (`causal=True`).") if self.demanded and named else None
@@ -88,6 +88,20 @@ class Causality:
                 axis = 1 if leaf.tensor.shape[1] == attention.length else 0
                 intent = "The input goes into an attention with a triangular mask, so it is meant to see no later position."
                 return Question(leaf, axis, intent, by_triangle=True)
+        return None
+
+    def _forecast(self) -> Question | None:
+        """A series whose next step the loss asks for: the goal at t is the input at t + 1."""
+        for _, goal in self.step.watch.forecasts:
+            for leaf in self.call.leaves:
+                for axis in (1, 0):
+                    given, asked = leaf.values, goal.to(leaf.values.device)
+                    if given.shape != asked.shape or given.shape[axis] < 3 or not given.is_floating_point():
+                        continue
+                    known = given.shape[axis] - 1
+                    if torch.equal(given.narrow(axis, 1, known), asked.narrow(axis, 0, known)) and not torch.equal(given.narrow(axis, 0, known), asked.narrow(axis, 0, known)):
+                        intent = "The loss compares position t with the input at t + 1, which is visible at position t: the model can copy it."
+                        return Question(leaf, axis, intent, scores=tuple(goal.shape))
         return None
 
     def _leaf_for(self, lookup: Lookup) -> Leaf:

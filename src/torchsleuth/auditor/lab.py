@@ -219,6 +219,8 @@ def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> to
     """The flags for these indices if they are the ids, the ids without a column, or the ids turned."""
     if not isinstance(indices, torch.Tensor) or not _is_part(tuple(indices.shape), tuple(ids.shape)):
         return None
+    if ids.dim() == 1:
+        return where if torch.equal(ids.to(indices.dtype), indices) else None
     if ids.dim() == 3:  # sentences of a document, one after the other
         flags = where[..., None].expand(ids.shape).reshape(indices.shape)
         return flags if torch.equal(ids.reshape(indices.shape).to(indices.dtype), indices) else None
@@ -232,6 +234,8 @@ def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> to
 
 
 def _is_part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    if len(whole) == 1:
+        return shape == whole  # one id for each sample
     if len(whole) == 3:
         return shape in (whole, (whole[0] * whole[1], whole[2]))
     return len(shape) == len(whole) == 2 and (shape == whole or shape == whole[::-1] or (shape[0] == whole[0] and 0 < whole[1] - shape[1] <= 2))

@@ -100,7 +100,9 @@ def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] 
         if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape and not any(leaf is other for other in apart):
             fill = _fill(leaf, padding)
             if fill is None:
-                return None
+                if leaf is padding.leaf:
+                    return None
+                continue  # it holds data where this one has padding: another sequence that happens to be as long, or the model will refuse
             extra = tensor.new_full((tensor.shape[0], columns, *tensor.shape[2:]), fill)
             changes[leaf.path] = torch.cat([tensor, extra], 1)
     return lab.call.replaced(changes)

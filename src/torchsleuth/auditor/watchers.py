@@ -23,6 +23,7 @@ LOSSES = {
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
     "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
 }  # fmt: skip
+_DISTANCES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
 
@@ -40,6 +41,7 @@ class Watch:
     losses: list[tuple[Op, LossCall]] = field(default_factory=list)
     shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
+    forecasts: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # losses that compare series [samples, positions, features] with others
     duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
@@ -161,6 +163,8 @@ class Watch:
                 layer=self.trace.site(astray) if astray is not None else None, **facts,
             ),
         ))  # fmt: skip
+        if op.name in _DISTANCES and given.shape == target.shape and target.dim() == 3 and target.numel() <= MOST_IDS:
+            self.forecasts.append((op, target.detach().clone()))
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
             shift = shift_of(self.trace, op, given, target, ignore, self.lookups)
