@@ -32,10 +32,12 @@ def audited(path: Path):
 @pytest.mark.parametrize("path", BUGGY, ids=lambda p: p.stem)
 def test_bug_is_found_with_its_line(path):
     text = path.read_text()
-    rule = text.splitlines()[0].removeprefix("# rule:").strip()
+    rule, _, exactly = text.splitlines()[0].removeprefix("# rule:").partition(",")
     report, _, _ = audited(path)
-    assert {d.rule for d in report.diagnoses} == {rule}, [(d.rule, d.title, d.culprits[:1]) for d in report.diagnoses]
-    assert culprit_lines(text) & {c.span.line for d in report.diagnoses for c in d.culprits}, report.diagnoses
+    assert {d.rule for d in report.diagnoses} == {rule.strip()}, [(d.rule, d.title, d.culprits[:1]) for d in report.diagnoses]
+    named = {c.span.line for d in report.diagnoses for c in d.culprits}
+    assert culprit_lines(text) & named, report.diagnoses
+    assert not exactly or culprit_lines(text) == named, report.diagnoses  # "# rule: name, exactly": no other line is named
     words = "\n".join(part for d in report.diagnoses for part in (d.title, d.explanation, *(f.text for f in d.facts), *(f.title for f in d.fixes)))
     for wanted in (line.removeprefix("# says: ") for line in text.splitlines() if line.startswith("# says: ")):
         assert wanted in words, words

@@ -7,14 +7,20 @@ which lies between the numbers read before and after the call that made it.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import typing
 
 import torch
+from torch import nn
 
-from torchsleuth.auditor.observation import Vanish
+from torchsleuth.auditor.observation import Cut, Site, Vanish
+from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.origin import Origin, origin_of_file
 
 MOST_NODES = 20_000
+MOST_REFUSALS = 64
 _PRODUCTS = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear", "conv1d", "conv2d", "conv3d", "mv", "dot",
              "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "mul", "embedding"}  # fmt: skip
 
@@ -24,6 +30,8 @@ class BackwardWatch:
         self.trace = trace
         self._passed: list[tuple[int, str, list[torch.Tensor], list[torch.Tensor]]] = []
         self._handles: list[typing.Any] = []
+        self._given: dict[int, list[torch.Tensor]] = {}  # tensor -> sums of what the operations gave back for it, before its own hooks
+        self._refused: list[tuple[type, int, set[int]]] = []  # a Function, which of its gradients was None, the tensors that would have got it
 
     def attach(self, loss: torch.Tensor) -> None:
         if loss.grad_fn is None:
@@ -33,6 +41,11 @@ class BackwardWatch:
             node = todo.pop()
             if node.name() != "struct torch::autograd::AccumulateGrad" and not node.name().endswith("AccumulateGrad"):
                 self._handles.append(node.register_hook(self._hook(node._sequence_nr(), node.name())))
+                hooked = {at: id(v) for at, (f, _) in enumerate(node.next_functions) if (v := getattr(f, "variable", None)) is not None and v._backward_hooks}
+                if hooked:
+                    self._handles.append(node.register_hook(self._giving(hooked)))
+                if (function := getattr(node, "_forward_cls", None)) is not None:
+                    self._handles.append(node.register_hook(self._refusing(function, node.next_functions)))
             for following, _ in node.next_functions:
                 if following is not None and following not in seen:
                     seen.add(following)
@@ -47,13 +60,40 @@ class BackwardWatch:
 
         return note
 
+    def _giving(self, hooked: dict[int, int]):
+        def note(leaving: typing.Any, arriving: typing.Any) -> None:
+            for position, key in hooked.items():
+                self._given.setdefault(key, []).extend(_sums(leaving[position : position + 1]))
+
+        return note
+
+    def _refusing(self, function: type, edges: tuple):
+        def note(leaving: typing.Any, arriving: typing.Any) -> None:
+            for position, (gradient, (following, _)) in enumerate(zip(leaving, edges, strict=False)):
+                if gradient is None and following is not None and len(self._refused) < MOST_REFUSALS:
+                    self._refused.append((function, position, leaves_below(following)))
+
+        return note
+
+    def refusals(self, model: nn.Module, states: dict[str, str], optimized: typing.Container[int] | None) -> list[Cut]:
+        """Parameters that are to be trained and have no gradient, whose history goes through a `torch.autograd.Function` that gave None for it."""
+        found: dict[typing.Any, Cut] = {}
+        for function, position, tensors in self._refused:
+            who = tuple(n for n, p in model.named_parameters() if id(p) in tensors and states.get(n) == "none" and (optimized is None or id(p) in optimized))
+            site = returned_none(function, position)
+            if who and site is not None:
+                before = found[site.span].weights if site.span in found else ()
+                found[site.span] = Cut(f"{function.__name__}.backward", "function", site, tuple(sorted({*before, *who})))
+        return list(found.values())
+
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def vanished(self, states: dict[str, str], keys: dict[str, int]) -> list[Vanish]:
-        """For parameters whose gradient is zero or NaN: the expression behind which it is."""
+    def vanished(self, states: dict[str, str], keys: dict[str, int], model: nn.Module) -> list[Vanish]:
+        """For parameters whose gradient is zero or NaN: the expression behind which it is; or the program's own hook on the parameter."""
+        hooks = {n: s for n, s in _hook_sites(model).items() if any(_state(total) == "ok" for total in self._given.get(id(model.get_parameter(n)), ()))}
         found: list[Vanish] = []
         for kind in ("nan", "zero"):
             names = [name for name, state in sorted(states.items()) if state == kind and name in keys]
@@ -79,12 +119,64 @@ class BackwardWatch:
                 if mine:
                     left -= set(mine)
                     found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op)))
+            for name in sorted(left & hooks.keys()):
+                left.discard(name)
+                found.append(Vanish(kind, (name,), "hook", hooks[name]))
             if left:
                 found.append(Vanish(kind, tuple(sorted(left)), "", None))
         return found
 
     def _op(self, number: int) -> Op | None:
         return next((op for op in reversed(self.trace.ops) if op.numbers[0] <= number < op.numbers[1]), None)
+
+
+def leaves_below(node: typing.Any) -> set[int]:
+    """The identities of the tensors that a gradient which goes in at this node ends in."""
+    return {id(variable) for variable in variables_below(node)}
+
+
+def variables_below(node: typing.Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    seen, todo = {node}, [node]
+    while todo and len(seen) <= MOST_NODES:
+        node = todo.pop()
+        if (variable := getattr(node, "variable", None)) is not None:
+            found.append(variable)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                todo.append(following)
+    return found
+
+
+def _hook_sites(model: nn.Module) -> dict[str, Site]:
+    """Parameters with a gradient hook that is written in the user's code, and where: `p.register_hook(function)`."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        for hook in (parameter._backward_hooks or {}).values():
+            code = getattr(inspect.unwrap(hook) if callable(hook) else None, "__code__", None)
+            if code is None or origin_of_file(code.co_filename) is not Origin.USER or (tree := syntax_of(code.co_filename)) is None:
+                continue
+            made = [n for n in ast.walk(tree) if isinstance(n, (ast.Lambda, ast.FunctionDef)) and n.lineno == code.co_firstlineno]
+            if made:
+                node = made[0].body if isinstance(made[0], ast.Lambda) else made[0].body[-1]
+                found[name] = site_of_node(code.co_filename, node, code.co_qualname)
+    return found
+
+
+def returned_none(function: type, position: int) -> Site | None:
+    """The `None` that this Function's `backward` returns at that place of its tuple, in the user's source."""
+    code = getattr(inspect.unwrap(getattr(function, "backward", None)), "__code__", None)
+    if code is None or origin_of_file(code.co_filename) is not Origin.USER or (tree := syntax_of(code.co_filename)) is None:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and code.co_firstlineno <= node.lineno < code.co_firstlineno + 3 + len(node.decorator_list):
+            returns = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
+            entries = [r.elts[position] for r in returns if isinstance(r, ast.Tuple) and position < len(r.elts)]
+            none = [e for e in entries if isinstance(e, ast.Constant) and e.value is None]
+            named = none or [r for r in returns if len(returns) == 1]
+            return site_of_node(code.co_filename, named[0], code.co_qualname) if named else None
+    return None
 
 
 def _sums(gradients: typing.Any) -> list[torch.Tensor]:

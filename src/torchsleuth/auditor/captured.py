@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import sys
 import types
 import typing
@@ -59,12 +60,25 @@ def keywords() -> dict[str, typing.Any]:
 
 
 def called_name(site: Site | None) -> str:
-    """What the program calls the module: `head` in `head(x)`."""
+    """What the program calls the module: `head` in `head(x)`. Empty for `self(x)`: a module that calls itself."""
     try:
         node = ast.parse(site.source.strip(), mode="eval").body if site is not None else None
     except SyntaxError:
         return ""
-    return ast.unparse(node.func) if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+    name = ast.unparse(node.func) if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+    return "" if name in ("self", "super().forward", "super().__call__") else name
+
+
+def renamed(fields: dict[str, typing.Any], name: str) -> dict[str, typing.Any]:
+    """The facts about weights under the name that the program calls the module by: `gen.net.0.weight`."""
+    found = dict(fields)
+    for field_name in ("weights", "cuts", "unused", "vanished") if name else ():
+        facts = fields.get(field_name, ())
+        if field_name == "weights":
+            found[field_name] = tuple(dataclasses.replace(fact, name=f"{name}.{fact.name}") for fact in facts)
+        else:
+            found[field_name] = tuple(dataclasses.replace(fact, weights=tuple(f"{name}.{w}" for w in fact.weights)) for fact in facts)
+    return found
 
 
 def path_of(model: nn.Module, module: nn.Module) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import typing
 from dataclasses import dataclass
 
+from torchsleuth.auditor.alternating import OtherSteps
 from torchsleuth.auditor.captured import Captured, called_name
 from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
@@ -36,6 +37,7 @@ class Ending:
     fields: dict[int, dict[str, typing.Any]]
     optimizers: OptimizerWatch
     later: LaterWatch | None
+    others: OtherSteps | None
     budget_s: float
 
     def look_for_idleness(self, never: bool) -> None:
@@ -51,7 +53,10 @@ class Ending:
             fields["no_update"] = self.optimizers.still(fields["no_update"], steps)
         elif steps >= 3:
             beside = self.optimizers.idle_beside([one.model for one in self.captured])
-            fields["no_update"] = beside or (self.later.barren() if self.later is not None else None)
+            others = self.others
+            idle = others.idle() if others is not None else None
+            explained = others.explained if others is not None else set()  # it is known why these have no gradients
+            fields["no_update"] = beside or idle or (self.later.barren(explained) if self.later is not None else None)
 
     def _forget_trained_elsewhere(self, one: Captured) -> None:
         """What the optimizer does not hold has changed all the same: the program has an optimizer of its own for it."""
@@ -78,6 +83,8 @@ class Ending:
                 observation = _plain_observation(one, kept)
             observations.append(observation)
             notes += observation.notes
+        observations += self.others.found if self.others is not None else []
+        for observation in observations[len(silent) :]:
             for diagnosis in findings(observation):
                 if diagnosis not in diagnoses and not _repeats(diagnosis, diagnoses):
                     diagnoses.append(diagnosis)

@@ -6,9 +6,8 @@ without gradient the way is followed forward to the call where its history ends.
 
 from __future__ import annotations
 
-import ast
 import collections
-import inspect
+import itertools
 import math
 import types
 import typing
@@ -19,7 +18,8 @@ from torch import nn
 
 from torchsleuth.auditor.branches import on_another_way
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
-from torchsleuth.auditor.sites import expression, site_of, site_of_node, syntax_of
+from torchsleuth.auditor.owners import built, owner_classes
+from torchsleuth.auditor.sites import expression, site_of
 from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -57,35 +57,6 @@ def _state_of(values: torch.Tensor, total: float) -> str:
     return "inf" if bool(values.isinf().any()) else "ok"
 
 
-def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
-    """For each parameter: its module's path and type, and whether the class that holds it is the user's own code."""
-    found: dict[str, tuple[str, str, bool]] = {}
-    user: dict[str, bool] = {}
-    for path, module in model.named_modules():
-        parent = path.rpartition(".")[0]
-        origin = class_origin(type(module))
-        inherited = user.get(parent, True) if path else True
-        user[path] = origin is Origin.USER or (origin is Origin.TORCH and inherited)
-        for name in module._parameters.keys():  # noqa: SIM118  (that of a scripted module cannot be walked through otherwise)
-            found[f"{path}.{name}" if path else name] = (path, type(module).__name__, user[path])
-    return found
-
-
-def class_origin(kind: type) -> Origin:
-    code = _some_code(kind)
-    if code is not None:
-        return origin_of_file(code.co_filename)
-    try:
-        return origin_of_file(inspect.getfile(kind))
-    except (TypeError, OSError):
-        return Origin.USER
-
-
-def _some_code(kind: type) -> types.CodeType | None:
-    """The code of a method of this class: it knows its file even when `__main__` has been replaced since."""
-    return next((f.__code__ for f in vars(kind).values() if inspect.isfunction(f) and f.__qualname__.startswith(kind.__qualname__)), None)
-
-
 def used_modules(trace: Trace, keys: dict[str, int], until: int | None = None) -> set[str]:
     """Names of the parameters that some call, up to the loss, took as an input. Writing into one (initialisation, an
     optimizer's step, this watch's own copies after the loss) is no use of it."""
@@ -103,9 +74,10 @@ class Flow:
     """The way from parameters without gradient through one traced step."""
 
     def __init__(
-        self, model: nn.Module, trace: Trace, keys: dict[str, int], loss: torch.Tensor | None, outputs: Iterable[torch.Tensor]
+        self, model: nn.Module, trace: Trace, keys: dict[str, int], loss: torch.Tensor | None, outputs: Iterable[torch.Tensor], since: int = 0
     ) -> None:
-        self.model, self.trace, self.keys = model, trace, keys
+        """`since`: where in the trace this step begins, if others have gone before."""
+        self.model, self.trace, self.keys, self.since = model, trace, keys, since
         self.groups = [path for path, m in model.named_modules() if isinstance(m, (nn.ModuleList, nn.ModuleDict))]
         self.loss_key = trace.known_key(loss) if loss is not None else None
         if loss is not None and loss.is_leaf and self.loss_key not in trace.producer:
@@ -120,6 +92,7 @@ class Flow:
         live: dict[int, set[str]] = {self.keys[n]: {n} for n in names if n in self.keys}
         dead: dict[int, dict[int, set[str]]] = {}  # key -> cut operation -> parameters
         exits: dict[int, set[str]] = collections.defaultdict(set)
+        choices: dict[int, set[str]] = collections.defaultdict(set)  # exits that only say which way the program goes
         forced: dict[int, Op] = {}
         bare: set[int] = set()  # made without history, whatever they were made from
         for op in self.trace.ops:
@@ -139,11 +112,13 @@ class Flow:
             if op.name == "requires_grad_":
                 for cut in lost:
                     forced.setdefault(cut, op)
-            if op.name in EXITS and op.index <= self.before_loss:
-                exits[op.index] |= mine
+            if op.name in EXITS and op.index <= self.before_loss and not _asked_by_torch(op):
+                left = choices if _chooses(op) else exits
+                if mine:
+                    left[op.index] |= mine
                 for cut, who in lost.items():
                     # `.detach().numpy()` is one thing; a number read out of an index was lost where the index was made.
-                    exits[op.index if self.trace.ops[cut].name in ("detach", "data") else cut] |= who
+                    left[op.index if self.trace.ops[cut].name in ("detach", "data") else cut] |= who - mine
             bare.update(seen.key for seen in op.outs if not seen.requires_grad)
             copied = op.name == "tensor"  # always a new leaf, even with `requires_grad=True`
             for seen in op.outs:
@@ -160,17 +135,23 @@ class Flow:
             if key == self.loss_key or (self.loss_key is None and key in self.output_keys):
                 for cut, who in cuts.items():
                     ends[cut] |= who
-        explained = set().union(*ends.values()) if ends else set()
-        for index, who in exits.items():
-            if who - explained:
-                ends[index] |= who - explained
+        # Values that left torch may have come back; a number that chose the next action is no culprit where there are such.
+        earlier = {index: exits.pop(index) for index in [*exits] if index < self.since}  # of another optimizer's step, for its own ends
+        for ways in (exits, earlier, choices):
+            explained = set().union(*ends.values()) if ends else set()
+            for index, who in ways.items():
+                if who - explained:
+                    ends[index] |= who - explained
         return ends, forced
 
     def cuts(self, missing: list[str], whole_loss: bool) -> tuple[list[Cut], set[str]]:
         ends, forced = self.ends(missing)
         # A rollout or a teacher's pass under `no_grad` is no culprit for what is lost in a pass that was meant to train.
-        meant = set().union(*(who for index, who in ends.items() if self.trace.ops[index].grad_enabled))
-        ends = {index: left for index, who in ends.items() if (left := who if self.trace.ops[index].grad_enabled else who - meant)}
+        # Nor is `autograd.grad`, which gives derivatives without history unless it is told to, where anything else is.
+        ops = self.trace.ops
+        for weak in (_silenced, lambda op: op.name == "grad"):
+            strong = set().union(*(who for index, who in ends.items() if not weak(ops[index])))
+            ends = {index: left for index, who in ends.items() if (left := who - strong if weak(ops[index]) else who)}
         if not ends:
             return [], set()
         grouped: dict[tuple, list[tuple[Op, set[str]]]] = {}
@@ -207,6 +188,8 @@ class Flow:
             return "item"
         if op.name in ("data", "detach", "tensor", "as_tensor"):
             return "tensor" if op.name == "as_tensor" else op.name
+        if op.name == "grad":
+            return "derivative"
         if op.name == "detach_":
             return "detach"
         if op.name in _INDICES and any(not seen.dtype.is_floating_point for seen in op.outs):
@@ -248,6 +231,22 @@ class Flow:
         return found
 
 
+def _silenced(op: Op) -> bool:
+    """The program has switched history off around it; a function of torch's that does so inside (`sample`) was called with it on."""
+    here, scope = op.place, op.scope
+    return not op.grad_enabled and (here.user_code, here.user_offset) != (scope.user_code, scope.user_offset)
+
+
+def _chooses(op: Op) -> bool:
+    """A truth value or a whole number: it says which branch, action or entry is taken, and is no part of what is computed."""
+    return op.name in ("__bool__", "is_nonzero", "__index__", "__int__") or not any(s.dtype.is_floating_point or s.dtype.is_complex for s in op.ins)
+
+
+def _asked_by_torch(op: Op) -> bool:
+    """A check of arguments in torch's own code (`Categorical` looks whether its logits are numbers)."""
+    return op.name in ("__bool__", "is_nonzero") and not op.place.direct
+
+
 def _beside(op: Op, seen: Seen) -> bool:
     """Counts or sizes that come along with the values (of a packed sequence): the history goes on in those."""
     return not seen.dtype.is_floating_point and op.name not in _INDICES and any(other.requires_grad for other in op.outs)
@@ -280,24 +279,36 @@ def unregistered(model: nn.Module, trace: Trace, loss_key: int | None, elsewhere
     found = []
     for at, keys in groups.items():
         site = trace.site(first[at])
-        if site is not None:
-            holder, name = _holder(model, {id(strange[k]) for k in keys})
-            found.append(Unregistered(tuple(tuple(strange[k].shape) for k in keys), site, name, built(holder, name) if holder is not None else None))
+        if site is None:
+            continue
+        held: dict[str, tuple[nn.Module | None, str, list[int]]] = {}
+        for key in keys:
+            holder, name, kind = _holder(model, strange[key])
+            held.setdefault(name, (holder, kind, []))[2].append(key)
+        for name, (holder, kind, mine) in held.items():
+            sizes = tuple(tuple(strange[k].shape) for k in mine)
+            found.append(Unregistered(sizes, site, name, built(holder, name) if holder is not None else None, kind))
     return found
 
 
-def _holder(model: nn.Module, wanted: set[int]) -> tuple[nn.Module | None, str]:
-    """The module and attribute (a plain list, tuple or dict) that hold the modules of these parameters."""
+def _holder(model: nn.Module, wanted: torch.Tensor) -> tuple[nn.Module | None, str, str]:
+    """The module and attribute that hold this parameter unregistered: in a plain list, tuple or dict, or in an object of the kind named."""
     for module in model.modules():
         for name, value in vars(module).items():
-            if name.startswith("_") or not isinstance(value, (list, tuple, dict)):
-                continue
-            items = value.values() if isinstance(value, dict) else value
-            for item in items:
-                held = item.parameters() if isinstance(item, nn.Module) else [item] if isinstance(item, nn.Parameter) else []
-                if any(id(p) in wanted for p in held):
-                    return module, name
-    return None, ""
+            if not name.startswith("_") and any(p is wanted for p in _within(value)):
+                return module, name, "" if isinstance(value, (list, tuple, dict)) else type(value).__name__
+    return None, "", ""
+
+
+def _within(value: typing.Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    if isinstance(value, nn.Module):
+        yield from value.parameters()
+    elif isinstance(value, nn.Parameter):
+        yield value
+    elif depth < 3 and not isinstance(value, (torch.Tensor, type, types.ModuleType)):
+        own = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else getattr(value, "__dict__", {}).values()
+        for item in [*itertools.islice(own, 1000)]:
+            yield from _within(item, depth + 1)
 
 
 def origin_of_place(op: Op) -> Origin:
@@ -369,31 +380,3 @@ def optimizer_facts(
         replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
         found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced))
     return found
-
-
-def built(holder: nn.Module, name: str) -> Site | None:
-    """The expression in the class's source that is assigned to this attribute."""
-    code = _some_code(type(holder))
-    tree = syntax_of(code.co_filename) if code is not None else None
-    if tree is None or code is None:
-        return None
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ClassDef) or node.name != type(holder).__name__ or not node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
-            continue
-        for statement in ast.walk(node):
-            if isinstance(statement, ast.Assign):
-                for target, value in _assigned(statement):
-                    if isinstance(target, ast.Attribute) and target.attr == name:
-                        return site_of_node(code.co_filename, value, type(holder).__qualname__)
-    return None
-
-
-def _assigned(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Targets with what is assigned to them; of `a, b = x, y` each with its own."""
-    for target in statement.targets:
-        if not isinstance(target, (ast.Tuple, ast.List)):
-            yield target, statement.value
-            continue
-        each = isinstance(statement.value, (ast.Tuple, ast.List)) and len(statement.value.elts) == len(target.elts)
-        for position, one in enumerate(target.elts):
-            yield one, statement.value.elts[position] if each else statement.value  # type: ignore[attr-defined]

@@ -220,9 +220,9 @@ class LaterWatch:
             held = parameters_of(optimizer)
             seen.fruitful = any(p.grad is not None for p in held) or not any(p.requires_grad for p in held)  # frozen for now
 
-    def barren(self) -> NoUpdate | None:
-        """An optimizer whose first steps had no gradient at all to work with."""
-        found = next((b for b in self._barren.values() if b.steps >= BARREN_STEPS and not b.fruitful), None)
+    def barren(self, explained: typing.Container[int] = ()) -> NoUpdate | None:
+        """An optimizer whose first steps had no gradient at all to work with, and of which that is not `explained`."""
+        found = next((b for key, b in self._barren.items() if b.steps >= BARREN_STEPS and not b.fruitful and key not in explained), None)
         return NoUpdate(found.kind, "barren", found.site, steps=found.steps, held=found.count) if found is not None else None
 
     def after_step(self, optimizer: Optimizer) -> None:

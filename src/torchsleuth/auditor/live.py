@@ -8,8 +8,6 @@ experiments, on copies of the inputs of that step, when the program has ended an
 
 from __future__ import annotations
 
-import dataclasses
-import gc
 import threading
 import typing
 from dataclasses import dataclass, field
@@ -19,31 +17,31 @@ from torch import nn
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from torchsleuth.auditor.backward import BackwardWatch
+from torchsleuth.auditor.alternating import OtherSteps
+from torchsleuth.auditor.backward import leaves_below, variables_below
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import autocast_here
-from torchsleuth.auditor.captured import Captured, called_name, copied, keywords, mode_dependent, path_of
+from torchsleuth.auditor.captured import Captured, called_name, copied, keywords
 from torchsleuth.auditor.compiling import CompileWatch
 from torchsleuth.auditor.ending import Ending, Parts, first_line
-from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
+from torchsleuth.auditor.gradients import grad_states
 from torchsleuth.auditor.judge import findings
-from torchsleuth.auditor.later import LaterWatch, ModeNotes
+from torchsleuth.auditor.later import LaterWatch
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
-from torchsleuth.auditor.observation import ModeFact, Observation, Vanish
-from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
-from torchsleuth.auditor.preflight import traced_facts
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.optimizers import parameters_of
+from torchsleuth.auditor.reading import StepReading
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.session import BUDGET_SECONDS
-from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import place_here, site_of
-from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
+from torchsleuth.auditor.stepview import parameter_keys
 from torchsleuth.auditor.trace import Op
 
 MOST_BEFORE_STEP = 50_000  # calls kept from before the first training step
 
 
 @dataclass
-class StepWatch:
+class StepWatch(StepReading):
     """`start()`, run the program, `finish()`."""
 
     budget_s: float = BUDGET_SECONDS
@@ -51,27 +49,18 @@ class StepWatch:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.view = StepView()
-        self._backward = BackwardWatch(self.view.trace)
-        self._optimizers = OptimizerWatch()
-        self._modes = ModeNotes()
+        StepReading.__init__(self)
         self._compiling = CompileWatch(self._compiles, self._compiled_call)
         self._later: LaterWatch | None = None
-        self.captured: list[Captured] = []
-        self._silent = SilentCalls(self.view)
+        self._others: OtherSteps | None = None
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
         self._step_handles: list[typing.Any] = []
+        self._lasting: list[typing.Any] = []
         self._depth = 0
         self._home = 0
         self._on = self._done = self._compiled = False
-        self._loss: torch.Tensor | None = None
-        self._loss_seen = False
-        self._backward_at: int | None = None
-        self._states: dict[int, str] = {}
-        self._keys: dict[int, dict[str, int]] = {}
-        self._optimizer: Optimizer | None = None
         self._awaited = False  # the facts were read before any optimizer took a step
         self._loose: Observation | None = None  # a step without any module
 
@@ -87,8 +76,7 @@ class StepWatch:
         add = self._handles.append
         add(hooks.register_module_forward_pre_hook(self._enter))
         add(hooks.register_module_forward_hook(self._leave, always_call=True))
-        add(hooks.register_module_parameter_registration_hook(self._registered))
-        add(hooks.register_module_module_registration_hook(self._registered))
+        self._lasting = [hooks.register_module_parameter_registration_hook(self._registered), hooks.register_module_module_registration_hook(self._registered)]
         self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
         self._optimizers.start()
         self._modes.start()
@@ -102,7 +90,7 @@ class StepWatch:
         self._on = False
         self._remove_hooks()
         self._compiling.release()
-        self._optimizers.stop()
+        self._optimizers.first_over()
         self.view.trace.most = 0
         self._take_off()
 
@@ -110,13 +98,16 @@ class StepWatch:
         """Take off everything."""
         self._release()
         self._take_off()
-        for handle in self._step_handles:
+        for handle in (*self._step_handles, *self._lasting):
             handle.remove()
         self._step_handles.clear()
+        self._lasting.clear()
+        self._optimizers.stop()
         self._modes.stop()
         self._compiling.stop()
-        if self._later is not None:
-            self._later.stop()
+        for watch in (self._later, self._others):
+            if watch is not None:
+                watch.stop()
 
     def abandon(self) -> None:
         """The program died: take everything off and let go of what was captured."""
@@ -146,7 +137,7 @@ class StepWatch:
 
     @harmless
     def _registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
-        if self._here():
+        if threading.get_ident() == self._home:
             self._optimizers.registered(module, name, value)
 
     @harmless
@@ -163,7 +154,7 @@ class StepWatch:
         if not torch.is_grad_enabled():
             self._silent.note(module)
         elif self._loss_seen and self._optimizer is None:
-            self._conclude()  # a second forward pass after a backward: gradients are collected, or there is no optimizer
+            self._conclude(module)  # a second forward pass after a backward: gradients are collected, or there is no optimizer
             unseen(self._optimizers.look_for_rebinding)(self.view.trace, self._backward_at)
             self._awaited = True
         elif any(p.requires_grad for p in module.parameters()):
@@ -172,6 +163,8 @@ class StepWatch:
     @harmless
     def _compiles(self, whole_model: bool) -> None:
         """The program compiles something, and the compiler must not see the trace; nor the hooks, where modules are compiled."""
+        if self._others is not None:
+            self._others.stop()
         if not self._here():
             return
         if not self._compiled:
@@ -220,7 +213,11 @@ class StepWatch:
 
     @harmless
     def _before_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        if self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
+        if self._here() and self._loss_seen and not self._done and args and isinstance(args[0], torch.Tensor):
+            self._more.append(args[0])
+            if not self.captured and len(self._more) == 1 and args[0].grad_fn is not None:
+                unseen(self._optimizers.look_for_rebinding)(self.view.trace, self._backward_at, leaves_below(args[0].grad_fn))
+        elif self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
             self._loss = args[0]
             self._backward_at = op.index
             self._backward.attach(self._loss)
@@ -238,7 +235,13 @@ class StepWatch:
         for one in self.captured:
             parameters = list(one.model.parameters())
             self._states.update(zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True))
-        self._optimizers.first_backward([p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"])
+        if not self.captured:
+            variables = variables_below(self._loss.grad_fn) if self._loss is not None and self._loss.grad_fn is not None else []
+            if not self._more:
+                self._optimizers.first_backward([p for p in variables if p.grad is not None], self.view.trace)
+            return
+        trained = [p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"]
+        self._optimizers.first_backward(trained, self.view.trace)
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -248,8 +251,13 @@ class StepWatch:
         if self._later is not None:
             if self._awaited:
                 self._optimizer = optimizer
-                unseen(self._optimizers.before)(optimizer)
+                unseen(self._optimizers.before)(optimizer, (self._others or self).view.trace)
             self._later.before_step(optimizer)
+            for key, fact in self._optimizers.replaced(optimizer, [one.model for one in self.captured], self._later.steps):
+                fields = self.fields.setdefault(key, {})
+                fields["optimizer"] = (*fields.get("optimizer", ()), *([fact] if not fields.get("optimizer") else []))
+            if self._others is not None:
+                self._others.before_step(optimizer)
             return
         if not self._on or self._done:
             return
@@ -260,7 +268,7 @@ class StepWatch:
                 self._optimizers.idle(optimizer)
         if self._loss_seen:
             self._optimizer = optimizer
-            unseen(self._optimizers.before)(optimizer)
+            unseen(self._optimizers.before)(optimizer, self.view.trace)
 
     @harmless
     def _after_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -272,16 +280,27 @@ class StepWatch:
                 unseen(self._optimizers.after)(optimizer, self._states)
                 for one in self.captured:
                     self.fields.setdefault(id(one.model), {}).update(self._optimizer_fields(one, self._states_of(one)))
+                    unseen(self._complete)(one)
             self._later.after_step(optimizer)
         elif self._on and not self._done and optimizer is self._optimizer:
             unseen(self._optimizers.after)(optimizer, self._states)
             self._conclude()
 
+    def _complete(self, one: Captured) -> None:
+        """All gradients of the first step are there now: what had none after its first backward pass may have one."""
+        fields = self.fields[id(one.model)]
+        if self._others is not None:
+            fields.update(self._others.completed.get(id(one.model), {}))
+        prefix = f"{called_name(one.site)}."
+        late = {prefixed for n, p in one.model.named_parameters() if p.grad is not None for prefixed in (n, prefix + n)}
+        for name in ("cuts", "unused"):
+            fields[name] = tuple(fact for fact in fields.get(name, ()) if not late & set(fact.weights))
+
     # -- the step is over -------------------------------------------------------------------------
 
     @unseen
-    def _conclude(self) -> None:
-        """Read the facts of the step while its tensors are there, then let the program go on alone."""
+    def _conclude(self, entered: nn.Module | None = None) -> None:
+        """Read the facts of the step while its tensors are there, then let the program go on alone; or on into the module it has just `entered`."""
         if self._done:
             return
         self._done = True
@@ -295,7 +314,8 @@ class StepWatch:
             if not self.captured:
                 fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, slice(0, 0), (), slice(0, 0))
                 fields["losses"], _ = self.view.losses([])
-                self._loose = Observation("the program", self._optimizers.step_site, no_update=self._optimizers.no_update, **fields)
+                still = self._optimizers.never() if self._optimizer is None else None
+                self._loose = Observation("the program", self._optimizers.step_site, no_update=self._optimizers.no_update or still, **fields)
         except Exception as error:
             for one in self.captured:  # what was seen before does not need the tensors
                 self.fields.setdefault(id(one.model), {"inputs": tuple(self.view.watch.inputs)})
@@ -304,73 +324,23 @@ class StepWatch:
             for one in self.captured:
                 one.output = None
                 one.live = one.copy or one.live
+            losses = [*([self._loss] if self._loss is not None else []), *self._more]
             self._loss = None
+            self._more.clear()
             self._release()
             if self.captured:
                 self._later = LaterWatch(self.captured, self._optimizer, self._modes)
                 self._later.start(modules=not self._compiled)
+                self._watch_others(losses, entered)
 
-    def _facts(self, one: Captured) -> dict[str, typing.Any]:
-        one.dependent = mode_dependent(one.model, self.view.trace.ops[one.inside])
-        states = self._states_of(one)
-        optimizer = self._optimizer
-        optimized = {id(p) for p in parameters_of(optimizer)} if optimizer is not None else None
-        elsewhere, step = self._elsewhere(one), self._step
-        fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step)
-        paddings, _ = padded(one.live)
-        losses, extra = self.view.losses(paddings)
-        fields["losses"] = losses
-        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
-        if optimizer is not None:
-            fields.update(self._optimizer_fields(one, states))
-        elif not self._loss_seen:
-            fields["no_update"] = self._optimizers.no_update
-        if states:
-            fields["vanished"] = tuple(self._vanished(one.model, states))
-        return fields
-
-    def _trains_something(self, optimizer: Optimizer) -> bool:
-        """If none of what it holds got a gradient, it was given the wrong model: what it holds is not meant to be trained."""
-        return any(self._states.get(id(p)) == "ok" for p in parameters_of(optimizer)) or "ok" not in self._states.values()
-
-    @property
-    def _step(self) -> slice:
-        return slice(self.captured[0].inside.start, self._backward_at)
-
-    def _states_of(self, one: Captured) -> dict[str, str] | None:
-        return {name: self._states.get(id(p), "unknown") for name, p in one.model.named_parameters()} if self._loss_seen else None
-
-    def _elsewhere(self, one: Captured) -> set[int]:
-        """Parameters that another optimizer holds, or another model."""
-        others = {id(p) for other in self.captured if other is not one for p in other.model.parameters()}
-        return self._optimizers.elsewhere(self._optimizer) | others
-
-    def _optimizer_fields(self, one: Captured, states: dict[str, str] | None) -> dict[str, typing.Any]:
-        """What the optimizer that took the step holds and did."""
-        optimizer, trace = self._optimizer, self.view.trace
-        assert optimizer is not None
-        taken = {seen.key for op in trace.ops[self._step] for seen in op.ins}
-        used = {id(p) for key, ref in trace.parameters.items() if key in taken and (p := ref()) is not None}
-        rebound = {f"{path_of(one.model, module)}{name}": site for module, name, site in self._optimizers.rebound}
-        facts = optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, self._elsewhere(one), used)
-        if len(self.captured) > 1 and (name := called_name(one.site)):
-            facts = [dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in facts]
-        fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._optimizers.no_update}
-        if not one.training and one.dependent:
-            changed = self._modes.site(one.model, False)
-            fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
-        return fields
-
-    def _vanished(self, model: nn.Module, states: dict[str, str]) -> list[Vanish]:
-        """NaN, unless a gradient scaler is at work (its first steps overflow by design); zero, unless a layer starts at zero."""
-        zero_start = any(not p.detach().any() for n, p in model.named_parameters() if "bias" not in n)
-        wanted = {}
-        for name, state in states.items():
-            if state == "nan" or (state == "zero" and not zero_start and not is_lone_bias(name, states)):
-                wanted[name] = state
-        if "nan" in wanted.values() and _scaled():
-            wanted = {n: s for n, s in wanted.items() if s != "nan"}
-        return self._backward.vanished(wanted, self._keys[id(model)]) if wanted else []
+    def _watch_others(self, losses: list[torch.Tensor], entered: nn.Module | None) -> None:
+        """The program has more optimizers, which take their steps after the first one; or none has taken one yet."""
+        if self._optimizers.waiting(self._optimizer) and not self._compiled and threading.get_ident() == self._home:
+            again = {id(one.model) for one in self.captured} if self._optimizer is None else set()
+            self._others = OtherSteps(self.view, [*self._silent.calls, *self.captured], losses, self._optimizers, self._optimizer, again)
+            self._others.start()
+            if entered is not None:
+                self._others.entered(entered)
 
     def finish(self) -> Parts:
         """The experiments on the captured call, judged together with what the steps showed."""
@@ -381,11 +351,6 @@ class StepWatch:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
-        ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self.budget_s)
+        ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self.budget_s)
         ending.look_for_idleness(never=self._awaited)
         return ending.parts(self._silent_found, list(self.notes))
-
-
-def _scaled() -> bool:
-    """Is a gradient scaler at work? Its first steps overflow by design and are skipped."""
-    return any(type(o).__name__ == "GradScaler" and o.is_enabled() for o in gc.get_objects() if type(o).__name__ == "GradScaler")

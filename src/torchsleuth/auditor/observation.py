@@ -109,6 +109,7 @@ class Cut:
     forced: Site | None = None  # `requires_grad_()` called on the result
     times: int = 1
     scope: Site | None = None  # the `with torch.no_grad()` it stood in
+    used: Site | None = None  # where a later step, which does not compute it anew, takes it up
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class OptimizerFact:
     count: int
     site: Site | None = None
     rebound: Site | None = None
+    step: int = 1  # the optimizer step at which it was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class Unregistered:
     site: Site
     holder: str  # the attribute that holds their modules, if it was found
     built: Site | None = None
+    kind: str = ""  # what it is, where it is an object of another class and not a list, tuple or dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +173,15 @@ class NoUpdate:
     """The first optimizer step changed nothing."""
 
     optimizer: str
-    reason: str  # "learning-rate", "cleared", "no-gradient", "no-backward", "rebound", "never-stepped", "barren"
+    reason: str  # "learning-rate", "cleared", "zeroed", "no-gradient", "no-backward", "rebound", "never-stepped", "barren"
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False
     steps: int = 0  # above 0: so many steps were watched, and none changed anything
     held: int = 0  # parameters of the optimizer
+    beside: bool = False  # another optimizer trains the rest
+    built: Site | None = None  # where its learning rate comes from: the schedule is made there, or else the optimizer
+    writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; or a step that was taken in the place of this one
 
 
 @dataclass(frozen=True, slots=True)

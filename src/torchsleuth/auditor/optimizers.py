@@ -9,21 +9,25 @@ import weakref
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.gradients import grad_state
-from torchsleuth.auditor.observation import NoUpdate, Site
+from torchsleuth.auditor.observation import NoUpdate, OptimizerFact, Site
 from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
 from torchsleuth.auditor.trace import Trace
 
 KEPT_BYTES = 64 << 20  # copies of parameters from before the step: enough to see whether it changes any, and no burden on a full GPU
+
+STEPPING = {"sub", "rsub", "subtract", "add", "radd", "lerp", "addcmul", "addcdiv"}
+MOST_REPLACED = 1000  # notes of replaced parameters between two steps
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _copies(parameters: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def copies_of(parameters: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Parameters with copies of them, the small ones first, as long as there is room."""
     found: list[tuple[torch.Tensor, torch.Tensor]] = []
     room = KEPT_BYTES
@@ -35,20 +39,40 @@ def _copies(parameters: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Te
     return found
 
 
+def _writers(parameters: list[torch.Tensor], trace: Trace) -> tuple[Site, ...]:
+    """What has written into the gradients since they were made, in the order of time."""
+    found: dict[typing.Any, Site] = {}
+    key = next((key for p in parameters if p.grad is not None and (key := trace.known_key(p.grad)) is not None), None)
+    while key is not None and (index := trace.producer.get(key)) is not None and trace.ops[index].writes:
+        op = trace.ops[index]
+        if (site := trace.site(op)) is not None:
+            found.setdefault(site.span, site)
+        at = next((i for i, seen in enumerate(op.outs) if seen.key == key), 0)
+        key = op.ins[at].key if at < len(op.ins) else None
+    return tuple(reversed(found.values()))
+
+
 class OptimizerWatch:
     """`start()` until `stop()`: notes constructions; `before` and `after` stand around the step that is looked at."""
 
     def __init__(self) -> None:
         self.built: dict[int, Site] = {}
+        self.scheduled: dict[int, Site] = {}  # optimizer -> where its (last) schedule is made
         self.known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.late: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # built after the first step
         self.rebound: list[tuple[nn.Module, str, Site]] = []
+        self._replaced: list[tuple[nn.Module, str, Site, list[weakref.ref]]] = []  # after the first step; with what was there before
+        self._first_over = False
         self.step_site: Site | None = None
         self.no_update: NoUpdate | None = None
         self._before: dict[int, torch.Tensor] = {}
-        self._rebinding: Site | None = None
+        self._writers: tuple[Site, ...] = ()
+        self._rebinding: dict[typing.Any, Site] = {}
         self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._numbers: dict[int, tuple[int, int]] = {}  # parameter -> what the trace calls it and its gradient
         self._original_init: typing.Any = None
+        self._original_schedule: typing.Any = None
 
     def start(self) -> None:
         """Notes where optimizers are built; that is not to be seen later."""
@@ -59,15 +83,29 @@ class OptimizerWatch:
             site = site_of(place_here(2))
             if site is not None:
                 watch.built[id(optimizer)] = site
-            watch.known.add(optimizer)
+            (watch.late if watch._first_over else watch.known).add(optimizer)
             return original(optimizer, *args, **kwargs)
 
         noting.__doc__, noting.__wrapped__, noting.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
         Optimizer.__init__ = noting  # type: ignore[method-assign]
 
+        schedules = LRScheduler.__init__
+        self._original_schedule = schedules
+
+        def scheduling(scheduler: LRScheduler, *args: typing.Any, **kwargs: typing.Any) -> None:
+            optimizer = args[0] if args else kwargs.get("optimizer")
+            if (site := site_of(place_here(2))) is not None:
+                watch.scheduled[id(optimizer)] = site
+            return schedules(scheduler, *args, **kwargs)
+
+        scheduling.__doc__, scheduling.__wrapped__, scheduling.torchsleuth = schedules.__doc__, schedules, self  # type: ignore[attr-defined]
+        LRScheduler.__init__ = scheduling  # type: ignore[method-assign]
+
     def stop(self) -> None:
         if self._original_init is not None and getattr(Optimizer.__init__, "torchsleuth", None) is self:
             Optimizer.__init__ = self._original_init  # type: ignore[method-assign]
+        if self._original_schedule is not None and getattr(LRScheduler.__init__, "torchsleuth", None) is self:
+            LRScheduler.__init__ = self._original_schedule  # type: ignore[method-assign]
 
     def registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         """A parameter or layer is put in the place of another one, after some optimizer was built."""
@@ -75,13 +113,46 @@ class OptimizerWatch:
             return
         before = module._parameters.get(name) if isinstance(value, nn.Parameter) else module._modules.get(name)
         if before is not None and before is not value:
-            site = site_of(place_here(2))
-            if site is not None:
+            site = site_of(place_here(2)) if len(self._replaced) < MOST_REPLACED else None
+            if site is None:
+                return
+            if not self._first_over:
                 self.rebound.append((module, name, site))
+            else:
+                parts = before.parameters() if isinstance(before, nn.Module) else [before]
+                self._replaced.append((module, name, site, [weakref.ref(p) for p in parts]))
+
+    def first_over(self) -> None:
+        """From now on only what is replaced is noted, and whether the optimizer that takes a step still holds what was there."""
+        self._first_over = True
+
+    def replaced(self, optimizer: Optimizer, models: list[nn.Module], steps: int) -> list[tuple[int, OptimizerFact]]:
+        """Before a later step: what was put in the place of parameters that this optimizer holds, has a gradient, and no optimizer holds it."""
+        if not self._replaced:
+            return []
+        noted, self._replaced = self._replaced, []
+        held = {id(p) for p in parameters_of(optimizer)}
+        trained = held | {id(p) for other in (*self.known, *self.late) for p in parameters_of(other)}
+        found: dict[int, tuple[list[str], Site]] = {}
+        for module, name, site, old in noted:
+            value = module._parameters.get(name) if name in module._parameters else module._modules.get(name)
+            new = [value] if isinstance(value, nn.Parameter) else list(value.parameters()) if isinstance(value, nn.Module) else []
+            lost = {id(p) for p in new if p.grad is not None and id(p) not in trained}
+            model = next((m for m in models if any(part is module for part in m.modules())), None)
+            if lost and model is not None and any(id(p) in held for ref in old if (p := ref()) is not None):
+                names = [n for n, p in model.named_parameters() if id(p) in lost]
+                before, first = found.get(id(model), ([], site))
+                found[id(model)] = (list(dict.fromkeys([*before, *names])), first)
+        kind = type(optimizer).__name__
+        return [(key, OptimizerFact("stale", kind, tuple(names), len(held), self.built.get(id(optimizer)), site, steps)) for key, (names, site) in found.items()]
 
     def elsewhere(self, optimizer: Optimizer | None) -> set[int]:
         """Parameters that other optimizers hold."""
         return {id(p) for other in self.known if other is not optimizer for p in parameters_of(other)}
+
+    def waiting(self, first: Optimizer | None) -> list[Optimizer]:
+        """Those that have not taken a step, beside the `first` one."""
+        return [o for o in self.known if o not in self.stepped and o is not first]
 
     def idle(self, optimizer: Optimizer) -> None:
         """A step without any gradient, after the model was called. It counts if the program never calls `backward()`."""
@@ -90,10 +161,11 @@ class OptimizerWatch:
 
     # -- one step ---------------------------------------------------------------------------------
 
-    def before(self, optimizer: Optimizer) -> None:
+    def before(self, optimizer: Optimizer, trace: Trace) -> None:
         self.no_update = None
         self.step_site = site_of(place_here(2))
-        self._before = {id(p): copy for p, copy in _copies(parameters_of(optimizer))}
+        self._writers = _writers(parameters_of(optimizer), trace)
+        self._before = {id(p): copy for p, copy in copies_of(parameters_of(optimizer))}
 
     def after(self, optimizer: Optimizer, states: dict[int, str]) -> None:
         """`states` are the gradients' as `backward` left them."""
@@ -107,44 +179,59 @@ class OptimizerWatch:
         had = any(states.get(id(p)) == "ok" for p in parameters)
         now = any(p.grad is not None and grad_state(p.grad) != "zero" for p in parameters)
         if had and not now:
-            return NoUpdate(name, "cleared", site, self._clearing_call())
+            cleared = self._clearing_call()
+            written = cleared is None and any(p.grad is not None for p in parameters)
+            return NoUpdate(name, "zeroed", site, writers=self._writers) if written else NoUpdate(name, "cleared", site, cleared)
         if not now:
             return NoUpdate(name, "no-gradient", site)
         if all(group.get("lr") == 0 for group in optimizer.param_groups):
-            return NoUpdate(name, "learning-rate", site, scheduled=any("initial_lr" in group for group in optimizer.param_groups))
+            return self.at_rest(optimizer, site)
         return None  # a step too small to show, or one that a scaler skipped
+
+    def at_rest(self, optimizer: Optimizer, site: Site | None) -> NoUpdate:
+        """A step with a learning rate of 0, and where that comes from."""
+        zero = all(group.get("initial_lr", optimizer.defaults.get("lr")) == 0 for group in optimizer.param_groups)
+        made = (self.built if zero else self.scheduled).get(id(optimizer))
+        scheduled = any("initial_lr" in group for group in optimizer.param_groups)
+        return NoUpdate(type(optimizer).__name__, "learning-rate", site, scheduled=scheduled, built=made)
 
     # -- no step at all ---------------------------------------------------------------------------
 
-    def first_backward(self, parameters: list[torch.Tensor]) -> None:
+    def first_backward(self, parameters: list[torch.Tensor], trace: Trace) -> None:
         """These have a gradient now; somebody should use it."""
-        self._waiting = _copies(parameters)
+        self._waiting = copies_of(parameters)
+        self._numbers = {id(p): (trace.key(p), trace.key(p.grad)) for p, _ in self._waiting if p.grad is not None}  # the gradient may be gone later
 
     def changed(self) -> set[int]:
         """Those that have another value now, whoever has seen to it."""
         return {id(p) for p, copy in self._waiting if p.shape != copy.shape or not torch.equal(p.detach(), copy.to(p.device))}
 
-    def look_for_rebinding(self, trace: Trace, backward: int | None) -> None:
-        """Between a backward pass and the next forward pass: a tensor computed from a parameter and its gradient."""
-        gradients = {key for p, _ in self._waiting if p.grad is not None and (key := trace.known_key(p.grad)) is not None}
-        own = {key for p, _ in self._waiting if (key := trace.known_key(p)) is not None}
+    def look_for_rebinding(self, trace: Trace, backward: int | None, used_again: typing.Container[int] | None = None) -> None:
+        """Between a backward pass and the next forward pass: a tensor computed from a parameter and its gradient.
+        `used_again`: tensors that the next loss is computed from, where there is no model that holds them."""
+        if used_again is not None:
+            self._waiting = [(p, copy) for p, copy in self._waiting if id(p) in used_again]
+        numbers = [self._numbers[id(p)] for p, _ in self._waiting if id(p) in self._numbers]
+        own, gradients = {key for key, _ in numbers}, {key for _, key in numbers}
         for op in trace.ops[backward + 1 :] if backward is not None else []:
             keys = {seen.key for seen in op.ins}
             if op.name in ("data", "detach") and keys & own:
                 own |= {seen.key for seen in op.outs}
             if op.writes or not keys & gradients:
                 continue
-            if keys & own and (site := trace.site(op)) is not None and not site.library:
-                self._rebinding = site
-                return
+            # A step goes away from the parameter by something; a product of the two is a score of how much it matters.
+            if keys & own and op.name.strip("_") in STEPPING and (site := trace.site(op)) is not None and not site.library:
+                self._rebinding.setdefault(site.span, site)
+                continue
             gradients |= {seen.key for seen in op.outs}
 
     def never(self) -> NoUpdate | None:
         """No optimizer took a step, and at the end of the program the parameters are as they were at its first backward pass."""
         if not self._unchanged(self._waiting):
             return None
-        if self._rebinding is not None:
-            return NoUpdate("", "rebound", self._rebinding)
+        if self._rebinding:
+            first, *more = self._rebinding.values()
+            return NoUpdate("", "rebound", first, writers=tuple(more[:3]))
         held = {id(p) for p, _ in self._waiting}
         idle = next((o for o in self.known if held & {id(p) for p in parameters_of(o)}), None)
         return NoUpdate(type(idle).__name__, "never-stepped", self.built.get(id(idle))) if idle is not None else None

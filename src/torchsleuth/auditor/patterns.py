@@ -12,8 +12,9 @@ from torch import nn
 
 from torchsleuth.auditor.broadcasting import numel
 from torchsleuth.auditor.classaxis import laid_by_layer
-from torchsleuth.auditor.gradients import built, class_origin, origin_of_place
+from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site, Swap
+from torchsleuth.auditor.owners import built, class_origin
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, tensors_in
 from torchsleuth.origin import Origin

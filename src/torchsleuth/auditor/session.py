@@ -260,7 +260,7 @@ class Session:
             names = again if again is not None else set()
         left = {n: s for n, s in states.items() if s == "nan" or n in names}
         if left:
-            self.fields["vanished"] = tuple(watch.vanished(left, keys))
+            self.fields["vanished"] = tuple(watch.vanished(left, keys, self.model))
 
     def _stirred(self, names: set[str]) -> set[str]:
         """Those whose gradient is still zero when parameters that are exactly zero are given small values."""

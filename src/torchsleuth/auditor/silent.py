@@ -20,19 +20,19 @@ MOST = 8  # modules looked at
 class SilentCalls:
     def __init__(self, view: StepView) -> None:
         self.view = view
-        self._calls: list[Captured] = []
+        self.calls: list[Captured] = []
         self._keys: dict[int, dict[str, int]] = {}
 
     def note(self, module: nn.Module) -> None:
-        if len(self._calls) < MOST and id(module) not in self._keys and any(p.requires_grad for p in module.parameters()):
+        if len(self.calls) < MOST and id(module) not in self._keys and any(p.requires_grad for p in module.parameters()):
             self._keys[id(module)] = parameter_keys(self.view.trace, module)
-            self._calls.append(Captured(module, Call(module, (), {}), site_of(place_here(3)), None))
+            self.calls.append(Captured(module, Call(module, (), {}), site_of(place_here(3)), None))
 
     def observations(self, optimized: set[int], loss: torch.Tensor | None, captured: list[Captured]) -> list[Observation]:
         """Those whose way to the loss is cut, under the names that the program gives them."""
         found = []
         trained = {id(m) for one in captured for m in one.model.modules()}
-        for one in self._calls:
+        for one in self.calls:
             if id(one.model) in trained or not any(id(p) in optimized for p in one.model.parameters()):
                 continue
             named = dict(one.model.named_parameters())

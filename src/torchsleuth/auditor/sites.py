@@ -30,6 +30,7 @@ class Place(typing.NamedTuple):
     user_offset: int
     frame_id: int = 0  # tells one invocation of the function from another
     direct: bool = True  # no function of torch's own stands between that frame and the call
+    decorated: types.CodeType | None = None  # it was a decorator that did it, which stands on this function
 
 
 NOWHERE = Place(None, -1, None, -1)
@@ -58,6 +59,8 @@ def place_of(frame: types.FrameType | None) -> Place:
 
 def site_of(place: Place, module: str = "", module_type: str = "") -> Site | None:
     """The user's expression at `place`; where a library did the work, its name is kept beside the call."""
+    if place.decorated is not None and (site := _decorator(place.decorated)) is not None:
+        return site
     code, offset = (place.user_code, place.user_offset) if place.user_code else (place.code, place.offset)
     if code is None:
         return None
@@ -68,6 +71,17 @@ def site_of(place: Place, module: str = "", module_type: str = "") -> Site | Non
     if place.code is not None and place.code is not place.user_code:
         library = library_name(place.code.co_filename)
     return Site(span, source, code.co_qualname, excerpt(code.co_filename, span), module, module_type, library)
+
+
+def _decorator(code: types.CodeType) -> Site | None:
+    """The decorator of this function that switches gradients off, if it is in the user's code and stands alone or can be told."""
+    tree = syntax_of(code.co_filename) if origin_of_file(code.co_filename) is Origin.USER else None
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.decorator_list and node.name == code.co_name:
+            if node.decorator_list[0].lineno <= code.co_firstlineno <= node.lineno:
+                named = [d for d in node.decorator_list if "grad" in ast.unparse(d) or "inference" in ast.unparse(d)] or node.decorator_list
+                return site_of_node(code.co_filename, named[0], code.co_qualname) if len(named) == 1 else None
+    return None
 
 
 def expression(code: types.CodeType, offset: int) -> tuple[Span | None, str]:

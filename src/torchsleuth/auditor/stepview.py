@@ -15,8 +15,9 @@ from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.finite import FiniteWatch
-from torchsleuth.auditor.gradients import Flow, follows_another, owner_classes, unregistered, used_modules, weights_of
+from torchsleuth.auditor.gradients import Flow, follows_another, unregistered, used_modules, weights_of
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Weight
+from torchsleuth.auditor.owners import owner_classes
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines, swapped_views
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.auditor.watchers import Watch
@@ -45,6 +46,12 @@ class StepView:
         self.finite = FiniteWatch(self.trace)
         self.finite.install()
 
+    def continued(self) -> StepView:
+        """A view of what comes next, which knows where the tensors of this one came from."""
+        other = StepView()
+        other.trace.follow(self.trace)
+        return other
+
     def facts(
         self,
         model: nn.Module,
@@ -57,8 +64,10 @@ class StepView:
         inside: slice,
         elsewhere: typing.Container[int] = (),
         step: slice | None = None,
+        since: int = 0,
+        beside: typing.Sequence[torch.Tensor] = (),
     ) -> dict[str, typing.Any]:
-        """Fields of an `Observation`."""
+        """Fields of an `Observation`. `since`: the calls before this one belong to other steps; `beside`: other losses of the same step."""
         trace = self.trace
         loss_key = trace.known_key(loss) if loss is not None else None
         for items in collected(output):
@@ -80,7 +89,12 @@ class StepView:
         if states is not None:
             weights = weights_of(model, states, used_modules(trace, keys), optimized)
             found["weights"] = tuple(weights)
-            found.update(self._flow(model, output, loss, weights, keys))
+            found.update(self._flow(model, output, loss, weights, keys, since))
+            for other in beside:
+                if (again := self._flow(model, output, other, weights, keys, since)).get("cuts"):
+                    found["cuts"] = (*found.get("cuts", ()), *(cut for cut in again["cuts"] if cut not in found.get("cuts", ())))
+                    cut_off = {name for cut in again["cuts"] for name in cut.weights}
+                    found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
         return found
 
     def _picked(self, loss_key: int | None) -> list[AxisFact]:
@@ -88,7 +102,7 @@ class StepView:
         return list({fact.use.span: fact for fact in self.picks.facts if fact.use is not None}.values()) if loss_key is not None else []
 
     def _flow(
-        self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int]
+        self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int], since: int
     ) -> dict[str, typing.Any]:
         # What the optimizer does not hold is not meant to be trained in this step.
         wanted = [w for w in weights if w.requires_grad and w.in_optimizer is not False]
@@ -96,7 +110,7 @@ class StepView:
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
         if not missing:
             return {}
-        flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)])
+        flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)], since)
         cuts, explained = flow.cuts(missing, whole and loss is not None and loss.grad_fn is None)
         optimized = {w.name for w in weights if w.in_optimizer}
         cuts = [

@@ -7,6 +7,7 @@ is held: a tensor is known by a number, valid as long as a weak reference says i
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 import typing
@@ -105,6 +106,12 @@ class Trace(TorchFunctionMode):
         self.type_names: dict[str, str] = {}
         self.entered: list[tuple[int, str, Place]] = []  # calls of modules: before which operation, which one, and from where
 
+    def follow(self, before: Trace) -> None:
+        """Go on where another trace has ended: the same tensors have the same numbers, and the calls that made them are known."""
+        self.ops, self.producer = list(before.ops), dict(before.producer)
+        self.parameters, self.bared = dict(before.parameters), dict(before.bared)
+        self._keys, self._next = dict(before._keys), before._next
+
     # -- tensors -----------------------------------------------------------------------------
 
     def key(self, tensor: torch.Tensor, fresh: bool = False) -> int:
@@ -142,7 +149,7 @@ class Trace(TorchFunctionMode):
             return call(func, args, kwargs)
         if name == "_set_grad_enabled":
             if args and args[0] is False and torch.is_grad_enabled():
-                self._no_grad = place_here(2)
+                self._no_grad = place_here(2)._replace(decorated=_decorated(sys._getframe(1)))
             return call(func, args, kwargs)
         try:
             op, inputs = self._begun(name, args, kwargs)
@@ -186,7 +193,7 @@ class Trace(TorchFunctionMode):
         if type(generator) is torch.Generator and not any(generator is known for known, _ in self.generators):
             self.generators.append((generator, generator.get_state()))
         op.grad_enabled = torch.is_grad_enabled()
-        if not op.grad_enabled:
+        if not op.grad_enabled and not torch.is_inference_mode_enabled():
             op.scope = self._no_grad
         return op, inputs
 
@@ -308,6 +315,17 @@ def tensors_in(value: typing.Any, depth: int = 0) -> Iterator[torch.Tensor]:
         elif isinstance(value, dict):
             for item in value.values():
                 yield from tensors_in(item, depth + 1)
+
+
+def _decorated(frame: types.FrameType | None) -> types.CodeType | None:
+    """The function that `@torch.no_grad()` stands on, where it is torch's wrapper around it that enters the context here."""
+    for _ in range(6):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == "decorate_context":
+            return getattr(inspect.unwrap(frame.f_locals.get("func")), "__code__", None)
+        frame = frame.f_back
+    return None
 
 
 def _name_of(func: typing.Any) -> str | None:

@@ -1,4 +1,4 @@
-# rule: no-update
+# rule: gradient-cut
 BUG = True
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ opt_d, opt_g = torch.optim.Adam(D.parameters(), 2e-4), torch.optim.Adam(G.parame
 bce = nn.BCEWithLogitsLoss()
 ones, zeros = torch.ones(16, 1), torch.zeros(16, 1)
 for step in range(6):
-    real, fake = torch.randn(16, 2) + 2, G(torch.randn(16, 6)).detach()
+    real, fake = torch.randn(16, 2) + 2, G(torch.randn(16, 6)).detach()  # culprit
     loss_d = bce(D(real), ones) + bce(D(fake), zeros)
     opt_d.zero_grad()
     loss_d.backward()
@@ -20,5 +20,5 @@ for step in range(6):
     loss_g = bce(D(fake), ones)
     opt_g.zero_grad()
     loss_g.backward()
-    opt_g.step()  # culprit
+    opt_g.step()
 print(loss_d.item(), loss_g.item())

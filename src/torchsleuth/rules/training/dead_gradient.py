@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import Observation, Vanish
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -54,6 +54,9 @@ class ZeroGradient(AuditRule):
         for vanish in observation.vanished:
             if vanish.kind != "zero" or vanish.site is None:
                 continue
+            if vanish.operation == "hook":
+                yield _by_hook(vanish)
+                continue
             flat = vanish.operation in _FLAT
             label = f"`{vanish.operation}` is flat: its slope is zero everywhere" if flat else "the gradient arrives here and none leaves"
             yield Diagnosis(
@@ -66,6 +69,18 @@ class ZeroGradient(AuditRule):
                 "Autograd follows the formula: where a function is flat, nothing before it learns.",
                 (advice("Let a gradient pass: a straight-through estimator for rounding, inputs inside the range of a clamp, an axis longer than one."),),
             )  # fmt: skip
+
+
+def _by_hook(vanish: Vanish) -> Diagnosis:
+    name = vanish.weights[0]
+    return Diagnosis(
+        ZeroGradient.name, f"the gradient of `{name}` is exactly zero, behind a hook on it", Confidence.LIKELY,
+        (culprit(vanish.site, Role.LOST_GRAD, "the hook is given a gradient that is not zero"),) if vanish.site is not None else (),
+        observed(f"after the backward pass the gradient of `{name}` is zero in every element",
+                 "what the last operation gave back for it was not zero; this hook comes after it"),
+        "What a hook on a parameter returns is taken in the place of its gradient.",
+        (advice("Look at what the hook multiplies the gradient with; a parameter that is to stay as it is needs no hook: `requires_grad_(False)`."),),
+    )  # fmt: skip
 
 
 class NanGradient(AuditRule):

@@ -23,8 +23,18 @@ _WORDS = {
     "detach": ("`detach` cuts the history on purpose", "Leave out `detach()` if these parameters are to be trained."),
     "compare": ("a comparison gives True or False, which have no gradient",
                 "Use a smooth function (a sigmoid of the difference), or a straight-through estimator."),
+    "derivative": ("`autograd.grad` gives derivatives without history unless it is told to keep it", "Pass `create_graph=True`."),
+    "function": ("`{op}` returns None in the place of this gradient",
+                 "Compute the gradient in `backward` and return it here; or take these parameters out of the optimizer."),
     "other": ("`{op}` returns a tensor without history", "Use an operation that has a derivative."),
 }  # fmt: skip
+
+# Where it is not the program that has switched history off, but what it calls.
+_INSIDE = (
+    ("this call computes without history: torch switches it off inside", "Use an operation that keeps the history."),
+    ("`sample()` draws without history",
+     "Use `rsample()`, which keeps the history, where the distribution has it; or put the sample's `log_prob` into the loss."),
+)  # fmt: skip
 
 
 class GradientCut(AuditRule):
@@ -78,20 +88,27 @@ class GradientCut(AuditRule):
 def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     reason, fix = _WORDS.get(cut.reason, _WORDS["other"])
     reason = reason.format(op=cut.operation)
-    culprits = [culprit(cut.site, Role.LOST_GRAD, reason)]
+    if cut.reason == "no-grad" and cut.scope is not None and cut.scope.span == cut.site.span:
+        reason, fix = _INSIDE[1 if cut.site.source.rstrip().endswith(")") and ".sample(" in cut.site.source else 0]
+    own = cut.reason == "function"  # a `backward` of the program's: history is there, the gradient is not passed on
+    culprits = [culprit(cut.site, Role.RETURN_GRAD if own else Role.LOST_GRAD, reason)]
     if cut.scope is not None and cut.scope.span != cut.site.span:
-        culprits.append(culprit(cut.scope, Role.LOST_GRAD, "history is switched off from here"))
+        # A model that is called in a `with torch.no_grad()` is not to blame for being called there.
+        culprits.insert(len(culprits) if cut.scope.function == cut.site.function else 0, culprit(cut.scope, Role.LOST_GRAD, "history is switched off from here"))
+    if cut.used is not None:
+        culprits.append(culprit(cut.used, Role.CALL, "takes what was computed there without history"))
+        fix = "Compute it anew, with history, for the loss that is to train these parameters; or take it out of `torch.no_grad()`."
     if cut.forced is not None:
         culprits.append(culprit(cut.forced, Role.CREATE, "makes a new leaf; it does not bring the history back"))
     total = sum(w.requires_grad for w in observation.weights)
     facts = [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]
-    facts.append(f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
+    facts.append("what they compute is in the loss, and the backward pass comes through here" if own else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
     optimized = [w.name for w in observation.weights if w.in_optimizer and w.name in set(cut.weights)]
     if optimized:
         facts.append(f"the optimizer holds {len(optimized)} of them and will skip them")
     title = "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained"  # fmt: skip
-    sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or bool(optimized)
+    sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
     return Diagnosis(
         GradientCut.name, title, Confidence.CERTAIN if sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
         f"{reason[0].upper()}{reason[1:]}. The forward values are right, and the parameters before this point stay as they are.", (advice(fix),),

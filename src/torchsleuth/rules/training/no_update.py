@@ -58,20 +58,34 @@ class NoUpdate(AuditRule):
             return
         culprits = []
         if fact.cleared is not None:
-            culprits.append(culprit(fact.cleared, Role.MUTATE, "clears the gradients before the step could use them"))
+            idle = fact.reason == "never-stepped"
+            culprits.append(culprit(fact.cleared, Role.MUTATE, "clears its gradients, and no step of its own follows" if idle else "clears the gradients before the step could use them"))
+        if fact.built is not None:
+            culprits.append(culprit(fact.built, Role.CREATE, "the learning rate of 0 comes from here"))
+        for writer in fact.writers:
+            if fact.reason == "rebound":
+                continue
+            if fact.reason == "never-stepped":
+                culprits.insert(0, culprit(writer, Role.CALL, "this optimizer holds nothing that the loss before it gave a gradient to"))
+            else:
+                culprits.append(culprit(writer, Role.MUTATE, "writes into the gradients between `backward()` and the step" if len(fact.writers) > 1 else "leaves gradients that are all zero"))
         if fact.site is not None:
             label = {"rebound": "makes a new tensor; the parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, "changes no parameter")
             culprits.append(culprit(fact.site, Role.CREATE if fact.reason == "rebound" else Role.CALL, label))
+        if fact.reason == "rebound":
+            culprits += [culprit(site, Role.CREATE, "the same here") for site in fact.writers]
         why, fix = {
             "cleared": ("after `backward()` there were gradients, when `step()` was called there were none",
                         "Call `zero_grad()` before `backward()`, not between `backward()` and `step()`."),
+            "zeroed": ("after `backward()` there were gradients, when `step()` was called they were zero",
+                       "Look at what is done to the gradients between `backward()` and `step()`: a limit or a factor of 0 leaves nothing of them."),
             "learning-rate": ("the learning rate is 0" + (f", and the parameters are still the same after {fact.steps} steps" if fact.steps else ""), "Give the optimizer a learning rate above 0" + (", and look at what the scheduler makes of it." if fact.steps else ".")),
             "no-backward": ("the program has taken steps and never called `backward()`: no parameter of the optimizer has a gradient",
                             "Call `loss.backward()` before `optimizer.step()` (with its parentheses)."),
             "rebound": ("at the end of the program the parameters are bit for bit what they were at its first backward pass, although this "
                         "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
             "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program its parameters are bit for bit what they were "
-                              "at the first backward pass", "Call `optimizer.step()` after `loss.backward()`."),
+                              + ("when its gradients were first cleared" if fact.cleared is not None else "at the first backward pass"), "Call `optimizer.step()` after `loss.backward()`."),
             "barren": (f"none of the {fact.held} parameters of this {fact.optimizer} had a gradient in any of its first {fact.steps} steps",
                        "Look at what the loss before this step is computed from: something between it and these parameters is detached, or not used at all."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
@@ -79,9 +93,11 @@ class NoUpdate(AuditRule):
         title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step",
                  "barren": "the optimizer has no gradients to step with"}
         first = "" if fact.reason in ("no-backward", "rebound", "never-stepped", "barren") else "every parameter is bit for bit the same before and after the first step"
+        if fact.beside:
+            first = f"at the end of the program all that this {fact.optimizer} holds is bit for bit what it was before its first step" if fact.built is not None else ""
         yield Diagnosis(
             self.name, title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.CERTAIN, tuple(culprits),
             observed(first, why),
-            "Training runs, and " + ("what this optimizer holds is not trained." if fact.reason in ("barren", "never-stepped") else "nothing is learned."),
+            "Training runs, and " + ("what this optimizer holds is not trained." if fact.beside or fact.reason in ("barren", "never-stepped") else "nothing is learned."),
             (advice(fix),),
         )  # fmt: skip

@@ -64,15 +64,18 @@ class OptimizerParameters(AuditRule):
                 culprits.append(culprit(observation.call, Role.CALL))
             total = sum(w.requires_grad for w in observation.weights)
             stale = fact.kind == "stale"
+            build = "`weight.copy_(...)` under `no_grad` keeps the tensors that the optimizer holds; or build it anew when they are replaced." \
+                if fact.step > 1 else "Build the optimizer after the model is complete."  # fmt: skip
             title = "the optimizer holds old weights that the model no longer uses" if stale else \
                 f"{listed(fact.weights, 2)} get a gradient, but are not in the optimizer"  # fmt: skip
             yield Diagnosis(
                 self.name, title, Confidence.CERTAIN if stale else Confidence.LIKELY, tuple(culprits),
                 observed(
                     f"{len(fact.weights)} of {total} trainable parameters got a gradient and are not in {fact.optimizer}: {listed(fact.weights)}",
+                    f"this is so since optimizer step {fact.step}; the steps before it trained what was there before" if fact.step > 1 else "",
                     f"{fact.optimizer} holds {fact.count} tensors" + (", some of which are not parameters of the model" if stale else ""),
                 ),
                 "An optimizer changes the tensors it was given when it was built, and no others.",
-                (advice("Build the optimizer after the model is complete." if stale else
+                (advice(build if stale else
                         "Give these parameters to the optimizer, or freeze them with `requires_grad_(False)` if they are not to be trained."),),
             )  # fmt: skip

@@ -58,7 +58,7 @@ class UnregisteredParameters(AuditRule):
             seen.add(key)
             culprits = []
             if one.built is not None:
-                culprits.append(culprit(one.built, Role.CREATE, "a plain container: its layers are not registered", Known.INFERRED))
+                culprits.append(culprit(one.built, Role.CREATE, f"a {one.kind}, which is no nn.Module: its layers are not registered" if one.kind else "a plain container: its layers are not registered", Known.INFERRED))
             culprits.append(culprit(one.site, Role.LOST_GRAD, "computes with parameters that the model does not own"))
             sizes = ", ".join(str(list(size)) for size in one.sizes[:4])
             where = f"`{one.holder}`" if one.holder else "what the model holds"
@@ -66,7 +66,8 @@ class UnregisteredParameters(AuditRule):
                 self.name, f"parameters in {where} are not registered: no optimizer will train them", Confidence.CERTAIN if one.holder else Confidence.LIKELY,
                 tuple(culprits),
                 observed(f"`{expression_of(one.site)}` uses parameters of sizes {sizes}; `parameters()` of the model does not list them",
-                         f"they lie in `{one.holder}`, a plain Python container" if one.holder else ""),
-                "A module registers what is assigned as an attribute, not what lies inside a plain list, tuple or dict.",
-                (advice("Use `nn.ModuleList`, `nn.ModuleDict` or `nn.ParameterList`."),),
+                         f"they lie in `{one.holder}`, {f'a {one.kind} that is no nn.Module' if one.kind else 'a plain Python container'}" if one.holder else ""),
+                "A module registers the modules and parameters that are assigned as its attributes, not what lies inside "
+                + ("an object of another class." if one.kind else "a plain list, tuple or dict."),
+                (advice(f"Make `{one.kind}` an `nn.Module` (with `super().__init__()`)." if one.kind else "Use `nn.ModuleList`, `nn.ModuleDict` or `nn.ParameterList`."),),
             )  # fmt: skip

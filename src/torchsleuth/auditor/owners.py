@@ -1,0 +1,71 @@
+"""Whose code a module's class is, and the expression in it that builds one of its attributes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Iterator
+
+from torch import nn
+
+from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.sites import site_of_node, syntax_of
+from torchsleuth.origin import Origin, origin_of_file
+
+
+def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
+    """For each parameter: its module's path and type, and whether the class that holds it is the user's own code."""
+    found: dict[str, tuple[str, str, bool]] = {}
+    user: dict[str, bool] = {}
+    for path, module in model.named_modules():
+        parent = path.rpartition(".")[0]
+        origin = class_origin(type(module))
+        inherited = user.get(parent, True) if path else True
+        user[path] = origin is Origin.USER or (origin is Origin.TORCH and inherited)
+        for name in module._parameters.keys():  # noqa: SIM118  (that of a scripted module cannot be walked through otherwise)
+            found[f"{path}.{name}" if path else name] = (path, type(module).__name__, user[path])
+    return found
+
+
+def class_origin(kind: type) -> Origin:
+    code = _some_code(kind)
+    if code is not None:
+        return origin_of_file(code.co_filename)
+    try:
+        return origin_of_file(inspect.getfile(kind))
+    except (TypeError, OSError):
+        return Origin.USER
+
+
+def _some_code(kind: type) -> types.CodeType | None:
+    """The code of a method of this class: it knows its file even when `__main__` has been replaced since."""
+    return next((f.__code__ for f in vars(kind).values() if inspect.isfunction(f) and f.__qualname__.startswith(kind.__qualname__)), None)
+
+
+def built(holder: nn.Module, name: str) -> Site | None:
+    """The expression in the class's source that is assigned to this attribute."""
+    code = _some_code(type(holder))
+    tree = syntax_of(code.co_filename) if code is not None else None
+    if tree is None or code is None:
+        return None
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef) or node.name != type(holder).__name__ or not node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
+            continue
+        for statement in ast.walk(node):
+            if isinstance(statement, ast.Assign):
+                for target, value in _assigned(statement):
+                    if isinstance(target, ast.Attribute) and target.attr == name:
+                        return site_of_node(code.co_filename, value, type(holder).__qualname__)
+    return None
+
+
+def _assigned(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets with what is assigned to them; of `a, b = x, y` each with its own."""
+    for target in statement.targets:
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            yield target, statement.value
+            continue
+        each = isinstance(statement.value, (ast.Tuple, ast.List)) and len(statement.value.elts) == len(target.elts)
+        for position, one in enumerate(target.elts):
+            yield one, statement.value.elts[position] if each else statement.value  # type: ignore[attr-defined]
