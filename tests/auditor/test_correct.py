@@ -94,6 +94,13 @@ def test_sequences_beyond_the_maximum(name):
     assert rules(report) <= {"input-out-of-range", "suspicious-input"} and report.diagnoses
 
 
+def test_positions_that_begin_after_the_paddings_own():
+    model, batch = architectures.ARCHITECTURES["roberta"]()  # 32 rows for positions, and positions count from 2
+    longer = {k: torch.cat([v] * 4, 1)[:, :31] if v.dim() == 2 else v for k, v in batch.items()}
+    (found,) = torchsleuth.audit(model, longer).diagnoses
+    assert "has 32 rows" in found.facts[0].text and "enough for 30" in found.facts[0].text
+
+
 @pytest.mark.parametrize("name", ["vit", "resnet", "convnext"])
 def test_pixels_not_scaled(name):
     model, batch = architectures.ARCHITECTURES[name]()

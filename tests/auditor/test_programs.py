@@ -36,6 +36,9 @@ def test_bug_is_found_with_its_line(path):
     report, _, _ = audited(path)
     assert {d.rule for d in report.diagnoses} == {rule}, [(d.rule, d.title, d.culprits[:1]) for d in report.diagnoses]
     assert culprit_lines(text) & {c.span.line for d in report.diagnoses for c in d.culprits}, report.diagnoses
+    words = "\n".join(part for d in report.diagnoses for part in (d.title, d.explanation, *(f.text for f in d.facts), *(f.title for f in d.fixes)))
+    for wanted in (line.removeprefix("# says: ") for line in text.splitlines() if line.startswith("# says: ")):
+        assert wanted in words, words
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)

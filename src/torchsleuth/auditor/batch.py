@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import re
 import types
 import typing
 from dataclasses import dataclass, field
@@ -229,7 +230,7 @@ def paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
 
 def _paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     found: list[Padding] = []
-    for leaf in sequences(call):
+    for leaf in [*sequences(call), *(leaf for leaf in call.leaves if _is_documents(leaf))]:
         found_one = _masked(call, leaf, pad_ids) or _measured(call, leaf, pad_ids) or _trailing(leaf, pad_ids)
         if found_one is not None and found_one.valid.any(1).all() and not found_one.valid.all():
             found_one.valid = found_one.valid.to(leaf.tensor.device)
@@ -242,9 +243,9 @@ def _masked(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     decoder = leaf.name.startswith(("decoder_", "tgt"))
     masks = [m for m in call.leaves if looks_like_mask(m) and tuple(m.tensor.shape) == shape and m is not leaf]
     masks = [m for m in masks if m.name.startswith(("decoder_", "tgt")) == decoder]
-    if not masks:
+    mask = _belonging(call, leaf, masks, lambda m, other: (m.values != 0).to(other.values.device))
+    if mask is None:
         return None
-    mask = masks[0]
     flags = (mask.values != 0).to(leaf.values.device)
     keep, suspicious = _keep_value(mask, flags, leaf, pad_ids)
     if keep is None:
@@ -292,7 +293,7 @@ def _ends(valid: torch.Tensor) -> bool:
 
 
 def _pad_id(leaf: Leaf, valid: torch.Tensor, pad_ids: set[int]) -> int | None:
-    if leaf.tensor.dim() != 2:
+    if leaf.tensor.is_floating_point():
         return None
     values = leaf.values[~valid].unique()
     return int(values[0]) if values.numel() == 1 else None
@@ -300,19 +301,101 @@ def _pad_id(leaf: Leaf, valid: torch.Tensor, pad_ids: set[int]) -> int | None:
 
 def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     batch, longest = leaf.tensor.shape[:2]
-    for other in call.leaves:
-        if is_lengths(other, longest) and other.tensor.shape[0] == batch:
-            if leaf.tensor.dim() == 3 and int(other.values.max()) != longest and int(other.values.max()) <= leaf.tensor.shape[2]:
-                continue  # channels first, it seems: the lengths are those of the last axis
-            lengths = other.values.to(leaf.values.device)
-            valid = torch.arange(longest, device=lengths.device)[None, :] < lengths[:, None]
-            return Padding(leaf, valid, other, pad_id=_pad_id(leaf, valid, pad_ids))
+    lengths = [other for other in call.leaves if is_lengths(other, longest) and other.tensor.shape[0] == batch]
+    if leaf.tensor.dim() == 3 and leaf.tensor.is_floating_point():  # channels first, it seems, where they are lengths of the last axis
+        lengths = [one for one in lengths if int(one.values.max()) == longest or int(one.values.max()) > leaf.tensor.shape[2]]
+    measure = _belonging(call, leaf, lengths, lambda m, other: _within(m, other) if int(m.values.max()) <= other.tensor.shape[1] else None)
+    if measure is None:
+        return None
+    valid = _within(measure, leaf)
+    return Padding(leaf, valid, measure, pad_id=_pad_id(leaf, valid, pad_ids))
+
+
+def _within(lengths: Leaf, leaf: Leaf) -> torch.Tensor:
+    return torch.arange(leaf.tensor.shape[1], device=leaf.values.device)[None, :] < lengths.values.to(leaf.values.device)[:, None]
+
+
+# -- which mask or lengths belong to which input ---------------------------------------------------
+
+_COMMON_WORDS = {"mask", "masks", "padding", "pad", "key", "attention", "valid", "keep", "ids", "id", "input", "inputs", "token", "tokens", "len",
+                 "lens", "length", "lengths", "seq", "seqs", "sequence", "is", "not", "n", "num", "size", "sizes", "batch", "x"}  # fmt: skip
+
+
+def _belonging(call: Call, leaf: Leaf, sides: list[Leaf], flags: typing.Callable[[Leaf, Leaf], torch.Tensor | None]) -> Leaf | None:
+    """The one of these masks (or lengths) that says where this input's padding is: by the pad ids that stand there, or by name.
+
+    None where two say it equally well, or where the only one belongs to another input.
+    """
+    if not sides:
+        return None
+    fits = {id(side): _fit(side, leaf, flags(side, leaf)) for side in sides}
+    best = max(fits.values())
+    chosen = [side for side in sides if fits[id(side)] == best]
+    if len(chosen) > 1 and not all(torch.equal(side.values, chosen[0].values) for side in chosen[1:]):
+        return None
+    side = chosen[0]
+    if best == (False, 0):
+        others = [other for other in sequences(call) if other is not leaf and other.tensor.shape[0] == leaf.tensor.shape[0]]
+        shaped = [other for other in others if side.tensor.dim() != 2 or other.tensor.shape[:2] == side.tensor.shape]
+        if any(_fit(side, other, flags(side, other)) > best for other in shaped):
+            return None
+    return side
+
+
+def _fit(side: Leaf, leaf: Leaf, flags: torch.Tensor | None) -> tuple[bool, int]:
+    """Does the content of the input agree with the flags, and how many words do the names share?"""
+    content = flags is not None and flags.shape == leaf.tensor.shape[:2] and any(_is_padding_at(leaf, hidden) for hidden in (flags, ~flags))
+    return content, sum(any(a.startswith(b) or b.startswith(a) for b in _words(side.name)) for a in _words(leaf.name))
+
+
+def _is_padding_at(leaf: Leaf, hidden: torch.Tensor) -> bool:
+    """One id only stands there, and nowhere else; or zeros, with something else everywhere else."""
+    if not bool(hidden.any()) or bool(hidden.all()):
+        return False
+    inside, outside = leaf.values[hidden], leaf.values[~hidden]
+    if leaf.tensor.dim() == 2:
+        values = inside.unique()
+        return values.numel() == 1 and not bool((outside == values[0]).any())
+    return not bool(inside.any()) and bool((outside != 0).flatten(1).any(1).all())
+
+
+def measured_by(lengths: Leaf, inputs: list[Leaf]) -> Leaf | None:
+    """The input that these lengths are of: by name, or the first that is long enough."""
+    named = [leaf for leaf in inputs if names_agree(lengths, leaf)]
+    enough = [leaf for leaf in inputs if int(lengths.tensor.max()) <= max(leaf.tensor.shape[:2])]
+    return next(iter(named or enough or inputs), None)
+
+
+def names_agree(side: Leaf, leaf: Leaf) -> bool:
+    return any(a.startswith(b) or b.startswith(a) for a in _words(leaf.name) for b in _words(side.name))
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall("[a-z]+|[0-9]+", name.lower())) - _COMMON_WORDS
+
+
+def _is_documents(leaf: Leaf) -> bool:
+    """Ids of words of sentences of documents: [B, S, W]."""
+    tensor = leaf.tensor
+    return tensor.dim() == 3 and not tensor.is_floating_point() and tensor.dtype is not torch.bool and min(tensor.shape) > 1 and not is_label(leaf)
+
+
+def _trailing_sentences(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
+    """Sentences of nothing but the pad id at the end of documents. Other sentences begin with a word, and some end in padding, too."""
+    ids = leaf.values
+    for pad in pad_ids:
+        empty = (ids == pad).all(2)
+        inside = (ids == pad) & ~empty[..., None]
+        if empty.any() and _ends(~empty) and inside.any() and not (inside[..., 1:] < inside[..., :-1]).any():
+            return Padding(leaf, ~empty, None, pad_id=pad)
     return None
 
 
 def _trailing(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     """Padding told from the ids alone: rows that end in a run of the pad id, which stands nowhere else."""
     ids = leaf.values
+    if ids.dim() == 3 and not ids.is_floating_point():
+        return _trailing_sentences(leaf, pad_ids)
     if ids.dim() != 2 or ids.shape[1] < 2:
         return None
     declared = [p for p in pad_ids if (ids[:, -1] == p).any()]
@@ -348,5 +431,8 @@ def batch_is_first(call: Call, paddings: list[Padding], targets: list[torch.Tens
     """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
     if paddings:
         return True
+    inputs = [leaf.tensor for leaf in call.leaves if not is_label(leaf) and leaf.tensor.dim() > 1]
+    if inputs and all(tensor.shape[0] == tensor.shape[1] for tensor in inputs):
+        return False  # as many positions as samples: the labels may be one for each column just as well
     labels = targets + [leaf.tensor for leaf in call.leaves if is_label(leaf)]
     return any(t.dim() == 1 and t.shape[0] == call.batch_size for t in labels)

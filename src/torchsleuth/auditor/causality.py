@@ -8,14 +8,29 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor import batch as batches
-from torchsleuth.auditor import experiments
+from torchsleuth.auditor import triangles
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.compare import Difference, Found, May, first_difference, moved_flags, output_leaves
+from torchsleuth.auditor.construction import built
+from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move
+from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts
 from torchsleuth.auditor.stepview import StepView
-from torchsleuth.auditor.watchers import Lookup, label_shifts
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 Attempt = typing.Callable[[str, typing.Callable[[], typing.Any]], typing.Any]
+_MASKING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul_", "__setitem__"}
+
+
+class Question(typing.NamedTuple):
+    """An input that is read in order, and how that is known."""
+
+    leaf: Leaf
+    axis: int  # along which positions are counted
+    intent: str
+    counted: torch.Tensor | None = None  # flags like the leaf: what is predicted there is asked for
+    scores: tuple[int, ...] | None = None  # the shape of the predictions
+    by_triangle: bool = False
 
 
 class Causality:
@@ -23,31 +38,57 @@ class Causality:
 
     def __init__(self, call: Call, step: StepView, lab: Lab, attempt: Attempt, demanded: bool) -> None:
         self.call, self.step, self.lab, self.attempt, self.demanded = call, step, lab, attempt, demanded
-        self._causal: dict[int, bool] = {}
+        self._causal: dict[tuple[int, int], bool] = {}
 
     def shifts(self) -> tuple[LabelShift, ...]:
-        return tuple(label_shifts(self.step.watch, lambda lookup: self._leaf_for(lookup).name, self._is_causal))
+        watch = self.step.watch
+        return tuple(label_shifts(watch.shifts, watch.trace, lambda lookup: self._leaf_for(lookup).name, self._is_causal))
 
-    def _is_causal(self, lookup: Lookup) -> bool:
-        if lookup.op.index not in self._causal:
-            leaf = self._leaf_for(lookup)
-            self._causal[lookup.op.index] = bool(self.attempt("causality", lambda: experiments.is_causal(self.lab, leaf)))
-        return self._causal[lookup.op.index]
+    def _is_causal(self, shift: Shift) -> bool:
+        asked = (shift.lookup.op.index, shift.axis)
+        if asked not in self._causal:
+            leaf = self._leaf_for(shift.lookup)
+            self._causal[asked] = bool(self.attempt("causality", lambda: is_causal(self.lab, leaf, shift.axis)))
+        return self._causal[asked]
 
     def moves(self) -> list[Move]:
-        wanted = [lookup for _, offset, _, _, lookup in self.step.watch.shifts if offset == 1]
-        intent = "The loss compares position t with token t + 1, and that token is visible at position t: the model can copy it."
-        if not wanted and (intent := _meant(self.call.model, self.step)):
-            named = {leaf.name for leaf in batches.sequences(self.call)}
-            wanted = [lookup for lookup in self.step.watch.lookups if self._leaf_for(lookup).name in named]
-        leaves = [leaf for lookup in wanted[:1] if (leaf := self._leaf_for(lookup)).path or self.lab.embedded(leaf)]
-        if not leaves and self.demanded:
-            intent = "The model is meant to see no later position (`causal=True`)."
-            leaves = batches.sequences(self.call)[-1:]
-        moves = []
-        for leaf in leaves:
-            moves += self.attempt("causality", lambda leaf=leaf: experiments.causal_moves(self.lab, leaf, intent)) or []
-        return moves
+        question = self._question()
+        return [] if question is None else self.attempt("causality", lambda: causal_moves(self.lab, question, self.step.trace)) or []
+
+    def _question(self) -> Question | None:
+        for shift in self.step.watch.shifts:
+            if shift.offset == 1:
+                leaf = self._leaf_for(shift.lookup)
+                intent = "The loss compares position t with token t + 1, and that token is visible at position t: the model can copy it."
+                if leaf.path or self.lab.embedded(leaf):
+                    return Question(leaf, shift.axis, intent, shift.counted, shift.scores)
+                return None
+        if (found := self._meant()) is not None:
+            return found
+        named = batches.sequences(self.call)
+        return Question(named[-1], 1, "The model is meant to see no later position (`causal=True`).") if self.demanded and named else None
+
+    def _meant(self) -> Question | None:
+        """A model that is a decoder by its configuration, or an input that goes into an attention with a triangular mask."""
+        model, trace = self.call.model, self.lab.trace
+        config = getattr(model, "config", None)
+        if config is not None and (hasattr(config, "is_decoder") or hasattr(config, "is_encoder_decoder")):
+            decoder = getattr(config, "is_decoder", False) is True or "CausalLM" in type(model).__name__
+            if not decoder or getattr(config, "is_encoder_decoder", False):
+                return None
+            looked = [leaf for leaf in batches.sequences(self.call) if self.lab.embedded(leaf)]
+            return Question(looked[0], 1, "The model is a decoder by its configuration.") if looked else None
+        attention = next(triangles.masked_attentions(trace, model), None)
+        if attention is None:
+            return None
+        before = trace.ancestors({seen.key for seen in attention.op.ins})
+        for leaf in batches.sequences(self.call):
+            key = trace.known_key(leaf.tensor)
+            if key in before and (leaf.tensor.is_floating_point() or self.lab.embedded(leaf)) and attention.length in leaf.tensor.shape[:2]:
+                axis = 1 if leaf.tensor.shape[1] == attention.length else 0
+                intent = "The input goes into an attention with a triangular mask, so it is meant to see no later position."
+                return Question(leaf, axis, intent, by_triangle=True)
+        return None
 
     def _leaf_for(self, lookup: Lookup) -> Leaf:
         """The input these ids are, by value; or a stand-in, where the model made them itself."""
@@ -57,26 +98,127 @@ class Causality:
         return Leaf("the ids looked up", (), lookup.ids)
 
 
-def _meant(model: nn.Module, step: StepView) -> str:
-    """How it is known that the model is meant to be causal: a triangular mask made in the forward pass or kept as a buffer, or its configuration."""
-    config = getattr(model, "config", None)
-    if config is not None:
-        decoder = getattr(config, "is_decoder", False) is True or "CausalLM" in type(model).__name__
-        return "The model is a decoder by its configuration." if decoder and not getattr(config, "is_encoder_decoder", False) else ""
-    for op in step.trace.ops:
-        if op.name in ("tril", "triu") and op.outs and len(op.outs[0].size) == 2 and op.outs[0].size[0] == op.outs[0].size[1]:
-            return "The model makes a triangular mask, so it is meant to see no later position."
-    if any(_is_triangular(buffer) for buffer in model.buffers()):
-        return "The model holds a triangular mask, so it is meant to see no later position."
-    return ""
+# -- the experiments -------------------------------------------------------------------------------
 
 
-def _is_triangular(buffer: torch.Tensor) -> bool:
-    square = buffer.detach().squeeze()
-    if square.dim() != 2 or square.shape[0] != square.shape[1] or square.shape[0] < 3 or square.numel() > 1 << 24:
+def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
+    """Change one token of each row; nothing before it may move that is asked for."""
+    leaf = question.leaf
+    late, may, chosen = _late(question)
+    if late is None:
+        return []
+    result, _ = lab.run([(leaf, late)])
+    difference = _difference(lab, result, may, question)
+    if difference is None:
+        return []
+    places, trace = lab.locate([(leaf, late)], difference, may, False)
+    if question.by_triangle and (triangles.is_opened(trace) or _made_anew(trace, difference, may)):
+        return []
+    moves = []
+    for rank, (found, one) in enumerate(places):
+        row, moved = row_and_position(one, may)
+        at = chosen[row] if row < len(chosen) else chosen[0]
+        what = "token" if not leaf.tensor.is_floating_point() else "time step"
+        of = "" if len(set(chosen)) == 1 else f" in row {row}"
+        where = f"`{one.name}` at the earlier position {moved}" if moved is not None else f"`{one.name}` at an earlier position"
+        mask, made, reach = _mask(lab, trace, found, step) if found is not None else (None, None, 0)
+        layer, setting = built(lab, found.op, "causal") if found is not None else (None, "")
+        moves.append(
+            lab.move(
+                "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
+                mask_site=trace.site(mask) if mask is not None else None, made_site=step.site(made) if made is not None else None, ahead=reach,
+                built_site=layer, setting=setting,
+            )
+        )  # fmt: skip
+    return moves
+
+
+def _difference(lab: Lab, result: typing.Any, may: May, question: Question) -> Difference | None:
+    """The first output along the positions that moved too early. A scalar is a loss over all positions: it may move."""
+    pairs = list(zip(output_leaves(lab.base), output_leaves(result), strict=False))
+    scores = [name for (name, one), _ in pairs if question.scores is not None and tuple(one.shape) == question.scores]
+    found = []
+    for position, ((name, one), (_, two)) in enumerate(pairs):
+        if may.length not in one.shape or (scores and name not in scores):
+            continue
+        difference = first_difference(one, two, may, scalars=False, floor=lab.floor)
+        if difference is None and scores:
+            return None  # of several results like these one is in order: that may be the one that the loss looks at
+        if difference is not None:
+            difference.name, difference.position = name, position
+            found.append(difference)
+    return found[0] if found else None
+
+
+def _made_anew(trace: Trace, difference: Difference, may: May) -> bool:
+    """The axis of the output is not that of the input, only as long: it was laid out anew (a forecast of as many steps as were given).
+
+    Followed back from the output by size: the axis must come from a tensor that has it, as far as the input.
+    """
+    sizes = {may.length, may.batch * (may.length or 0)}
+    wanted = {op.index for op in trace.ops if any(tensor.shape == difference.first.shape and torch.equal(tensor, difference.first) for tensor in op.tensors)}
+    todo, seen = list(wanted), set()
+    while todo:
+        op = trace.ops[todo.pop()]
+        if op.index in seen:
+            continue
+        seen.add(op.index)
+        for source in op.ins:
+            made = trace.maker(source)
+            if not sizes & set(source.size):
+                continue
+            if made is not None:
+                todo.append(made.index)
+            elif source.key not in trace.parameters:
+                return False  # an input, or something that was there before
+    return bool(wanted)
+
+
+def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
+    """Nothing before a token moves with it, and something after it does: positions are read in this order."""
+    length = leaf.tensor.shape[axis]
+    if length < 3:
         return False
-    flags = square == square[0, -1]
-    if not flags.any() or flags.all():
+    at = length // 2
+    late = torch.zeros(leaf.tensor.shape[:2], dtype=torch.bool, device=leaf.tensor.device)
+    late.select(axis, at).fill_(True)
+    result, _ = lab.run([(leaf, late)])
+    ordered = late.cumsum(axis).bool() & ~late
+    after, itself = (flags if axis == 1 else flags.T for flags in (ordered, late))
+    pairs = [(one, two) for (_, one), (_, two) in zip(output_leaves(lab.base), output_leaves(result), strict=False) if length in one.shape and one.dim() >= 2]
+    if not pairs or any(first_difference(one, two, May(after | itself), scalars=False, floor=lab.floor) is not None for one, two in pairs):
         return False
-    size = square.shape[0]
-    return any(torch.equal(flags, torch.ones_like(flags).triu(k)) for k in range(0, min(4, size)))
+    return any(not May(itself).allows(moved_flags(one, two, lab.floor)[0]) for one, two in pairs)
+
+
+def _late(question: Question) -> tuple[torch.Tensor | None, May, list[int]]:
+    """The last token of each row with a prediction before it that is asked for; where the change may show; and which tokens these are.
+
+    The last one: what stands before it may be read in both directions as far as nothing is asked for there (a prompt).
+    """
+    shape, device = question.leaf.tensor.shape[:2], question.leaf.tensor.device
+    counted = torch.ones(shape, dtype=torch.bool, device=device) if question.counted is None else question.counted.to(device)
+    counted = counted if question.axis == 1 else counted.T
+    batch, length = counted.shape
+    if length < 2:
+        return None, May(counted), []
+    positions = torch.arange(length, device=device)
+    last = torch.where(counted, positions, -1).amax(1)
+    last = torch.where(counted.sum(1) == 1, (last + 1).clamp(max=length - 1), last)  # a single one: the token after it
+    late = (positions == last[:, None]) & counted.any(1, keepdim=True)
+    may = May((positions >= last[:, None]) | ~counted)
+    return (late if question.axis == 1 else late.T), may, last.tolist()
+
+
+def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None, Op | None, int]:
+    """The operation that applied a mask just before an attention that sees too far, what made the mask, and how far it sees."""
+    leaves = {key: leaf.tensor for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
+    reach = triangles.reach_ahead(trace, found.op, leaves)
+    if reach is None:
+        return None, None, 0
+    applied = None
+    if found.op.name == "softmax" and found.op.ins:
+        for op in trace.made_through(found.op.ins[0], ARRANGING | {"div", "div_", "dropout"}):
+            applied = op if op.name in _MASKING and op.place.direct else None
+    made = {site.span: op for op in triangles.makers(step, reach) if (site := step.site(op)) is not None}
+    return applied, next(iter(made.values())) if made and (reach > 0 or len(made) == 1) else None, reach

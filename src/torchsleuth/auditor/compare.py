@@ -28,7 +28,7 @@ class May:
     """`table[b]` or `table[b, t]` is True where the change may show."""
 
     table: torch.Tensor
-    rows: May | None = None  # for results without an axis for positions, where some rows may move altogether
+    rows: May | None = None  # some rows may move altogether, also in results without an axis for positions
 
     @property
     def batch(self) -> int:
@@ -40,7 +40,7 @@ class May:
 
     def allows(self, moved: torch.Tensor, near: bool = False) -> bool:
         """Does any reading of the axes allow this movement? `near`: a length that is off by one or two will do, if no other is there."""
-        if not moved.any() or (self.rows is not None and self.length not in moved.shape and self.rows.allows(moved)):
+        if not moved.any() or (self.rows is not None and self.rows.allows(moved)):
             return True
         self.table = self.table.to(moved.device)
         if near and self.length is not None and self.length >= 4 and self.length not in moved.shape:
@@ -70,7 +70,7 @@ class May:
         t = next((axis for axis, size in enumerate(shape) if size == self.length and axis != b), None)
         if b is not None and (self.length is None or t is not None):
             allowed = _along(self.table, len(shape), b) if t is None else _spread(self.table, len(shape), b, t)
-            return torch.where(allowed, second, first)
+            return laid_like(torch.where(allowed, second, first), second)
         if b is not None:
             return first  # pooled: no axis for positions, so the change must not show at all (also where there are as many samples as positions)
         flags, _ = moved_flags(first, second)
@@ -79,7 +79,7 @@ class May:
             outside = (view & ~allowed).reshape(flags.shape)
             if best is None or int(outside.sum()) < int(best.sum()):
                 best = outside
-        return first if best is None else torch.where(best, first, second)
+        return first if best is None else laid_like(torch.where(best, first, second), second)
 
     def misread(self, moved: torch.Tensor) -> bool:
         """An axis of the right size is there, and the movement is not where it should be along it.
@@ -127,6 +127,11 @@ class May:
                         allowed = allowed | _spread(self.table, flags.dim(), b, t)
                 if allowed.any():
                     yield flags, allowed
+
+
+def laid_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The same values in the other's order in memory: that is the order in which dropout draws its random numbers."""
+    return tensor if tensor.stride() == other.stride() else other.detach().clone().copy_(tensor)
 
 
 def _along(table: torch.Tensor, dims: int, axis: int) -> torch.Tensor:
@@ -308,11 +313,17 @@ class _Packed:
     def holds(self, op: Op) -> bool:
         if not self.places:
             return False
+        if op.name in _RECURRENT:  # its last state is put into the samples' own order by the same call
+            if not op.ins or op.ins[0].key not in self.keys:
+                return False  # one that only begins with such a state
+            self.keys.update(seen.key for seen in op.outs[:1])
+            self.places.add(op.place)
+            return True
         inside = [seen for seen in op.ins if seen.key in self.keys]
         if not inside and op.place not in self.places:
             return False
         for seen in op.outs:
-            if op.name == "_pack_padded_sequence" or op.name in _RECURRENT or any(seen.size[:1] == other.size[:1] for other in inside):
+            if op.name == "_pack_padded_sequence" or (op.name not in _PACKING and any(seen.size[:1] == other.size[:1] for other in inside)):
                 self.keys.add(seen.key)
         return True
 

@@ -12,6 +12,8 @@ from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, tensors_in
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
 _LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
+_SCALING = {"mul", "div", "cat", "concat", "masked_fill", "sub", "add"}
+_PRODUCTS = {"matmul", "mm", "bmm", "einsum", "__matmul__", "cosine_similarity", "linear", "cdist"}
 _CLASS_AXIS = {"cross_entropy": 1, "nll_loss": 1, "ctc_loss": -1}
 CLOSE, FAR = 1e-2, 0.1  # a sum of probabilities that is one but for rounding (or an epsilon under a logarithm), and one that is not
 
@@ -34,6 +36,7 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         "normalised": _sums_to_one(values, axis),
         "rows_sum_to_one": bool(classes > 1 and (values >= 0).all() and (values.sum(axis) - 1).abs().max() < 1e-3),
     }
+    facts["similarities"] = _compares(trace, op.ins[0])
     chain = list(trace.made_through(op.ins[0], KEEPING))
     if facts["rows_sum_to_one"] and chain and chain[-1].name not in ACTIVATIONS:
         facts["activation_site"] = trace.site(chain[-1])  # a softmax written by hand, a mean of several
@@ -43,6 +46,20 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         if other is not None and made is not None:
             facts |= {"sums_along": other, "activation_site": trace.site(made), "activation": made.name}
     return facts
+
+
+def _compares(trace: Trace, seen: Seen) -> bool:
+    """Scores that are products of two computed things (pairs of samples, prototypes), over a temperature: no layer gave them."""
+    made = list(trace.made_through(seen, KEEPING | _SCALING))
+    if not made or made[-1].name not in _PRODUCTS or len(made[-1].ins) < 2:
+        return False
+    return not any(_is_weight(trace, operand) for operand in made[-1].ins)
+
+
+def _is_weight(trace: Trace, seen: Seen) -> bool:
+    made = [None, *trace.made_through(seen, ARRANGING)][-1]
+    first = seen if made is None else made.ins[0] if made.name in ARRANGING and made.ins else None
+    return first is not None and first.key in trace.parameters
 
 
 def of_divergence(given: torch.Tensor, target: torch.Tensor, log_target: bool, trace: Trace, op: Op) -> dict[str, typing.Any]:

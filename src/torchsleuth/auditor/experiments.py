@@ -1,7 +1,8 @@
-"""Do later tokens count, or other samples? The paired runs for causality and for independence of the batch."""
+"""Do other samples count? The paired runs for independence of the batch."""
 
 from __future__ import annotations
 
+import re
 import typing
 
 import torch
@@ -10,7 +11,8 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
-from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.construction import built
+from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
 from torchsleuth.auditor.trace import Op
@@ -18,50 +20,8 @@ from torchsleuth.auditor.trace import Op
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
 FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
+_GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs"}
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
-
-
-def causal_moves(lab: Lab, leaf: Leaf, intent: str) -> list[Move]:
-    """Change one token of each row; nothing before it may move."""
-    where, position, may = _late(leaf)
-    if where is None:
-        return []
-    result, _ = lab.run([(leaf, where)])
-    # A scalar is a loss over all positions: it may move.
-    difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor)
-    if difference is None or leaf.tensor.shape[1] not in difference.first.shape:
-        return []
-    places, trace = lab.locate([(leaf, where)], difference, may, False)
-    changed = f"Changing token {position} of `{leaf.name}`"
-    moves = []
-    for rank, (found, one) in enumerate(places):
-        _, moved = row_and_position(one, may)
-        moves.append(lab.move("causal", changed, f"`{one.name}` at the earlier position {moved}", one, found, trace, intent=intent, rank=rank))
-    return moves
-
-
-def is_causal(lab: Lab, leaf: Leaf) -> bool:
-    where, _, may = _late(leaf)
-    if where is None:
-        return False
-    result, _ = lab.run([(leaf, where)])
-    leaves = [t for _, t in output_leaves(lab.base) if leaf.tensor.shape[1] in t.shape and t.dim() >= 2]
-    return bool(leaves) and first_difference(lab.base, result, may, scalars=False, floor=lab.floor) is None
-
-
-def _late(leaf: Leaf) -> tuple[torch.Tensor | None, int, May]:
-    length = leaf.tensor.shape[1]
-    position = length // 2
-    late = torch.zeros(leaf.tensor.shape[:2], dtype=torch.bool, device=leaf.tensor.device)
-    if length < 2:
-        return None, 0, May(late)
-    late[:, position] = True
-    after = torch.zeros_like(late)
-    after[:, position:] = True
-    return late, position, May(after)
-
-
-# -- mixing ----------------------------------------------------------------------------------------
 
 
 def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
@@ -76,7 +36,7 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     size = lab.call.batch_size
     if size is None or size < 2:
         return [], "batch mixing was not tested: the batch holds one sample" if size == 1 else ""
-    leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
+    leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf, lab) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
     if not leaves or _is_graph(lab.call, size):
         return [], "batch mixing was not tested: the inputs describe a graph" if leaves else ""
     # Where samples are put in another order, one of them may stand where it stood: then a second one is tried.
@@ -113,10 +73,12 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
     names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
     changed = f"Changing sample {row} of {names} and nothing else"
-    return [
-        lab.move("mixing", changed, f"`{one.name}` of sample {_other_row(one, row, size)}", one, found, trace, rank=rank)
-        for rank, (found, one) in enumerate(places)
-    ], ""
+    moves = []
+    for rank, (found, one) in enumerate(places):
+        layer, setting = built(lab, found.op, "mixing") if found is not None else (None, "")
+        where = f"`{one.name}` of sample {_other_row(one, row, size)}"
+        moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting))
+    return moves, ""
 
 
 def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) -> bool:
@@ -130,13 +92,13 @@ def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) 
     return any(one.shape == two.shape and bool(moved_flags(one, two)[0].any()) for (_, one), (_, two) in zip(output_leaves(base), output_leaves(result), strict=False))
 
 
-def _is_content(leaf: Leaf) -> bool:
+def _is_content(leaf: Leaf, lab: Lab) -> bool:
     if batches.is_label(leaf) or batches.looks_like_mask(leaf) or leaf.tensor.dtype is torch.bool:
         return False
     name = leaf.name.lower()
     if any(word in name for word in ("mask", "position", "token_type", "segment", "len")):
         return False
-    return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2
+    return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2 or bool(lab.embedded(leaf))
 
 
 def _recombines(op: Op, size: int) -> bool:
@@ -157,7 +119,7 @@ def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference,
 def _is_graph(call: Call, size: int) -> bool:
     for leaf in call.leaves:
         shape, name = leaf.tensor.shape, leaf.name.lower()
-        if "edge" in name or "adj" in name or "graph" in name:
+        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS:
             return True
         if len(shape) == 2 and shape[0] == 2 and not leaf.tensor.is_floating_point() and size != 2 and shape[1] > 2:
             return True

@@ -10,12 +10,13 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved
+from torchsleuth.auditor.batch import Call, Leaf, Padding
+from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.trace import ARRANGING, Change, Changing, Op, Trace
 
+Fitted = typing.Callable[[torch.Tensor, torch.Tensor], "torch.Tensor | None"]  # a result of the second run at the size of the first one's
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 MOST_PLACES = 4  # places named for one leak
 
@@ -25,6 +26,8 @@ class Lab:
 
     def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
         self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
+        self.paddings: list[Padding] = []  # all that is known to be padding in the call
+        self.step: Trace | None = None  # what was seen of the program's own step, and of what it did before
         self.loudness = 1.0  # of disturbances, in units of the data's own spread
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 
@@ -33,7 +36,7 @@ class Lab:
         key = self.trace.known_key(leaf.tensor)
         found = []
         for op in self.trace.ops:
-            if op.name == "embedding" and op.ins and _is_slice(op.ins[0].size, tuple(leaf.tensor.shape)):
+            if op.name == "embedding" and op.ins and _is_part(op.ins[0].size, tuple(leaf.tensor.shape)):
                 made = self.trace.ancestors({op.ins[0].key})
                 if key is None or key in made:
                     found.append(op)
@@ -72,18 +75,36 @@ class Lab:
         result = self.runner.run(self.call.args, self.call.kwargs, trace=first, mode=self.mode)
         if first.kept_bytes > KEPT_BYTES:
             return [(None, difference)], first
+
+        def rerun(healing: Change | None) -> tuple[typing.Any, Trace]:
+            second, trace = self.run(leaf_where, keep=True, healing=healing)
+            assert trace is not None
+            return second, trace
+
+        def left(second: typing.Any, floor: float) -> Difference | None:
+            return first_difference(self.base, second, may, scalars=scalars, floor=floor)
+
+        return self.search(first, result, difference, may, rerun, left), first
+
+    def search(
+        self, first: Trace, result: typing.Any, difference: Difference, may: May,
+        rerun: typing.Callable[[Change | None], tuple[typing.Any, Trace]],
+        left: typing.Callable[[typing.Any, float], Difference | None], fitted: Fitted | None = None,
+    ) -> list[tuple[Found | None, Difference]]:  # fmt: skip
+        """The places that let the change through: the first that moved, then the first that still does when that is put right, and so on.
+
+        `rerun` gives the second run's result and trace, `left` what of it still differs from the first.
+        """
         places: set[tuple] = set()
         found: list[tuple[Found | None, Difference]] = []
         while len(found) < MOST_PLACES and len(places) < 2 * MOST_PLACES:
-            healing = _healing(first, places, may) if places else None
-            second, trace = self.run(leaf_where, keep=True, healing=healing)
+            second, trace = rerun(_healing(first, places, may, fitted) if places else None)
             if places:
-                left = first_difference(self.base, second, may, scalars=scalars, floor=max(self.floor, difference.distance * 1e-3))
-                if left is None:
+                still = left(second, max(self.floor, difference.distance * 1e-3))
+                if still is None:
                     break
-                difference = left
-            assert trace is not None
-            one = first_moved(first, trace, result, difference.position, may)
+                difference = still
+            one = first_moved(first, trace, result, difference.position, may, fitted)
             place = (one.op.place.user_code, one.op.place.user_offset) if one is not None else None
             if one is None or place is None or place in places or (places and one.op.place.code is not one.op.place.user_code):
                 break
@@ -92,7 +113,7 @@ class Lab:
                 found.append((one, difference))
             if one.op.place.code is not one.op.place.user_code:
                 break  # inside a library: the program's call is all there is to name
-        return found or [(None, difference)], first
+        return found or [(None, difference)]
 
     def move_at(self, kind: str, trace: Trace, op: Op, distance: float, changed: str, where: str, **more) -> Move:
         """A move whose place is known."""
@@ -119,8 +140,7 @@ def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) 
     noise = (1 + torch.randn(tensor.shape, generator=generator, device=tensor.device)).to(tensor.dtype)
     spread = (tensor.detach().abs() if tensor.is_complex() else tensor.detach().float()).std() if tensor.numel() > 1 else tensor.new_ones(())
     spread = spread.to(tensor.dtype) if torch.isfinite(spread) and spread > 0 else torch.ones((), dtype=tensor.dtype, device=tensor.device)
-    # In the layout of the original: dropout draws its numbers in the order of the memory.
-    return torch.empty_like(tensor).copy_(torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach()))
+    return laid_like(torch.where(flags, tensor.detach() + noise * (loudness * spread), tensor.detach()), tensor)
 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
@@ -154,7 +174,7 @@ def _chained(changes: list[Change]) -> Change:
     return change
 
 
-def _healing(first: Trace, places: set[tuple], may: May) -> Change:
+def _healing(first: Trace, places: set[tuple], may: May, fitted: Fitted | None = None) -> Change:
     """Gives the results of the operations at these places the values of the first run wherever the change must not show."""
 
     def heal(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
@@ -164,10 +184,10 @@ def _healing(first: Trace, places: set[tuple], may: May) -> Change:
         if before.name != op.name or not before.tensors:
             return result
         if isinstance(result, torch.Tensor):
-            return _put_right(may, before.tensors[0], result)
+            return _put_right(may, before.tensors[0], result, fitted)
         if type(result) is tuple and sum(isinstance(r, torch.Tensor) for r in result) == len(before.tensors):
             kept = iter(before.tensors)
-            return tuple(_put_right(may, next(kept), r) if isinstance(r, torch.Tensor) else r for r in result)
+            return tuple(_put_right(may, next(kept), r, fitted) if isinstance(r, torch.Tensor) else r for r in result)
         return result
 
     return heal
@@ -184,14 +204,24 @@ def _same_attention(trace: Trace, op: Op, places: set[tuple]) -> bool:
     return False
 
 
-def _put_right(may: May, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    return may.healed(first, second) if first.shape == second.shape else second
+def _put_right(may: May, first: torch.Tensor, second: torch.Tensor, fitted: Fitted | None) -> torch.Tensor:
+    if first.shape == second.shape:
+        return may.healed(first, second)
+    common = fitted(second, first) if fitted is not None else None
+    if common is None:
+        return second
+    whole = second.clone()
+    whole[tuple(slice(0, size) for size in common.shape)] = may.healed(first, common)
+    return whole
 
 
 def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor | None:
     """The flags for these indices if they are the ids, the ids without a column, or the ids turned."""
-    if not isinstance(indices, torch.Tensor) or indices.dim() != 2 or not _is_slice(tuple(indices.shape), tuple(ids.shape)):
+    if not isinstance(indices, torch.Tensor) or not _is_part(tuple(indices.shape), tuple(ids.shape)):
         return None
+    if ids.dim() == 3:  # sentences of a document, one after the other
+        flags = where[..., None].expand(ids.shape).reshape(indices.shape)
+        return flags if torch.equal(ids.reshape(indices.shape).to(indices.dtype), indices) else None
     length = ids.shape[1]
     candidates = [(ids, where), (ids.T, where.T)]
     candidates += [(ids[:, k:], where[:, k:]) for k in (1, 2) if length > k] + [(ids[:, :-k], where[:, :-k]) for k in (1, 2) if length > k]
@@ -201,7 +231,9 @@ def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> to
     return None
 
 
-def _is_slice(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _is_part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    if len(whole) == 3:
+        return shape in (whole, (whole[0] * whole[1], whole[2]))
     return len(shape) == len(whole) == 2 and (shape == whole or shape == whole[::-1] or (shape[0] == whole[0] and 0 < whole[1] - shape[1] <= 2))
 
 

@@ -1,7 +1,7 @@
-"""A maximum over positions of which the padded ones hold zero: where all real values are negative, the padding wins.
+"""A maximum over positions of which the padded ones all hold the same (zero, say): where all real values are less, the padding wins.
 
-What stands at padded positions cannot be changed there (it is zero by construction), so no disturbance shows it. The
-maximum is taken again over the real positions only and compared.
+What stands at padded positions cannot be changed there (the embedding of a `padding_idx` is zero by construction), so no
+disturbance shows it. The maximum is taken again over the real positions only and compared.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from torchsleuth.auditor.batch import Padding
+from torchsleuth.auditor.compare import tolerance
 from torchsleuth.auditor.lab import KEPT_BYTES, Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.trace import Op, Trace
@@ -47,16 +48,16 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
     b, t = size.index(batch), size.index(length)
     values = made.movedim((b, t), (0, 1)).reshape(batch, length, -1)
     valid = padding.valid.to(values.device)[..., None]
-    hidden = values.masked_select(~valid)
-    if bool((hidden != 0).any()) or not bool(values.masked_select(valid).any()):
-        return None
+    hidden = values[~valid[..., 0]]
+    if bool(((hidden - hidden[:1]).abs() > tolerance(values)).any()) or not bool(values.masked_select(valid).any()):
+        return None  # not the same at all padded positions: a convolution, say, sees the words beside them
     whole = values.amax(1)
     result = op.tensors[0]
     result = result.movedim(result.shape.index(batch), 0).reshape(batch, -1)
     if result.shape != whole.shape or not torch.equal(result, whole):
         return None  # not the maximum over all positions
     real = values.masked_fill(~valid, -torch.inf).amax(1)
-    wins = whole > real
+    wins = whole > real + tolerance(values)
     if not bool(wins.any()):
         return None
     gap = (whole - real).masked_fill(~wins, 0)
@@ -65,8 +66,9 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
     return lab.move_at(
         "padding-maximum", trace, op, float(gap[row, feature]),
         f"Taking the maximum over the real positions only, without the {count} padded ones of row {row},",
-        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that row (the largest real value of one is {float(real[row, feature]):.3g}, the padded zero won)",
-        assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True,
+        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that row (the largest real value of one is {float(real[row, feature]):.3g}, "
+        f"the {float(whole[row, feature]):.3g} of the padding won)",
+        assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True, zero=not bool(hidden.any()),
     )  # fmt: skip
 
 

@@ -49,12 +49,23 @@ class Move:
     site: Site | None = None
     mask_site: Site | None = None  # where the mask was applied, if it was, just before
     mask_operation: str = ""
+    mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
+    masked_shape: tuple[int, ...] = ()
+    unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not
     pooled: bool = False  # the moved output has no axis for positions
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
     mask_name: str = ""
     inverted: bool = False  # the experiment also showed that hidden words do not count
     rank: int = 0  # above 0: still there when the places of lower rank are put right
+    mask_unused: bool = False  # nothing in the model uses the mask
+    hollow: str = ""  # what the mask that was applied holds, if that hides nothing
+    instead: str = ""  # another mask that was used in its place
+    zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
+    made_site: Site | None = None  # where the triangular mask in use was made; or where the part was called that was not given the mask
+    built_site: Site | None = None  # where the layer that did it was built
+    setting: str = ""  # what was said there that made it do so
+    ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class LabelShift:
     causal: bool
     site: Site
     input_name: str
+    time_first: bool = False
+    labels_site: Site | None = None  # where the labels were cut or copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,7 @@ class LossCall:
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
     rows_sum_to_one: bool = False
+    similarities: bool = False  # its scores compare two computed things with one another
     normalised: bool = False  # its rows are log-probabilities: their exponentials sum to one
     lowest: float = 0.0
     highest: float = 0.0

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
+import typing
 
 import torch
 
 from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor import masks
 from torchsleuth.auditor.batch import Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
-from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.lab import Fitted, Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
-from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+from torchsleuth.auditor.trace import Change, Trace
 
 EXTRA_COLUMNS = 3
+MORE_COLUMNS = 8  # as many as models take together at once, or several times that
 AHEAD = 24  # columns of padding; more than most convolutions see
-_MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
-_THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 
 
 def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
@@ -25,18 +26,18 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
     change = [(padding.leaf, ~padding.valid)]
     difference = None
-    if padding.mask is not None or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
+    ids = padding.leaf.tensor.dim() == 2
+    if (padding.mask is not None and ids) or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
         # Where only the pad id says what is padding, another id there would be a word.
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
     longer = _longer(lab, padding, scalars)
     inert = _inert(lab, padding)
-    if difference is None or (inert and (longer is None or longer[0] is None)):
+    if difference is None or (inert and not longer):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
-        return [longer[0]] if longer is not None and longer[0] is not None else _shorter(lab, padding) or maximum_moves(lab, padding)
-    windows = any(op.name.startswith("conv") for op in lab.trace.ops)
-    if inert and longer is not None and longer[0] is not None and longer[0].site is not None and not windows:
-        return [longer[0]]  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
+        return longer or _shorter(lab, padding) or maximum_moves(lab, padding)
+    if inert and longer and longer[0].site is not None and not _windows(lab):
+        return longer  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
     places, trace = lab.locate(change, difference, may, scalars)
     if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
         return []
@@ -56,12 +57,14 @@ def _padding_move(
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
-    masking = _mask_application(lab, trace, found, padding.mask) if found else None
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
-        mask_site=trace.site(masking) if masking else None, mask_operation=masking.name if masking else "",
-        mask_name=padding.mask.name if padding.mask else "", inverted=inverted,
+        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **masks.told(lab, padding, trace, found, content=True),
     )  # fmt: skip
+
+
+def _windows(lab: Lab) -> bool:
+    return any(op.name.startswith("conv") for op in lab.trace.ops)
 
 
 def _inert(lab: Lab, padding: Padding) -> bool:
@@ -89,10 +92,12 @@ def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] 
     """The call's arguments with so many columns of padding more; None where it is not known what would stand in them."""
     if not padding.right:
         return None
+    # Another sequence that has padding of its own may happen to be as long: it stays as it is, with its mask.
+    apart = [leaf for other in lab.paddings if not torch.equal(other.valid, padding.valid) for leaf in (other.leaf, other.mask) if leaf is not None]
     changes = {}
     for leaf in lab.call.leaves:
         tensor = leaf.tensor
-        if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape:
+        if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape and not any(leaf is other for other in apart):
             fill = _fill(leaf, padding)
             if fill is None:
                 return None
@@ -134,56 +139,76 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
     return True
 
 
-def _longer(lab: Lab, padding: Padding, scalars: bool) -> tuple[Move | None] | None:
-    """More padding: append columns that the mask hides. None where the model cannot be run on them."""
-    arguments = _lengthened(lab, padding, EXTRA_COLUMNS)
-    if arguments is None:
-        return None
-    args, kwargs = arguments
+def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
+    """More padding: append columns that the mask hides, where the model can be run on them."""
     length = padding.leaf.tensor.shape[1]
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
-    try:
-        result = lab.runner.run(args, kwargs, mode="eval", changed=True)
-    except Exception:
-        return None
-
-    fitted = functools.partial(_fitted, length=length)
+    for columns in (MORE_COLUMNS, EXTRA_COLUMNS):  # fewer, where a table of positions has no more rows
+        arguments = _lengthened(lab, padding, columns)
+        if arguments is None:
+            return []
+        args, kwargs = arguments
+        try:
+            result = lab.runner.run(args, kwargs, mode="eval", changed=True)
+            break
+        except Exception:
+            continue
+    else:
+        return []
+    fitted = functools.partial(_fitted, length=length, more=columns)
     enough = (~padding.valid).sum(1)
-    enough = enough >= min(EXTRA_COLUMNS, int(enough.max()))
-    may = May(~(padding.valid & enough[:, None]))
-    labels = any(batches.is_label(leaf) for leaf in lab.call.leaves)
-    for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(base), output_leaves(result), strict=False)):
-        trimmed = fitted(two, one)
-        if trimmed is None or (one.dim() == 0 and (labels or not scalars)):
-            continue
-        if one.dim() == 0 and not enough.all():
-            continue
-        difference = first_difference(one, trimmed, may, scalars=scalars, floor=max(lab.floor, 1e-5 * float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0))
-        if difference is None:
-            continue
-        first, second = Trace(keep=True), Trace(keep=True)
-        again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode="eval")
-        lab.runner.run(args, kwargs, trace=second, mode="eval")
-        found = first_moved(first, second, again, position, may, fitted)
-        row, where = row_and_position(difference, may)
-        difference.name = name
-        changed = f"Appending {EXTRA_COLUMNS} more columns of padding to `{padding.leaf.name}`"
-        place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
-        return (
+    enough = enough >= min(columns, int(enough.max()))
+    # A row that had no padding has an edge now that it had not: a convolution sees that.
+    may = May(~(padding.valid & enough[:, None]), rows=May(~enough) if _windows(lab) else None)
+    whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)
+    difference = _fitted_difference(base, result, may, fitted, whole, lab.floor)
+    if difference is None:
+        return []
+    first = Trace(keep=True)
+    again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode="eval")
+
+    def rerun(healing: Change | None) -> tuple[typing.Any, Trace]:
+        second = Trace(keep=True, change=healing)
+        return lab.runner.run(args, kwargs, trace=second, mode="eval", changed=True), second
+
+    def left(second: typing.Any, floor: float) -> Difference | None:
+        return _fitted_difference(again, second, may, fitted, whole, floor)
+
+    kind = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
+    changed = f"Appending {columns} more {kind} to `{padding.leaf.name}`"
+    moves = []
+    for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted)):
+        row, where = row_and_position(one, may)
+        place = f"`{one.name}` of row {row}" if where is None else f"`{one.name}` at valid position {where} of row {row}"
+        moves.append(
             lab.move(
-                "padding-length", changed, place, difference, found, first, pooled=where is None, assumed=padding.assumed,
-                mask_name=padding.mask.name if padding.mask else "",
-            ),
+                "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, rank=rank,
+                mask_name=padding.mask.name if padding.mask else "", **masks.told(lab, padding, first, found, content=False),
+            )
         )  # fmt: skip
-    return (None,)
+    return moves
+
+
+def _fitted_difference(first: typing.Any, second: typing.Any, may: May, fitted: Fitted, scalars: bool, floor: float) -> Difference | None:
+    """The first result that moved where it must not, of those that can be brought to the same size."""
+    for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(first), output_leaves(second), strict=False)):
+        trimmed = fitted(two, one)
+        if trimmed is None or (one.dim() == 0 and not scalars):
+            continue
+        least = 1e-5 * float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0
+        difference = first_difference(one, trimmed, may, scalars=scalars, floor=max(floor, least))
+        if difference is not None:
+            difference.name, difference.position = name, position
+            return difference
+    return None
 
 
 def _shorter(lab: Lab, padding: Padding) -> list[Move]:
     """Less padding: the longest rows are given as shorter than they are. A model that cuts the batch to its longest row
     (`pad_packed_sequence` does) hands less padding on for all the others, and these must not move."""
     lengths = padding.mask
-    if lengths is None or lengths.tensor.dim() != 1 or not padding.right or any(op.name.startswith("conv") for op in lab.trace.ops):
+    if lengths is None or lengths.tensor.dim() != 1 or not padding.right or _windows(lab):
         return []
     sizes = lengths.tensor.unique()
     if sizes.numel() < 2 or int(sizes[-1]) != padding.valid.shape[1]:
@@ -214,7 +239,8 @@ def _shorter(lab: Lab, padding: Padding) -> list[Move]:
         difference.name = name
         changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}` (all other rows have less padding then)"
         place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
-        return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name)]
+        return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name,
+                         **masks.told(lab, padding, first, found, content=False))]  # fmt: skip
     return []
 
 
@@ -229,29 +255,3 @@ def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:
     values = leaf.tensor[~padding.valid]
     unique = values.unique() if values.dim() == 1 else values.new_zeros(0)
     return unique[0].item() if unique.numel() == 1 else None
-
-
-def _mask_application(lab: Lab, trace: Trace, found: Found, mask: Leaf | None) -> Op | None:
-    """The operation just before the culprit that brought the mask and the values together."""
-    if mask is None:
-        return None
-    key = trace.known_key(mask.tensor)
-    if key is None:
-        return None
-    pure = {key}
-    for op in trace.ops:
-        if op.ins and any(s.key in pure for s in op.ins) and all(s.key in pure or s.size == () for s in op.ins):
-            pure.update(s.key for s in op.outs)
-    todo, seen = [(s, 0) for s in found.op.ins], set()
-    while todo:
-        tensor, depth = todo.pop(0)
-        op = trace.maker(tensor)
-        if op is None or op.index in seen or depth > 6:
-            continue
-        seen.add(op.index)
-        mine = [s for s in op.ins if s.key in pure]
-        if mine and len(mine) < len(op.ins) and op.name in _MASKING:
-            return op
-        if op.name in _THROUGH and not mine:
-            todo += [(s, depth + 1) for s in op.ins]
-    return None

@@ -92,15 +92,22 @@ def _label_facts(scores: tuple[int, ...], labels: tuple[int, ...], dtype: torch.
 
 
 def too_long(call: Call, trace: Trace) -> list[InputFact]:
-    """A forward pass that raised on sequences longer than the model's configuration allows."""
+    """A forward pass that raised on sequences longer than the model's configuration or its table of positions allows."""
     config = getattr(call.model, "config", None)
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if not isinstance(limit, int):
         return []
+    said = f"the model's configuration allows {limit}"
+    for path, table in call.model.named_modules():
+        if isinstance(table, nn.Embedding) and table.padding_idx is not None and "position" in path:
+            # Models of RoBERTa's kind: the first position is the one after the padding's own.
+            limit, first = table.num_embeddings - table.padding_idx - 1, table.padding_idx + 1
+            said = f"`{path}` has {table.num_embeddings} rows, of which the first position takes row {first}: that is enough for {limit}"
+            break
     for leaf in batches.sequences(call):
         if leaf.tensor.dim() == 2 and leaf.tensor.shape[1] > limit:
             length = leaf.tensor.shape[1]
-            text = f"`{leaf.name}` has {length} positions (shape {list(leaf.tensor.shape)}), the model's configuration allows {limit}"
+            text = f"`{leaf.name}` has {length} positions (shape {list(leaf.tensor.shape)}); {said}"
             site = trace.site(trace.failed) if trace.failed is not None else None
             return [InputFact("too-long", leaf.name, text, length, limit=limit, site=site)]
     return []
@@ -173,12 +180,14 @@ def _lengths(call: Call) -> list[InputFact]:
         tensor = leaf.tensor
         if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype is torch.bool or "len" not in leaf.name.lower() or not tensor.numel():
             continue
-        partner = next((s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]), None)
+        partner = batches.measured_by(leaf, [s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]])
         if partner is None:
             continue
         batch_first = partner.tensor.shape[0] == tensor.shape[0]
         longest = partner.tensor.shape[1 if batch_first else 0]
-        if int(tensor.max()) > longest and not (partner.tensor.dim() == 3 and int(tensor.max()) <= partner.tensor.shape[2]):  # or channels come first
+        others = [o for o in call.leaves if o is not partner and o.tensor.dim() > 1 and not batches.names_agree(leaf, partner)]
+        held = any(int(tensor.max()) <= max(o.tensor.shape[1:]) for o in others)  # by another input, it seems
+        if int(tensor.max()) > longest and not held and not (partner.tensor.dim() == 3 and int(tensor.max()) <= partner.tensor.shape[2]):  # or channels come first
             row = int(tensor.argmax())
             text = f"`{leaf.name}[{row}]` is {int(tensor.max())}, but `{partner.name}` has {longest} positions (shape {list(partner.tensor.shape)})"
             found.append(InputFact("length-too-long", leaf.name, text, int(tensor.max()), (row,), longest))

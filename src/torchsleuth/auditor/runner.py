@@ -24,6 +24,7 @@ from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.belongings import Belongings
 from torchsleuth.auditor.compiling import uncompiled
+from torchsleuth.auditor.sites import place_here
 from torchsleuth.auditor.trace import Changing, Trace
 
 _PLAIN = {bool, int, float, str}
@@ -155,6 +156,8 @@ class Runner:
 
         def enter(module: nn.Module, inputs: typing.Any) -> None:
             stack.append(self.names.get(id(module), stack[-1] if stack else ""))
+            if trace.keep:
+                trace.entered.append((len(trace.ops), stack[-1], place_here(2)))
 
         def leave(module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
             if stack:

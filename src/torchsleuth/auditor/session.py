@@ -292,6 +292,8 @@ class Session:
         lab = self.attempt("running the model twice", lambda: self.lab(step))
         if lab is None:
             return
+        lab.paddings = self.paddings
+        lab.step = step.trace
         moves: list[Move] = []
         for padding in self.paddings:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []

@@ -168,8 +168,11 @@ def _hidden(target: torch.Tensor, padding: Padding) -> torch.Tensor | None:
 
 
 def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, paddings: list[Padding]) -> list[InputFact]:
+    """Labels that `ignore_index` drops at positions that hold data. The labels run along a sequence if all of them at its padded
+    positions are ignored; and padding (it may be that of a shorter one) is at the end of rows, a class is anywhere."""
     if ignore is None or ignore < 0:
         return []
+    found: list[InputFact] = []
     for padding in paddings:
         hidden = _hidden(target, padding)
         if hidden is None or padding.assumed or target.numel() != padding.valid.numel():
@@ -177,12 +180,15 @@ def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, pad
         inner = ~hidden
         inner[:, :-1] &= ~hidden[:, 1:]  # the last valid position's next token is padding: rightly ignored
         inner[:, -1] = False
-        dropped = (target.reshape(hidden.shape) == ignore) & inner.to(target.device)
-        if int(dropped.sum()) >= 2:
-            row, position = dropped.nonzero()[0].tolist()
-            text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
-            return [InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum()))]
-    return []
+        ignored = target.reshape(hidden.shape) == ignore
+        counted_later = (~ignored).flip(1).cumsum(1).flip(1) > 0
+        dropped = ignored & inner.to(target.device)
+        if not ignored[hidden.to(target.device)].all() or int(dropped.sum()) < 2 or not (dropped & counted_later).any():
+            return []
+        row, position = dropped.nonzero()[0].tolist()
+        text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
+        found.append(InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum())))
+    return found[:1]
 
 
 def parameter_keys(trace: Trace, model: nn.Module) -> dict[str, int]:

@@ -103,6 +103,7 @@ class Trace(TorchFunctionMode):
         self._next = 0
         self._no_grad: Place = NOWHERE
         self.type_names: dict[str, str] = {}
+        self.entered: list[tuple[int, str, Place]] = []  # calls of modules: before which operation, which one, and from where
 
     # -- tensors -----------------------------------------------------------------------------
 
@@ -224,6 +225,16 @@ class Trace(TorchFunctionMode):
 
     def site(self, op: Op) -> Site | None:
         return site_of(op.place, op.module, self.type_names.get(op.module, ""))
+
+    def calls(self, op: Op) -> list[Place]:
+        """Where the modules that this operation is a part of were called, the outermost first."""
+        parts = op.module.split(".") if op.module else []
+        places = []
+        for count in range(1, len(parts) + 1):
+            path = ".".join(parts[:count])
+            before = [place for index, name, place in self.entered if name == path and index <= op.index]
+            places += before[-1:]
+        return places
 
     def maker(self, seen: Seen) -> Op | None:
         index = self.producer.get(seen.key)

@@ -14,8 +14,8 @@ import torch
 from torchsleuth.auditor import distributions
 from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.classaxis import wrong_layer
-from torchsleuth.auditor.distributions import KEEPING
-from torchsleuth.auditor.observation import Duplicates, InputFact, LabelShift, LossCall, Shape
+from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall, Shape
+from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
 from torchsleuth.auditor.sites import expression
 from torchsleuth.auditor.trace import Op, Trace
 
@@ -32,24 +32,13 @@ class Refused(Exception):
 
 
 @dataclass
-class Lookup:
-    """Token ids that were looked up in a table of `rows` embeddings."""
-
-    op: Op
-    ids: torch.Tensor
-    values: torch.Tensor  # the same, to be read
-    rows: int
-    padding_idx: int | None
-
-
-@dataclass
 class Watch:
     """The watchers of one traced step and what they saw."""
 
     trace: Trace
     lookups: list[Lookup] = field(default_factory=list)
     losses: list[tuple[Op, LossCall]] = field(default_factory=list)
-    shifts: list[tuple[Op, int, int, int, Lookup]] = field(default_factory=list)
+    shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
@@ -174,68 +163,9 @@ class Watch:
         ))  # fmt: skip
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
-            self._shift(op, given, target, ignore)
-
-    def _shift(self, op: Op, given: torch.Tensor, target: torch.Tensor, ignore: int | None) -> None:
-        """Which token of the input does the loss compare each prediction with?"""
-        start_length = self._alignment(op, given)
-        if start_length is None:
-            return
-        start, batch, length = start_length
-        goal = target.reshape(batch, length)
-        counted = goal != ignore
-        for lookup in self.lookups:
-            ids = lookup.values
-            if ids.shape[0] != batch or int(ids.max()) >= given.shape[1]:
-                continue
-            shares = {}
-            for offset in (-1, 0, 1, 2):
-                matched = compared = 0
-                first = max(0, -(start + offset))
-                last = min(length, ids.shape[1] - start - offset)
-                if last > first:
-                    use = counted[:, first:last]
-                    same = (goal[:, first:last] == ids[:, start + offset + first : start + offset + last].to(goal.device)) & use
-                    matched, compared = int(same.sum()), int(use.sum())
-                shares[offset] = (matched, compared)
-            good = [o for o, (m, c) in shares.items() if c >= 4 and m >= 0.98 * c]
-            fair = [o for o, (m, c) in shares.items() if c and m >= 0.7 * c]
-            if len(good) == 1 and fair == good:
-                matched, compared = shares[good[0]]
-                self.shifts.append((op, good[0], matched, compared, lookup))
-                return
-
-    def _alignment(self, op: Op, given: torch.Tensor) -> tuple[int, int, int] | None:
-        """(position of the first prediction, batch, length), from the [B, L, V] tensor that `given` was cut from."""
-        classes = given.shape[1] if given.dim() > 1 else 0
-        candidates = [op.ins[0]] + [made.ins[0] for made in self.trace.made_through(op.ins[0], KEEPING) if made.ins]
-        if given.dim() == 3:
-            rows = given.transpose(1, 2)
-        elif given.dim() == 2:
-            rows = given
-        else:
-            return None
-        best = None
-        for seen in candidates:
-            if len(seen.size) != 3 or classes not in (seen.size[2], seen.size[1]):
-                continue
-            whole = self.trace.tensor(seen.key)
-            if whole is None:
-                continue
-            whole = whole.detach() if seen.size[2] == classes else whole.detach().transpose(1, 2)
-            batch = whole.shape[0]
-            if rows.dim() == 3:
-                shaped = rows
-            elif rows.shape[0] % batch == 0:
-                shaped = rows.reshape(batch, -1, classes)
-            else:
-                continue
-            length = shaped.shape[1]
-            for start in range(0, min(3, whole.shape[1] - length + 1)):
-                if torch.equal(whole[:, start : start + length].to(shaped), shaped):
-                    best = (start, batch, length)  # the last candidate is the widest
-                    break
-        return best
+            shift = shift_of(self.trace, op, given, target, ignore, self.lookups)
+            if shift is not None:
+                self.shifts.append(shift)
 
     def _attention(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """A floating point mask of zeros and ones, which attention adds to its scores."""
@@ -328,15 +258,6 @@ class Watch:
             return False
         made = self.trace.ancestors({key})
         return any(seen.key in made for seen in self.trace.ops[read].outs)
-
-
-def label_shifts(watch: Watch, name: typing.Callable[[Lookup], str], causal: typing.Callable[[Lookup], bool]) -> list[LabelShift]:
-    found = []
-    for op, offset, matched, compared, lookup in watch.shifts:
-        site = watch.trace.site(op)
-        if site is not None and offset != 1:
-            found.append(LabelShift(offset, matched, compared, causal(lookup), site, name(lookup)))
-    return found
 
 
 def _operands(args: tuple, kwargs: dict) -> tuple[torch.Tensor, torch.Tensor]:

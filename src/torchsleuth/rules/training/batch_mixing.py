@@ -61,9 +61,11 @@ class BatchMixing(AuditRule):
             if move.kind != "mixing":
                 continue
             site = move.site or observation.call
-            culprits = ()
+            culprits = []
             if site is not None:
-                culprits = (culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""),)
+                culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""))
+            if move.built_site is not None:
+                culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: it takes the first axis for time"))
             fix = "Keep the batch axis out of this operation."
             if move.operation in _VIEWS:
                 fix = "Exchange axes with `transpose` or `permute`; `view` and `reshape` only re-read the elements in their old order."
@@ -73,11 +75,12 @@ class BatchMixing(AuditRule):
                 fix = "Build the layer with `batch_first=True`, or give it (time, batch, features)."
             where = module_words(move.site)
             yield Diagnosis(
-                self.name, "one sample changes the outputs of others", Confidence.CERTAIN, culprits,
+                self.name, "one sample changes the outputs of others", Confidence.CERTAIN, tuple(culprits),
                 recomputed(
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
                     f"shape {list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
+                    f"the layer has `{move.setting}`: it takes the first axis for time" if move.setting else "",
                 ),
                 "Each sample must get the result it would get alone; here it depends on its neighbours, so the same input gives "
                 "different answers in different batches.",

@@ -10,7 +10,15 @@ from torchsleuth.model import Confidence, Diagnosis, Role
 
 _RECURRENT = "Use a recurrent layer that runs forward only (`bidirectional=False`)."
 _CONVOLUTION = "Pad on the left only (`F.pad(x, (kernel_size - 1, 0))`), so that a convolution sees no later position."
-_FIXES = {"lstm": _RECURRENT, "gru": _RECURRENT, "rnn_tanh": _RECURRENT, "rnn_relu": _RECURRENT, "conv1d": _CONVOLUTION}
+_STATISTICS = "Take statistics over the features of one position, or over what came before it (`cumsum`), not over all positions."
+_TURN = "Turn the mask round: `tril` where True (or 1) keeps a key, `triu(diagonal=1)` where True hides it."
+_POOLING = "Let it see the position itself and earlier ones only: pad on the left (`F.pad(x, (k - 1, 0))`) and not on the right."
+_FIXES = {
+    "lstm": _RECURRENT, "gru": _RECURRENT, "rnn_tanh": _RECURRENT, "rnn_relu": _RECURRENT, "conv1d": _CONVOLUTION,
+    **dict.fromkeys(("mean", "var", "std", "var_mean", "std_mean", "sum", "norm", "layer_norm", "group_norm", "instance_norm", "max", "amax"), _STATISTICS),
+    **dict.fromkeys(("roll", "__getitem__", "flip", "cat", "gather", "index_select", "cumsum"), "Let each position see itself and earlier ones only."),
+    **dict.fromkeys(("avg_pool1d", "max_pool1d", "conv2d", "unfold"), _POOLING),
+}  # fmt: skip
 
 
 class CausalLeak(AuditRule):
@@ -59,18 +67,29 @@ class CausalLeak(AuditRule):
             if move.kind != "causal":
                 continue
             site = move.site or observation.call
-            culprits = ()
-            if site is not None:
+            culprits = []
+            ahead = f"{move.ahead} position{'s' * (move.ahead > 1)} ahead" if move.ahead > 0 else ""
+            turned = move.ahead < 0
+            if move.built_site is not None:
+                culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`"))
+            if move.made_site is not None:
+                culprits.append(culprit(move.made_site, Role.CREATE, "this triangle is the wrong way round" if turned else f"this triangle leaves {ahead} visible"))
+            if move.mask_site is not None and (site is None or move.mask_site.span != site.span):
+                culprits.append(culprit(move.mask_site, Role.CREATE, "the mask is applied here"))
+            if site is not None and site not in (move.made_site, move.mask_site):
                 label = f"`{move.operation}` lets a later token in" if move.operation else "a later token shows in its result"
-                culprits = (culprit(site, Role.CALL if site.library else Role.CREATE, label),)
+                culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, label))
             where = module_words(move.site)
             yield Diagnosis(
-                self.name, "an earlier position sees a later token", Confidence.CERTAIN, culprits,
+                self.name, "an earlier position sees a later token", Confidence.CERTAIN, tuple(culprits),
                 recomputed(
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved too early is that of `{move.operation}`, shape {list(move.operation_shape)}"
                     f"{' ' + where if where else ''}" if move.operation else "",
+                    f"the mask in use hides what lies further ahead, but lets each position see {ahead}" if ahead else "",
+                    "the mask in use is the wrong way round: it shows later positions and hides earlier ones" if turned else "",
+                    f"the layer has `{move.setting}`" if move.setting else "",
                 ),
                 f"{move.intent} When it generates, later tokens are not there yet: what it learned from them is lost.",
-                (advice(_FIXES.get(move.operation, "Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`).")),),
+                (advice(_TURN if turned else _FIXES.get(move.operation, "Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`).")),),
             )  # fmt: skip

@@ -52,13 +52,14 @@ class LabelShift(AuditRule):
         for shift in observation.shifts:
             if shift.offset in (0, -1) and not shift.causal:
                 continue  # an auto-encoder, a tagger: it may well be asked for the token it sees
+            once = "Compare `logits[:-1]` with `ids[1:]`." if shift.time_first else "Compare `logits[:, :-1]` with `ids[:, 1:]`."
             title, fix = {
                 0: ("the labels are not shifted: each position is asked for the token it was given",
-                    "Compare `logits[:, :-1]` with `ids[:, 1:]`."),
+                    once),
                 2: ("the labels are shifted twice: each position is asked for the token after the next",
                     "Shift once: pass unshifted labels to a model that shifts them itself."),
                 -1: ("the labels are shifted the wrong way: each position is asked for the token before it",
-                     "Compare `logits[:, :-1]` with `ids[:, 1:]`."),
+                     once),
             }[shift.offset]  # fmt: skip
             token = {0: "token t", 2: "token t + 2", -1: "token t - 1"}[shift.offset]
             facts = [f"the loss compares the prediction at position t with {token} of `{shift.input_name}`: "
@@ -66,8 +67,10 @@ class LabelShift(AuditRule):
             if shift.causal:
                 facts.append("changing a later token moved no earlier output: the model is causal, so it is there to predict the next token")
             label = "compares each prediction with the wrong token"
+            culprits = [culprit(shift.site, Role.CALL if shift.site.library else Role.OPERAND, label)]
+            if shift.labels_site is not None:
+                culprits.append(culprit(shift.labels_site, Role.CREATE, f"the labels are made here: at position t stands {token}"))
             yield Diagnosis(
-                self.name, title, Confidence.CERTAIN if shift.causal else Confidence.LIKELY,
-                (culprit(shift.site, Role.CALL if shift.site.library else Role.OPERAND, label),), observed(*facts),
+                self.name, title, Confidence.CERTAIN if shift.causal else Confidence.LIKELY, tuple(culprits), observed(*facts),
                 "A causal model has seen token t at position t and is there to predict token t + 1.", (advice(fix),),
             )  # fmt: skip

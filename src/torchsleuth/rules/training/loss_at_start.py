@@ -55,7 +55,7 @@ class LossAtStart(AuditRule):
         for loss in observation.losses[:1]:
             if loss.function != "cross_entropy" or not loss.classes or loss.classes < 2 or loss.value is None:
                 continue
-            if loss.reduction != "mean" or loss.weighted or not math.isfinite(loss.value):
+            if loss.reduction != "mean" or loss.weighted or loss.similarities or not math.isfinite(loss.value):
                 continue
             chance = math.log(loss.classes)
             if loss.value < max(6 * chance, chance + 8):

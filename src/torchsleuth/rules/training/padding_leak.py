@@ -64,26 +64,57 @@ class PaddingLeak(AuditRule):
                 yield _diagnosis(observation, move)
 
 
+_COUNTING = {"mean", "sum", "div", "var", "std", "var_mean", "std_mean", "norm", "layer_norm", "instance_norm", "group_norm", "batch_norm", "avg_pool1d", "cumsum"}
+
+
+def _remedy(operation: str) -> str:
+    if "softmax" in operation:
+        return "Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`."
+    if operation == "multi_head_attention_forward":
+        return "Give this attention the mask of the padding of its keys (`key_padding_mask=`, `src_key_padding_mask=`, `memory_key_padding_mask=`): True where there is padding."
+    if operation == "scaled_dot_product_attention":
+        return "Give this attention `attn_mask=`: True where a key is real."
+    if operation in _COUNTING:
+        return "Use real positions only: sum over them and divide by their number."
+    return "Let no result of a row depend on the padded length: use its real positions only (the step at `length - 1`, a sum over them)."
+
+
 def _maximum(move: Move) -> Diagnosis:
     assert move.site is not None
     facts = [f"{move.changed} changes {move.where}"]
     if where := module_words(move.site):
         facts.append(f"the maximum is that of `{move.operation}`, shape {list(move.operation_shape)}, {where}")
     return Diagnosis(
-        PaddingLeak.name, "padded positions hold zero, and zero wins the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
-        (culprit(move.site, Role.CREATE, f"`{move.operation}` takes the zeros of padded positions for values"),), recomputed(*facts),
-        "Zero is larger than every number below it: where all real values of a feature are negative, the padding decides. A row "
-        "with padding gets another result than the same row without.",
+        PaddingLeak.name, "padded positions hold zero, and zero wins the maximum" if move.zero else "padded positions win the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
+        (culprit(move.site, Role.CREATE, f"`{move.operation}` takes what stands at padded positions for values"),), recomputed(*facts),
+        f"Where all real values of a feature are {'negative, zero is larger' if move.zero else 'less than what stands at padded positions'}, and the "
+        "padding decides. A row with padding gets another result than the same row without.",
         (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~mask, float('-inf'))`."),),
     )  # fmt: skip
+
+
+def _hides_queries(move: Move) -> bool:
+    """The mask runs along the last axis but one of square scores, and stands still along the last."""
+    mask, scores = move.mask_shape, move.masked_shape
+    return "softmax" in move.operation and len(mask) >= 2 and len(scores) >= 2 and mask[-1] == 1 < mask[-2] == scores[-2] == scores[-1]
+
+
+def _axis(move: Move) -> int:
+    return len(move.masked_shape) - 2
 
 
 def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
-    if move.mask_site is not None:
-        label = "the mask is applied here, and does not hide the padding"
+    if move.mask_unused and move.made_site is not None and (site is None or move.made_site.span != site.span):
+        label = f"`{move.instead}` is given here, `{move.mask_name}` is not" if move.instead else f"`{move.mask_name}` is not given here"
+        culprits.append(culprit(move.made_site, Role.CALL, label))
+    if move.hollow and move.made_site is not None:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
+    if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
+        label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
+            "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
@@ -93,6 +124,14 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
         library = f" inside {move.site.library}" if move.site.library else ""
         facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if _hides_queries(move):
+        facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
+    if move.unmasked:
+        facts.append(f"`{move.operation}` was given no `{move.unmasked}`")
+    if move.hollow:
+        facts.append(f"the mask that is made of `{move.mask_name}` and applied there is {move.hollow}, in rows that have padding")
+    if move.mask_unused:
+        facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
     if move.assumed:
@@ -100,10 +139,22 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+    elif move.mask_unused:
+        title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
+        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions" + (f", in the place of `{move.instead}`." if move.instead else "."))
+    elif move.unmasked or _hides_queries(move):
+        title = "padding takes part in an attention: nothing hides its keys"
+        whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
+        fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
+                     "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
+    elif move.hollow:
+        title = f"the mask made of `{move.mask_name}` hides nothing, and padding leaks into the output"
+        fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."
+                     if "too little" in move.hollow else "Make a mask that differs between real and padded positions: lengths must be counted in the "
+                     "steps that the mask is laid along (after a subsampling, in its steps).")  # fmt: skip
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
-        fix = advice("Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`." if "softmax" in move.operation
-                     else "Divide by the number of real positions, and let no operation use the padded length.")  # fmt: skip
+        fix = advice(_remedy(move.operation))
     elif move.pooled:
         title = "padding leaks into the pooled output"
         fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "

@@ -1,0 +1,62 @@
+"""Where the layer that did it was built, if what is wrong with it was decided there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.trace import Op, Trace
+
+
+def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
+    """The expression that built the layer, and the setting that lets it see what it must not; no site where its making was not seen."""
+    if not op.module:
+        return None, ""
+    layer = lab.runner.model.get_submodule(op.module)
+    setting = _setting(layer, kind)
+    if not setting or lab.step is None:
+        return None, setting
+    for parameter in layer.parameters():
+        for made in _writers(lab.step, parameter):
+            site = lab.step.site(made)
+            if site is not None and not site.library and type(layer).__name__ in site.source:
+                return site, setting
+    return _copied(lab, op.module, layer), setting
+
+
+def _copied(lab: Lab, path: str, layer: nn.Module) -> Site | None:
+    """A layer that was copied (`nn.TransformerEncoder` does that) was built where the only one of its kind and size was."""
+    trace, model = lab.step, lab.runner.model
+    assert trace is not None
+    sizes = {tuple(p.shape) for p in layer.parameters()}
+    parts = path.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        name = type(model.get_submodule(".".join(parts[:count]))).__name__ + "("
+        made = {op.place: op for op in trace.ops if op.writes and op.outs and op.outs[0].size in sizes}
+        sites = {site.span: site for op in made.values() if (site := trace.site(op)) is not None and not site.library and name in site.source}
+        if sites:
+            return next(iter(sites.values())) if len(sites) == 1 else None
+    return None
+
+
+def _writers(trace: Trace, parameter: nn.Parameter) -> Iterator[Op]:
+    """The calls that wrote to it, the last one first: optimizer steps, then those that gave it its first values."""
+    key = trace.known_key(parameter)
+    while key is not None and (made := trace.producer.get(key)) is not None and made < len(trace.ops):
+        op = trace.ops[made]
+        yield op
+        key = op.ins[0].key if op.writes and op.ins and op.ins[0].key != key else None
+
+
+def _setting(layer: nn.Module, kind: str) -> str:
+    if kind == "causal":
+        if isinstance(layer, nn.RNNBase) and layer.bidirectional:
+            return "bidirectional=True"
+        if isinstance(layer, nn.Conv1d) and layer.padding not in (0, (0,)):
+            return f"padding={layer.padding!r}" if isinstance(layer.padding, str) else f"padding={layer.padding[0]}"
+    elif kind == "mixing" and isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)) and not layer.batch_first:
+        return "batch_first=False"
+    return ""

@@ -1,0 +1,150 @@
+"""Which token of the input does the loss compare each prediction with? Read off the operands of the loss, while they are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass
+
+import torch
+
+from torchsleuth.auditor.distributions import KEEPING
+from torchsleuth.auditor.observation import LabelShift, Site
+from torchsleuth.auditor.trace import Op, Trace
+
+_CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}
+OFFSETS = (-1, 0, 1, 2)
+
+
+@dataclass
+class Lookup:
+    """Token ids that were looked up in a table of `rows` embeddings."""
+
+    op: Op
+    ids: torch.Tensor
+    values: torch.Tensor  # the same, to be read
+    rows: int
+    padding_idx: int | None
+
+
+@dataclass
+class Shift:
+    """The prediction at position t is compared with token t + `offset` of the ids that `lookup` looked up."""
+
+    op: Op
+    offset: int
+    matched: int
+    compared: int
+    lookup: Lookup
+    axis: int  # of the ids, along which positions are counted: 0 for data with time first
+    counted: torch.Tensor  # flags like the ids: the prediction made there is asked for
+    scores: tuple[int, ...]  # the shape of the predictions, before they were cut
+
+
+@dataclass
+class _Aligned:
+    """Predictions cut from a tensor of shape `whole`, from `start` on, with as many rows of labels as samples."""
+
+    start: int
+    batch: int
+    length: int
+    whole: tuple[int, ...]
+    axis: int
+
+
+def shift_of(trace: Trace, op: Op, given: torch.Tensor, target: torch.Tensor, ignore: int | None, lookups: list[Lookup]) -> Shift | None:
+    """The one distance at which the labels match the ids; the next token, if they match that of any input."""
+    found: list[Shift] = []
+    for aligned in _alignments(trace, op, given):
+        goal = target.reshape(aligned.batch, aligned.length) if aligned.axis == 1 else target.reshape(aligned.length, aligned.batch).T
+        for lookup in lookups:
+            ids = lookup.values if aligned.axis == 1 else lookup.values.T
+            if ids.shape[0] == aligned.batch and int(ids.max()) < given.shape[1]:
+                found += _matching(op, aligned, goal, goal != ignore, ids, lookup)
+    return next((shift for shift in found if shift.offset == 1), found[0] if found else None)
+
+
+def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tensor, ids: torch.Tensor, lookup: Lookup) -> list[Shift]:
+    start, length = aligned.start, aligned.length
+    shares = {}
+    for offset in OFFSETS:
+        matched = compared = 0
+        first = max(0, -(start + offset))
+        last = min(length, ids.shape[1] - start - offset)
+        if last > first:
+            use = counted[:, first:last]
+            same = (goal[:, first:last] == ids[:, start + offset + first : start + offset + last].to(goal.device)) & use
+            matched, compared = int(same.sum()), int(use.sum())
+        shares[offset] = (matched, compared)
+    good = [o for o, (m, c) in shares.items() if c >= 4 and m >= 0.98 * c]
+    fair = [o for o, (m, c) in shares.items() if c and m >= 0.7 * c]
+    if len(good) != 1 or fair != good:
+        return []
+    flags = torch.zeros(ids.shape, dtype=torch.bool)
+    flags[:, start : start + length] = counted[:, : max(0, ids.shape[1] - start)].cpu()
+    return [Shift(op, good[0], *shares[good[0]], lookup, aligned.axis, flags if aligned.axis == 1 else flags.T, aligned.whole)]
+
+
+def _alignments(trace: Trace, op: Op, given: torch.Tensor) -> list[_Aligned]:
+    """How the predictions lie in the tensor of three axes that they were cut from: samples first, or time first."""
+    classes = given.shape[1] if given.dim() > 1 else 0
+    candidates = [op.ins[0]] + [made.ins[0] for made in trace.made_through(op.ins[0], KEEPING) if made.ins]
+    if given.dim() not in (2, 3):
+        return []
+    rows = given.transpose(1, 2) if given.dim() == 3 else given
+    best: dict[int, _Aligned] = {}
+    for seen in candidates:
+        if len(seen.size) != 3 or classes not in (seen.size[2], seen.size[1]):
+            continue
+        whole = trace.tensor(seen.key)
+        if whole is None:
+            continue
+        whole = whole.detach() if seen.size[2] == classes else whole.detach().transpose(1, 2)
+        for axis in (1, 0) if rows.dim() == 2 else (1,):
+            if (aligned := _laid(whole if axis == 1 else whole.transpose(0, 1), rows, seen.size, axis)) is not None:
+                best[axis] = aligned  # the last candidate is the widest
+    return [best[axis] for axis in (1, 0) if axis in best]
+
+
+def _laid(whole: torch.Tensor, rows: torch.Tensor, size: tuple[int, ...], axis: int) -> _Aligned | None:
+    batch, classes = whole.shape[0], whole.shape[2]
+    if rows.dim() == 3:
+        shaped = rows
+    elif batch == 0 or rows.shape[0] % batch:
+        return None
+    else:
+        shaped = rows.reshape(batch, -1, classes) if axis == 1 else rows.reshape(-1, batch, classes).transpose(0, 1)
+    length = shaped.shape[1]
+    for start in range(0, min(3, whole.shape[1] - length + 1)):
+        if torch.equal(whole[:, start : start + length].to(shaped), shaped):
+            return _Aligned(start, batch, length, size, axis)
+    return None
+
+
+def label_shifts(shifts: list[Shift], trace: Trace, name: typing.Callable[[Lookup], str], causal: typing.Callable[[Shift], bool]) -> list[LabelShift]:
+    """Those that ask for another token than the next; not where another loss asks for that one (several tokens ahead, or both ways)."""
+    found = []
+    for shift in shifts:
+        site = trace.site(shift.op)
+        if site is None or any(other.offset == 1 and torch.equal(other.lookup.values, shift.lookup.values) for other in shifts):
+            continue
+        is_causal, axis = causal(shift), shift.axis
+        if not is_causal and shift.offset == 0 and shift.lookup.ids.shape[0] > 1:
+            # The labels are the ids themselves: along which axis positions are counted, they do not tell.
+            axis = 1 - shift.axis
+            is_causal = causal(dataclasses.replace(shift, axis=axis))
+        made = _labels_made(trace, shift.op)
+        labels = made if made is not None and made.span != site.span else None
+        found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels))
+    return found
+
+
+def _labels_made(trace: Trace, loss: Op) -> Site | None:
+    """The program's own expression that cut or copied the labels, back from the loss."""
+    if len(loss.ins) < 2:
+        return None
+    for op in trace.made_through(loss.ins[1], KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__"}):
+        site = trace.site(op)
+        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code:
+            return site
+    return None
