@@ -194,3 +194,14 @@ def one_hot_past_the_softmax(bug):
         return -(F.one_hot(tags, 5) * log_p).sum(-1).mean()
 
     return {"model": Tags(), "batch": (torch.randn(3, 7, 6), torch.randint(0, 5, (3, 7))), "loss_fn": loss}
+
+
+@planted("nothing-to-convert", "silent-broadcast")
+def nothing_to_convert(bug):
+    """`y.float()` of what is float already is `y` itself, and made by nothing: looking for its maker has to end."""
+
+    def loss(out, y):
+        return ((out - y.float()) ** 2).mean()  # culprit: nothing-to-convert
+
+    y = torch.randn(10)
+    return {"model": Scores(1), "batch": (torch.randn(10, 6), y if bug else y[:, None]), "loss_fn": loss}

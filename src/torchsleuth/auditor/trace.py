@@ -218,8 +218,10 @@ class Trace(TorchFunctionMode):
             if base is not None and base is not outputs[0]:
                 outputs.append(base)
         op.outs = tuple(self._seen(t, fresh=op.writes or not any(t is i for i in inputs)) for t in outputs)
+        given = {seen.key for seen in op.ins}
         for seen in op.outs:
-            self.producer.setdefault(seen.key, op.index)
+            if seen.key not in given:  # `y.float()` of what is float already gives `y` back: it did not make it
+                self.producer.setdefault(seen.key, op.index)
         if op.name in ("data", "detach") and outputs and outputs[0].numel() == 1:
             self.bared[outputs[0].data_ptr()] = op.outs[0].key
         if self.keep:
