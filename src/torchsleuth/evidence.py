@@ -37,6 +37,9 @@ class WriteSite:
     target: str = ""  # what the expression wrote through, where that differs from the saved tensor
     overlaps: bool | None = None  # whether the written region touches the saved one
     fits_exactly: bool = False  # `x[i] = value`, seen each time with a value of the region's own shape, dtype and device
+    module: str = ""  # torch's own module that wrote, by its path: "net.features.5"
+    module_class: str = ""
+    made: Place | None = None  # where that module was made with `inplace=True`
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,11 @@ class FreedGraph:
     root: TensorFact | None
     failing: Place | None = None  # the forward expression of a freed node
     failing_operation: str = ""
+    # What took the carried tensor into the first backward, where nothing behind the tensor was updated after that one; and
+    # what is behind it, of which an optimizer holds the weights.
+    needless: Place | None = None
+    behind: tuple[str, ...] = ()
+    discarded: bool = False  # the gradients that the first backward gave to these are gone: `zero_grad()` came in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class GradientCut:
     tensor: TensorFact | None  # what still had a gradient going in
     wrapper: Place | None = None  # the `with torch.no_grad():` or decorator, where that is the reason
     switch: Place | None = None  # or the `set_grad_enabled(False)` that ran before and stayed in force
+    handed: str = ""  # what then took the values out of torch: "__array__", "item", …
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,7 @@ class LostGradient:
     grad_enabled: bool  # at the time of the crash
     bare: bool = False  # it was made from Python or numpy values whose origin was not seen
     frozen_at: Place | None = None  # the expression that froze the parameters
+    frozen_used: tuple[str, ...] = ()  # frozen parameters that the root was computed from while recording was on
 
 
 @dataclass(frozen=True, slots=True)

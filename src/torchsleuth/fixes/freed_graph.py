@@ -15,7 +15,7 @@ from torchsleuth.fixes.states import Holds, carried_names, detached, held
 from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
 
-_EACH_TIME = "Gradients then stop there each time it is run (truncated backpropagation through time)."
+_EACH_TIME = "Gradients then stop there each time it is run."
 _TRUNCATED = "Gradients then stop at the step boundary (truncated backpropagation through time)."
 
 
@@ -30,6 +30,10 @@ class FreedGraphFixer(Fixer):
         backward = script.statement_at(_users(freed.second).span)
         if backward is None:
             return []
+        if freed.needless is not None:
+            first = _detached_where_used(scripts, [dataclasses.replace(freed.carried[0], used=freed.needless)])
+            meaning = f"`{short(freed.first.source)}` then stops there: it gives no gradient to {_and(freed.behind)}." if freed.first is not None else ""
+            return [dataclasses.replace(first, title=f"Detach `{freed.carried[0].tensor.name}` for the first loss.", meaning=meaning)] if first is not None else []
         if freed.carried:
             inside = _computed_in_closure(scripts, script, backward, freed)
             if inside is not None:
@@ -39,6 +43,10 @@ class FreedGraphFixer(Fixer):
         if freed.same_root:
             return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
         return [*_shared(scripts, script, backward, freed), _recomputed_outside(scripts, evidence, freed)]
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
 def _users(place: Place) -> Place:

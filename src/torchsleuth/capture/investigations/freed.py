@@ -10,6 +10,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.needless import needless_use
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
 from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import CarriedTensor, FreedGraph, Place, TensorFact
@@ -41,7 +42,9 @@ def investigate(crash: Crash) -> FreedGraph | None:
         freeing = [item for item in before if not item[3]] or before
         first_place, boundary, _, _ = next((item for item in freeing if item[1] > oldest), freeing[-1])
         same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
-    carried = _carried(crash, boundary) if boundary is not None else ()
+    carried, edges = _carried(crash, boundary) if boundary is not None else ((), [])
+    consumed = next((op for op in crash.timeline.operations if op.name in ("backward", "grad") and not op.raised and op.sequence == boundary), None)
+    needless = needless_use(crash, edges[0], consumed.index) if len(edges) == 1 and consumed is not None else None
     shared = None
     if not carried and not same_root:
         shared = _shared(crash, before, root)
@@ -55,6 +58,7 @@ def investigate(crash: Crash) -> FreedGraph | None:
         crash.names.fact(root),
         crash.timeline.place_of_node(failing) if failing is not None else None,
         operation_of(failing.name()) if failing is not None else "",
+        *(needless or ()),
     )
 
 
@@ -133,8 +137,9 @@ def _backward_call(statement: ast.stmt) -> ast.Call | None:
     return None
 
 
-def _carried(crash: Crash, boundary: int) -> tuple[CarriedTensor, ...]:
-    """Edges from a node made after the first backward to one made before it that is freed or leads to freed ones."""
+def _carried(crash: Crash, boundary: int) -> tuple[tuple[CarriedTensor, ...], list[typing.Any]]:
+    """Edges from a node made after the first backward to one made before it that is freed or leads to freed ones; and the
+    older nodes of these edges."""
     leads_to_freed: dict[int, bool] = {}
 
     def freed_below(node: typing.Any) -> bool:
@@ -144,18 +149,20 @@ def _carried(crash: Crash, boundary: int) -> tuple[CarriedTensor, ...]:
         return leads_to_freed[key]
 
     found: list[CarriedTensor] = []
+    edges: list[typing.Any] = []
     for node in sorted(crash.nodes, key=sequence_of):
         if not boundary <= sequence_of(node) < LEAF_SEQUENCE:
             continue
         for position, (older, _) in enumerate(node.next_functions):
             if older is None or sequence_of(older) >= boundary or not freed_below(older):
                 continue
+            edges += [older] if all(older is not other for other in edges) else []
             item = _carried_tensor(crash, older, node, position)
             if all((item.made, item.used) != (other.made, other.used) for other in found):
                 found.append(item)
             if len(found) >= _MOST_CARRIED:
-                return tuple(found)
-    return tuple(found)
+                return tuple(found), edges
+    return tuple(found), edges
 
 
 def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position: int) -> CarriedTensor:

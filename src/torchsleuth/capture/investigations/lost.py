@@ -8,6 +8,7 @@ source lead on, within one function.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import types
 import typing
 
@@ -54,6 +55,7 @@ def investigate(crash: Crash) -> LostGradient | None:
     if not cuts and made is None:
         cuts = _by_syntax(crash)
     parameters = [(named.name, named.tensor) for named in crash.names.all() if named.kind == "parameter"]
+    frozen = search.frozen or ({id(tensor) for _, tensor in parameters if not tensor.requires_grad} if not cuts else set())
     return LostGradient(
         root_fact(crash, root),
         call,
@@ -63,8 +65,30 @@ def investigate(crash: Crash) -> LostGradient | None:
         sum(tensor.requires_grad for _, tensor in parameters),
         torch.is_grad_enabled(),
         search.bare,
-        _frozen_at(crash, {id(tensor) for _, tensor in parameters if not tensor.requires_grad}) if not cuts else None,
+        _frozen_at(crash, frozen),
+        tuple(name for name, tensor in parameters if id(tensor) in search.frozen),
     )
+
+
+class _Cut(typing.NamedTuple):
+    cut: GradientCut
+    operation: Operation
+    side: str  # of a loss: "input", "target", or "" for neither
+
+
+class _Frozen(typing.NamedTuple):
+    """A frozen parameter that took part in an operation on the way to the root, while recording was on."""
+
+    ident: int
+    operation: Operation
+    side: str
+
+
+def _side(operation: Operation, position: int) -> str:
+    """Losses are given what is judged first, and then what it is judged by."""
+    if operation.name.endswith("_loss") or operation.name in ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+        return "input" if position == 0 else "target"
+    return ""
 
 
 class _Search:
@@ -76,16 +100,19 @@ class _Search:
             for mark in operation.results:
                 self._latest.setdefault((mark.ident, mark.storage), []).append(operation)
         self.bare = False  # some of it was made from numbers that the log did not see come from a tensor
+        self.frozen: set[int] = set()  # parameters that are to blame instead of a cut, or with one
         self._to_python = [op for op in self._timeline.operations if op.name in _TO_PYTHON]
 
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
         producer = self._producer(id(root), storage_of(root), None)
-        # With each operation the one of its results that leads to the root: of `max` and `topk` it may be the indices.
-        pending = [(producer, (id(root), storage_of(root)))] if producer is not None else []
+        # With each operation the one of its results that leads to the root (of `max` and `topk` it may be the indices), on
+        # which side of a loss it lies, and what took the values out of torch on the way.
+        pending = [(producer, (id(root), storage_of(root)), "", "")] if producer is not None else []
         seen: set[int] = set()
-        cuts: list[tuple[GradientCut, Operation]] = []
+        cuts: list[_Cut] = []
+        frozen: list[_Frozen] = []
         while pending and len(seen) < _MOST_STEPS:
-            operation, wanted = pending.pop()
+            operation, wanted, side, handed = pending.pop()
             if operation.index in seen:
                 continue
             seen.add(operation.index)
@@ -95,28 +122,74 @@ class _Search:
             leading = [mark for mark in operation.results if (mark.ident, mark.storage) == wanted] or list(operation.results)
             if losing is not None and not any(mark.requires_grad for mark in leading):
                 cut = self._cut(operation, losing, leading)
-                if cut is not None and all(cut.place.span != other.place.span for other, _ in cuts):
-                    cuts.append((cut, operation))
+                if cut is not None and all(cut.place.span != other.cut.place.span for other in cuts):
+                    cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side))
                 continue
+            handed = operation.name if operation.name in _TO_PYTHON else handed
             unknown = operation.name in _COPIES
-            for mark in operation.operands:
+            for position, mark in enumerate(operation.operands):
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
-                    pending.append((producer, (mark.ident, mark.storage)))
+                    pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed))
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
+                if operation.grad_enabled and self._is_parameter(mark):
+                    frozen.append(_Frozen(mark.ident, operation, side))
             if unknown:
-                handed = self._through_python(operation)
-                pending.extend((conversion, (0, 0)) for conversion in handed)
-                self.bare = self.bare or not handed and not operation.operands and _takes_values(operation)
-        # A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
-        # is the one meant.
+                conversions = self._through_python(operation)
+                pending.extend((conversion, (0, 0), side, "") for conversion in conversions)
+                self.bare = self.bare or not conversions and not operation.operands and _takes_values(operation)
+        return [cut.cut for cut in self._meant(cuts, frozen)]
+
+    def _meant(self, cuts: list[_Cut], frozen: list[_Frozen]) -> list[_Cut]:
+        """A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
+        is the one meant."""
         meant, trained = cuts, _trained(self._crash)
         if len(meant) > 1 and trained:
-            meant = [cut for cut in meant if self._reaches(cut[1], trained)] or meant
+            meant = [cut for cut in meant if self._reaches(cut.operation, trained)] or meant
+        meant = self._rather_frozen(meant, frozen, trained)
         # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
-        meant = [cut for cut in meant if cut[0].reason != "integer"] or meant
-        return [cut for cut, _ in meant]
+        return [cut for cut in meant if cut.cut.reason != "integer"] or meant
+
+    def _rather_frozen(self, cuts: list[_Cut], frozen: list[_Frozen], trained: set[int]) -> list[_Cut]:
+        """Recording was on for a network whose weights are frozen, and switched off for another: the first may be the one
+        that should have been trained. What an optimizer holds tells, or on which side of the loss each stands."""
+        before = {cut.operation.index for cut in cuts}
+        frozen = [item for item in frozen if not self._comes_from(item.operation, before)]  # else a judge of what was cut off
+        idents = {item.ident for item in frozen}
+        if not cuts:
+            self.frozen = idents
+            return cuts
+        if not frozen or any(cut.cut.reason not in ("no_grad", "detach") for cut in cuts):
+            return cuts
+        held, parted = bool(idents & trained), any(self._reaches(cut.operation, trained) for cut in cuts)
+        if trained and held != parted:
+            instead = held
+        else:
+            sides = {item.side for item in frozen}, {cut.side for cut in cuts}
+            instead = {("input", "target"): True, ("target", "input"): False}.get(tuple("".join(sorted(one)) for one in sides))
+        if instead is None and any(cut.cut.reason == "detach" for cut in cuts):
+            return cuts
+        if instead is not False:
+            self.frozen = idents
+        return [] if instead else cuts
+
+    def _comes_from(self, operation: Operation, indices: set[int]) -> bool:
+        pending, seen = [operation], {operation.index}
+        while pending and len(seen) < _MOST_STEPS:
+            for mark in pending.pop().operands:
+                producer = self._producer(mark.ident, mark.storage, operation.index)
+                if producer is not None and producer.index not in seen:
+                    if producer.index in indices:
+                        return True
+                    seen.add(producer.index)
+                    pending.append(producer)
+        return False
+
+    def _is_parameter(self, mark: Mark) -> bool:
+        """A weight that did not ask for a gradient when it was used, and does not now."""
+        named = self._crash.names.by_id(mark.ident)
+        return not mark.requires_grad and named is not None and named.kind == "parameter" and not named.tensor.requires_grad
 
     def _reaches(self, cut: Operation, trained: set[int]) -> bool:
         """Whether the values that went into this operation were computed from one of these parameters."""

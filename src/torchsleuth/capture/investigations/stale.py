@@ -137,7 +137,10 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
             name = bound if bound and {bound} == _targets(writes) else ""
     name = name or _written_name(crash.timeline.place_of_node(node), writes, saved.name in ("result", "output", "out"))
     if not name and writes.complete and len(_targets(writes)) == 1:
-        name = next(iter(_targets(writes)))  # what it is called where it was written
+        written = next(iter(_targets(writes)))  # what it is called where it was written
+        place = crash.timeline.place_of_node(node)
+        here = place is None or _same_scope(written, place.function, writes.sites[0].place.function)
+        name = written if here or not re.search(rf"\b{re.escape(written)}\b", place.source) else ""
     return dataclasses.replace(fact, name=name, kind="variable") if name else fact
 
 

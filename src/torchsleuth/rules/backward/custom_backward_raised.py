@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short
+
+_OF_THE_GRAPH = re.compile(r"modified by an inplace operation|after they have already been freed")
 
 
 class CustomBackwardRaised(CrashRule):
@@ -72,6 +76,8 @@ class CustomBackwardRaised(CrashRule):
         custom = evidence.custom
         if custom is None or not custom.raised_inside or custom.raised_at is None:
             return None
+        if _OF_THE_GRAPH.search(evidence.exception.message):
+            return None  # `ctx.saved_tensors` only noticed what was done to them elsewhere
         where = f"the hook `{custom.function}`" if custom.is_hook else f"`{custom.function}.backward`"
         exception = evidence.exception
         culprits = [custom.raised_at.culprit(Role.OPERAND, f"raised {exception.type} during backward")]

@@ -70,6 +70,8 @@ class FreedGraphRule(CrashRule):
         if carried is not None:
             verb = "carry" if len(carried.names) > 1 else "carries"
             title = f"{upper_first(_carried_name(carried))} {verb} a graph that {_earlier(freed)} has freed into this one"
+            if freed.discarded:
+                title = f"{upper_first(_earlier(freed))} went through {_carried_name(carried)} and freed its graph, which this backward is for"
         elif freed.same_root:
             title = f"`backward()` was called a second time on {_root(freed)}"
         elif freed.failing is not None and freed.first is not None:
@@ -108,6 +110,10 @@ def _carried_name(carried: CarriedTensor) -> str:
 
 def _culprits(freed: FreedGraph) -> list[Culprit]:
     found: list[Culprit] = []
+    if freed.needless is not None:
+        place = freed.needless.via or freed.needless
+        use = "which has no use for it" if freed.discarded else "after which nothing behind it was updated"
+        found.append(place.culprit(Role.OPERAND, f"takes {_carried_name(freed.carried[0])} with its graph into {_earlier(freed)}, {use}"))
     for item in freed.carried:
         made = item.made.via if item.made is not None and item.made.via is not None else item.made
         used = item.used.via if item.used is not None and item.used.via is not None else item.used
@@ -143,6 +149,9 @@ def _facts(freed: FreedGraph) -> list[Fact]:
                 Known.OBSERVED,
             )
         )
+    if freed.needless is not None:
+        behind = ", ".join(f"`{name}`" for name in freed.behind[:2]) + (f" and {len(freed.behind) - 2} more" if len(freed.behind) > 2 else "")
+        facts.append(Fact(f"After {_earlier(freed)} an optimizer has updated other weights, and none of those that {_carried_name(freed.carried[0])} was computed with ({behind}){'; these have no gradient now' * freed.discarded}.", Known.OBSERVED))
     if freed.same_root:
         facts.append(Fact(f"Both calls were made on {_root(freed)}, without a new forward pass in between.", Known.OBSERVED))
     return facts
@@ -157,6 +166,13 @@ def _description(item: CarriedTensor) -> str:
 
 def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
     start = "`backward()` frees the values saved for it as soon as it has used them. "
+    if carried is not None and freed.discarded:
+        name = _carried_name(carried)
+        return (
+            f"{start}{upper_first(_earlier(freed))} served other weights than those that {name} was computed with: the gradients that it gave to these were "
+            f"thrown away. But its loss was computed from {name} with all its history, so it went through that too. This backward is the one that "
+            f"needs the history of {name}, and finds the values gone."
+        )
     if carried is not None:
         name = _carried_name(carried)
         return (
@@ -171,6 +187,10 @@ def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
 
 
 def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
+    if carried is not None and freed.needless is not None:
+        place = freed.needless.via or freed.needless
+        how = ", ".join(f"`{name}.detach()`" for name in carried.names) or "`.detach()` on it"
+        return [Fix(f"Detach it for the first loss: {how} in `{short(place.source)}` (line {place.span.line}).", Applicability.DISPLAY_ONLY)]
     if carried is not None:
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
         how = ", ".join(f"`{name} = {name}.detach()`" for name in carried.names) or "call `.detach()` on it"
