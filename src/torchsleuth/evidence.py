@@ -91,6 +91,7 @@ class CarriedTensor:
     since: int | None = None
     # Where one expression carries several and it is not known which of them this is: the names of all, `h` and `c`.
     together: tuple[str, ...] = ()
+    kept: Place | None = None  # the assignment that keeps it for the next round: `self.state = h, c`
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,6 +194,7 @@ class ReturnedGradient:
     parameter: str  # the name of forward's argument
     source: str  # the returned expression
     place: Place | None
+    made: Place | None = None  # where the returned variable is computed, if that is one place
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import ast
 import inspect
 import types
 import typing
-from collections.abc import Iterator
 
 import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.syntax import function_of
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -46,24 +46,13 @@ def _made(crash: Crash, name: str, root: torch.nn.Module, path: str, class_name:
 
 def _assigned(code: types.CodeType, target: str) -> list[ast.expr]:
     """What the function (or file) of this code assigns to it, each time."""
-    tree = source.tree_of(code.co_filename)
+    scope = source.tree_of(code.co_filename) if code.co_name == "<module>" else function_of(code)
     found = []
-    for node in _own_nodes(tree, code) if tree is not None else ():
+    for node in ast.walk(scope) if scope is not None else ():
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             if target in [ast.unparse(item) for item in (node.targets if isinstance(node, ast.Assign) else [node.target])]:
                 found.append(node.value)
     return found
-
-
-def _own_nodes(tree: ast.Module, code: types.CodeType) -> Iterator[ast.AST]:
-    if code.co_name == "<module>":
-        return ast.walk(tree)
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == code.co_name and _first_line(n) == code.co_firstlineno]
-    return (inner for function in functions for inner in ast.walk(function))
-
-
-def _first_line(function: ast.FunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 def _followed(code: types.CodeType, values: list[ast.expr], rest: list[str], class_name: str) -> Place | None:

@@ -60,6 +60,9 @@ def _carried(
     scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph, carried: tuple[CarriedTensor, ...]
 ) -> list[Fix | None]:
     loops = script.loops_around(backward)
+    kept = _detached_where_kept(scripts, carried)
+    if kept is not None:
+        return [kept]
     fixes: list[Fix | None] = []
     if _in_one_round(scripts, script, backward, freed, carried[0], loops):
         return _for_another_optimizer(scripts, script, backward, carried[0]) or _shared(scripts, script, backward, freed)
@@ -162,6 +165,31 @@ def _detached_where_used(scripts: Scripts, carried: Sequence[CarriedTensor]) -> 
         return None
     verb = "enters" if len(edits) == 1 else "enter"
     return scripts.fix(f"Detach {words} where {'it' if len(edits) == 1 else 'they'} {verb} the new step.", [one for edit in edits for one in edit], _EACH_TIME, safe=False)
+
+
+def _detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:
+    """`self.state = h, c` → `self.state = h.detach(), c.detach()`, where all that is carried over is kept so."""
+    edits: list[Edit] = []
+    done: set[object] = set()
+    for item in carried:
+        script = scripts.get(item.kept)
+        statement = script.statement_at(item.kept.span) if script is not None else None
+        if script is None or not isinstance(statement, ast.Assign):
+            return None
+        if statement in done:
+            continue
+        done.add(statement)
+        for node in ast.walk(statement.value):
+            if isinstance(node, ast.Name) and node.id in item.names:
+                kind = held(script, node, node.id)
+                if kind is Holds.PAIR:
+                    edits.append(script.replace(node, f"tuple(part.detach() for part in {node.id})"))
+                elif kind in (Holds.TENSOR, Holds.UNKNOWN):
+                    edits += script.wrapped(node, ".detach()")
+                else:
+                    return None
+    words = ", ".join(dict.fromkeys(f"`{name}`" for item in carried for name in item.names))
+    return scripts.fix(f"Detach {words} where the next round's state is kept.", edits, _EACH_TIME, safe=False) if edits else None
 
 
 def _detaching_use(scripts: Scripts, item: CarriedTensor) -> list[Edit] | None:

@@ -11,7 +11,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.syntax import returns_of
+from torchsleuth.capture.syntax import function_of, returns_of
 from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -176,8 +176,22 @@ def _return(
         if isinstance(item, ast.Starred):
             break
         name = parameters[position] if position < len(parameters) else ""
-        elements.append(ReturnedGradient(position, name, ast.unparse(item), source.place_of_node(code, item, Known.OBSERVED)))
+        elements.append(ReturnedGradient(position, name, ast.unparse(item), source.place_of_node(code, item, Known.OBSERVED), _computed(code, item)))
     return place, tuple(elements)
+
+
+def _computed(code: types.CodeType, item: ast.expr) -> Place | None:
+    """The one assignment of this function to a returned variable; `grad_x = grad_w = None` at its top is none."""
+    function = function_of(code)
+    if not isinstance(item, ast.Name) or function is None:
+        return None
+    values = []
+    for node in ast.walk(function):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign)) else []
+        if any(isinstance(inner, ast.Name) and inner.id == item.id for target in targets for inner in ast.walk(target)):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                values.append(node)
+    return source.place_of_node(code, values[0], Known.INFERRED) if len(values) == 1 else None
 
 
 def _return_statement(crash: Crash, code: types.CodeType) -> ast.Return | None:

@@ -10,6 +10,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.keepers import kept_at
 from torchsleuth.capture.needless import needless_use
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
 from torchsleuth.capture.writes import values_of
@@ -191,6 +192,7 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position
         operation_of(newer.name()),
         _since(crash, older),
         several,
+        kept_at(maker, operation, several or (name,)),
     )
 
 

@@ -103,7 +103,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _diagnosis(
-    rule: str, custom: CustomBackward, title: str, label: str, element: ReturnedGradient | None, facts: list[Fact], why: str, fix: str
+    rule: str, custom: CustomBackward, title: str, label: str, element: ReturnedGradient | None, facts: list[Fact], why: str, fix: str, computed: bool = False
 ) -> Diagnosis:
     culprits: list[Culprit] = []
     place = element.place if element is not None and element.place is not None else custom.return_place
@@ -111,6 +111,8 @@ def _diagnosis(
         culprits.append(place.culprit(Role.RETURN_GRAD, label))
     elif custom.definition is not None:
         culprits.append(custom.definition.culprit(Role.RETURN_GRAD, label))
+    if computed and element is not None and element.made is not None:
+        culprits.append(element.made.culprit(Role.CREATE, f"computed `{element.source}`"))
     if custom.forward_call is not None:
         call = custom.forward_call.via or custom.forward_call
         culprits.append(call.culprit(Role.CALL, f"the forward call of `{custom.function}` this belongs to"))
@@ -156,6 +158,7 @@ def _wrong_shape(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosi
         f"The gradient of an input has one number for each of its elements, so for {name} it must have shape {wanted}"
         " (or one that can be summed to it).",
         fix or f"Return a gradient of shape {wanted} for {name}.",
+        computed=other is None,
     )
 
 
@@ -293,4 +296,5 @@ def _otherwise(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:
         [Fact(f"PyTorch says: {found[3]}", Known.OBSERVED)],
         f"What backward returns for {name} must have its shape, dtype and device.",
         f"Return a gradient that fits {name}.",
+        computed=True,
     )

@@ -118,6 +118,8 @@ def _culprits(freed: FreedGraph) -> list[Culprit]:
         made = item.made.via if item.made is not None and item.made.via is not None else item.made
         used = item.used.via if item.used is not None and item.used.via is not None else item.used
         name = _carried_name(item)
+        if item.kept is not None and all(item.kept.span != other.span for other in found):
+            found.append(item.kept.culprit(Role.CREATE, f"keeps {name} for the next round, graph and all"))
         if made is not None and used is not None and made.span == used.span:
             found.append(made.culprit(Role.CREATE, f"builds on {name} of the round before, with the freed graph"))
             continue
@@ -193,6 +195,7 @@ def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
         return [Fix(f"Detach it for the first loss: {how} in `{short(place.source)}` (line {place.span.line}).", Applicability.DISPLAY_ONLY)]
     if carried is not None:
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
+        line = f" (line {carried.kept.span.line}, where it is kept)" if carried.kept is not None else line
         how = ", ".join(f"`{name} = {name}.detach()`" for name in carried.names) or "call `.detach()` on it"
         return [
             Fix(
