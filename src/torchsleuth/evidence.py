@@ -43,41 +43,6 @@ class WriteSite:
 
 
 @dataclass(frozen=True, slots=True)
-class StaleSave:
-    """An autograd node whose saved tensor was overwritten since."""
-
-    node: str  # PowBackward0
-    operation: str  # pow
-    saved: str  # which one: "self", "other", "result", …
-    place: Place | None
-    tensor: TensorFact
-    version_saved: int
-    version_now: int
-    failing: bool  # the error message is about this one
-    writes: tuple[WriteSite, ...] = ()
-    complete: bool = False  # the writes account for every step from version_saved to version_now
-    candidates: tuple[WriteSite, ...] = ()  # where no write could be singled out: what may have written
-    storage: int = 0  # equal for saves of the same memory; a number without other meaning
-
-    @property
-    def is_result(self) -> bool:
-        return self.saved in ("result", "output", "out")
-
-
-@dataclass(frozen=True, slots=True)
-class InplaceTarget:
-    """The tensor that an in-place operation was refused on."""
-
-    tensor: TensorFact
-    operation: str
-    place: Place  # the refused write
-    made: Place | None  # where the leaf, or the view, was made
-    made_by: str = ""  # "unbind", "select", …
-    base: TensorFact | None = None
-    same_as: tuple[str, str] | None = None  # two expressions of the refused statement that are this one tensor: the one written to first
-
-
-@dataclass(frozen=True, slots=True)
 class CarriedTensor:
     """A tensor made before the graph was freed and used again after it."""
 
@@ -99,6 +64,44 @@ class CarriedTensor:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleSave:
+    """An autograd node whose saved tensor was overwritten since."""
+
+    node: str  # PowBackward0
+    operation: str  # pow
+    saved: str  # which one: "self", "other", "result", …
+    place: Place | None
+    tensor: TensorFact
+    version_saved: int
+    version_now: int
+    failing: bool  # the error message is about this one
+    writes: tuple[WriteSite, ...] = ()
+    complete: bool = False  # the writes account for every step from version_saved to version_now
+    candidates: tuple[WriteSite, ...] = ()  # where no write could be singled out: what may have written
+    storage: int = 0  # equal for saves of the same memory; a number without other meaning
+    named_in: str = ""  # the function in which it has its name, where that is not the one that saved it
+    # Of the failing one, where an optimizer's step wrote: what was made before that step and used after it.
+    carried: tuple[CarriedTensor, ...] = ()
+
+    @property
+    def is_result(self) -> bool:
+        return self.saved in ("result", "output", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class InplaceTarget:
+    """The tensor that an in-place operation was refused on."""
+
+    tensor: TensorFact
+    operation: str
+    place: Place  # the refused write
+    made: Place | None  # where the leaf, or the view, was made
+    made_by: str = ""  # "unbind", "select", …
+    base: TensorFact | None = None
+    same_as: tuple[str, str] | None = None  # two expressions of the refused statement that are this one tensor: the one written to first
+
+
+@dataclass(frozen=True, slots=True)
 class FreedGraph:
     """A second backward through a graph whose buffers are gone."""
 
@@ -106,15 +109,15 @@ class FreedGraph:
     first: Place | None  # the backward that consumed the graph
     consumptions: int  # how many backward calls were seen before the failing one
     carried: tuple[CarriedTensor, ...]
-    same_root: bool  # backward was called twice on the same tensor
+    same_root: bool  # backward was called before on the same tensor
     root: TensorFact | None
     failing: Place | None = None  # the forward expression of a freed node
     failing_operation: str = ""
-    # What took the carried tensor into the first backward, where nothing behind the tensor was updated after that one; and
-    # what is behind it, of which an optimizer holds the weights.
+    # What took the carried tensor into the first backward, where that had no use for it: it was for other weights, and the
+    # gradients that it gave to those behind the tensor (`behind`, which an optimizer holds) were thrown away.
     needless: Place | None = None
     behind: tuple[str, ...] = ()
-    discarded: bool = False  # the gradients that the first backward gave to these are gone: `zero_grad()` came in between
+    freed_by_another: bool = False  # with `same_root`: what freed the graph was a backward of another tensor, a second derivative
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,8 @@ class CustomBackward:
     raised_at: Place | None = None
     is_hook: bool = False
     needs_grad: tuple[bool, ...] = ()
+    module: str = ""  # of a module's backward hook: the module it ran for, with its class
+    missing_inputs: tuple[int, ...] = ()  # and which of the gradients of its inputs are None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
 
-def needless_use(crash: Crash, older: typing.Any, first: int) -> tuple[Place, tuple[str, ...], bool] | None:
+def needless_use(crash: Crash, older: typing.Any, first: int) -> tuple[Place, tuple[str, ...]] | None:
     """(the expression that took the result of node `older` into the backward that the log has at index `first`, the weights
-    behind it, whether their gradients were thrown away since), where nothing of these was written since, something else was,
-    and an optimizer in sight holds them."""
+    behind it), where an optimizer has updated others since, and the gradients that these got are gone (`zero_grad()`)."""
     operations = crash.timeline.operations
     behind = {id(node.variable): node.variable for node in graph.walk([older], 20_000) if hasattr(node, "variable")}
     held = [{id(p) for group in optimizer.param_groups for p in group["params"]} for _, optimizer in crash.names.optimizers]
@@ -27,6 +26,8 @@ def needless_use(crash: Crash, older: typing.Any, first: int) -> tuple[Place, tu
     stepped = {ident for idents in held for ident in idents if ident in written}
     if not stepped or stepped & set(behind) or not any(behind.keys() & idents for idents in held):
         return None
+    if any(p.grad is not None and p.grad.any() for p in behind.values()):
+        return None  # both gradients may be wanted: `zero_grad()` came before, and the step comes after both
     maker = crash.timeline.operation_of_sequence(graph.sequence_of(older))
     made = {(mark.ident, mark.storage) for mark in maker.results} if maker is not None else set()
     for operation in operations:
@@ -34,8 +35,7 @@ def needless_use(crash: Crash, older: typing.Any, first: int) -> tuple[Place, tu
             if operation.sequence_after > operation.sequence and any((mark.ident, mark.storage) in made for mark in operation.operands):
                 place = crash.timeline.place_of_operation(operation)
                 names = [named.name for ident in behind if (named := crash.names.by_id(ident)) is not None]
-                discarded = all(p.grad is None or not p.grad.any() for p in behind.values())
-                return (place, tuple(names), discarded) if place is not None else None
+                return (place, tuple(names)) if place is not None else None
     return None
 
 

@@ -198,6 +198,13 @@ def returns_of(code: types.CodeType) -> list[ast.Return]:
     return [inner for inner in _own_nodes(function) if isinstance(inner, ast.Return)] if function is not None else []
 
 
+def returns_around(code: types.CodeType, line: int) -> list[ast.Return]:
+    """Those of the function that a line of this code stands in: for a comprehension, the one around it."""
+    tree = source.tree_of(code.co_filename)
+    scope = function_of(code) or (_scope_of(tree, line) if tree is not None else None)
+    return [inner for inner in _own_nodes(scope) if isinstance(inner, ast.Return)] if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+
+
 def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> typing.Iterator[ast.AST]:
     pending: list[ast.AST] = list(function.body)
     while pending:

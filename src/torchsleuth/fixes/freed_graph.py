@@ -40,6 +40,8 @@ class FreedGraphFixer(Fixer):
                 return [inside]
             again = _recomputed_outside(scripts, evidence, freed)
             return [again] if again is not None else _carried(scripts, script, backward, freed, freed.carried)
+        if freed.freed_by_another:
+            return _kept(scripts, freed, "The graph is then kept until nothing refers to it any more.")
         if freed.same_root:
             return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
         return [*_shared(scripts, script, backward, freed), _recomputed_outside(scripts, evidence, freed)]
@@ -80,7 +82,8 @@ def _carried(
         return fixes
     if loops:
         known = [_outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
-        names = [name for name in known if _is_visible(script, backward, name) and not _is_object(script, backward, name)]
+        given = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}  # set anew by the loop itself
+        names = [name for name in known if _is_visible(script, backward, name) and not _is_object(script, backward, name) and name not in given]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
             listed = list(dict.fromkeys(names))

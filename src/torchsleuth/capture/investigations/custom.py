@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import types
@@ -64,8 +65,22 @@ def _raised_inside(crash: Crash) -> CustomBackward | None:
             if cls is not None and position + 1 < len(crash.entries):
                 return _described(crash, cls, node, _innermost(crash, position + 1))
         if origin_of(code).is_program:
-            return _hook(crash, frame, _innermost(crash, position))
+            return dataclasses.replace(_hook(crash, frame, _innermost(crash, position)), **_hooked_module(crash, crash.entries[position - 1][0]))
     return None
+
+
+def _hooked_module(crash: Crash, caller: types.FrameType) -> dict[str, typing.Any]:
+    """What torch's own frame around a module's backward hook knows: the module, and the gradients it hands over."""
+    if origin_of(caller.f_code) is not Origin.TORCH or not caller.f_code.co_filename.endswith("hooks.py"):
+        return {}
+    scope = locals_of(caller)
+    module, gradients = getattr(scope.get("self"), "module", None), scope.get("grad_inputs")
+    if not isinstance(module, torch.nn.Module):
+        return {}
+    paths = (f"{name}.{path}" if path else name for name, root in crash.names.modules for path, inner in root.named_modules() if inner is module)
+    known = f"`{next(paths, '')}` ({type(module).__name__})".removeprefix("`` ")
+    missing = tuple(position for position, gradient in enumerate(gradients) if gradient is None) if isinstance(gradients, tuple) else ()
+    return {"module": known, "missing_inputs": missing}
 
 
 def _innermost(crash: Crash, first: int) -> Place | None:

@@ -23,7 +23,7 @@ from torchsleuth.capture.syntax import (
     feeding_statements,
     node_at,
     operand_expressions,
-    returns_of,
+    returns_around,
     simple_text,
     switches_grad_off,
 )
@@ -226,7 +226,7 @@ class _Search:
         for conversion in self._to_python:
             if conversion.index >= operation.index:
                 continue
-            if conversion.code is not operation.code and conversion.code.co_name in called and _is_returned(conversion):
+            if conversion.code is not operation.code and _function_name(conversion.code) in called and _is_returned(conversion):
                 found.append(conversion)  # inside a function that one of these statements calls
                 continue
             if conversion.code.co_filename != operation.code.co_filename:
@@ -351,13 +351,18 @@ def _frozen_at(crash: Crash, parameters: set[int]) -> Place | None:
     return next(iter(places.values())) if len(places) == 1 else None
 
 
+def _function_name(code: types.CodeType) -> str:
+    """`log` for the comprehension `Logger.log.<locals>.<dictcomp>`, too: before Python 3.12 that is code of its own."""
+    return next((part for part in reversed(code.co_qualname.split(".")) if not part.startswith("<")), code.co_name)
+
+
 def _is_returned(conversion: Operation) -> bool:
     """Whether this expression feeds what its function returns."""
     where = source.instruction_range(conversion.code, conversion.lasti)
     own = source.statement_at(conversion.code.co_filename, where[0]) if where else None
     if own is None:
         return False
-    for returned in returns_of(conversion.code):
+    for returned in returns_around(conversion.code, where[0]):
         if own is returned or returned.value is not None and own in feeding_statements(conversion.code, returned.value, returned.lineno):
             return True
     return False

@@ -157,6 +157,16 @@ def _culprits(failing: StaleSave, related: list[StaleSave], elsewhere: list[Stal
         if save.place.via is not None and save.failing:
             found.append(save.place.via.culprit(Role.CALL, "your call, in which the library saves it"))
         found.append(save.place.culprit(Role.SAVE, _save_label(save)))
+    for item in failing.carried:
+        name = " and ".join(f"`{name}`" for name in item.names) or f"a tensor of shape {item.tensor.size}"
+        made, used = (place.via or place if place is not None else None for place in (item.made, item.used))
+        if item.kept is not None:
+            found.append(item.kept.culprit(Role.CREATE, f"keeps {name} for the next round, graph and all"))
+        if used is not None and made is not None and used.span == made.span:
+            found.append(used.culprit(Role.CREATE, f"builds on {name} of before that write, with the old graph"))
+        else:
+            found += [used.culprit(Role.OPERAND, f"uses {name}, made before that write")] if used is not None else []
+            found += [made.culprit(Role.CREATE, f"made {name}")] if made is not None else []
     for save in elsewhere:
         found += [culprit for site in save.writes[:_MOST_WRITES] for culprit in _writing(save, site)]
         found.append(save.place.culprit(Role.SAVE, _save_label(save)))
@@ -185,20 +195,30 @@ def _as_written(save: StaleSave, site: WriteSite) -> str:
     """In another function than the one that saved it, the tensor's name may be another variable's."""
     name, place = save.tensor.name, save.place
     elsewhere = place is not None and (place.span.file, place.function) != (site.place.span.file, site.place.function)
-    if elsewhere and name.isidentifier() and not re.search(rf"\b{name}\b", site.place.source):
+    if elsewhere and name.isidentifier() and save.named_in != site.place.function and not re.search(rf"\b{name}\b", site.place.source):
         return f"the saved `{name}`"
-    return _called(save)
+    return save.tensor.called if save.named_in == site.place.function else _called(save)
 
 
 def _called(save: StaleSave) -> str:
     if save.is_result and not save.tensor.name and not save.tensor.view_of and save.place is not None and save.place.source:
-        return f"the result of `{short(save.place.source)}`"
-    return save.tensor.called
+        return f"the result of {_through(save)}"
+    return f"{save.tensor.called} of `{save.named_in}`" if save.named_in and save.named_in != "<module>" else save.tensor.called
+
+
+def _through(save: StaleSave) -> str:
+    """The saving expression; of a module or function of which it is but a part, that part: the `relu` in `net(x)`."""
+    if save.place is None or not save.place.source:
+        return f"`{save.operation}`"
+    call = re.fullmatch(r"([\w.]+)\(.*\)", save.place.source, re.DOTALL)
+    name = call[1].rpartition(".")[2].strip("_").lower() if call else ""
+    part = save.is_result and name and name.replace("_", "") != save.operation.strip("_").replace("_", "")
+    return f"`{save.operation}` in `{short(save.place.source)}`" if part else f"`{short(save.place.source)}`"
 
 
 def _save_label(save: StaleSave) -> str:
     what = "its result" if save.is_result else "it"
-    kept = f"saved {what}" if save.is_result else f"saved {save.tensor.called}"
+    kept = f"saved {what}" if save.is_result else f"saved {_called(save)}"
     size = f" {save.tensor.size}" if save.is_result or save.tensor.name or save.tensor.view_of else ""  # else it is called by it
     return f"`{save.operation}` {kept}{size} at version {save.version_saved}"
 
@@ -252,18 +272,18 @@ def _doubt(save: StaleSave, steps: int) -> Fact:
 
 
 def _explanation(save: StaleSave, write: WriteSite | None) -> str:
-    source = f"`{short(save.place.source)}`" if save.place is not None and save.place.source else f"`{save.operation}`"
+    source = _through(save)
     if save.is_result:
         kept = f"so {save.tensor.called}" if _called(save) == save.tensor.called else "which"
         text = f"Backward through {source} is computed from its own result, {kept} was kept for it, uncopied. "
     else:
-        text = f"Backward through {source} needs the values of {save.tensor.called}, so they were kept for it, uncopied. "
+        text = f"Backward through {source} needs the values of {_called(save)}, so they were kept for it, uncopied. "
     if write is None:
         text += "Something then replaced the values in the same memory, so those that backward needs are gone."
     elif _is_step(write):
         text += f"`{short(write.place.source)}` then updated the weights in place, so the values that backward needs are gone."
     else:
-        subject = f"The assignment to `{short(write.place.source)}`" if write.operation == "__setitem__" else f"`{short(write.place.source)}`"
+        subject = f"The assignment to `{short(write.place.source)}`" if write.operation in ("__setitem__", "copy_slices") else f"`{short(write.place.source)}`"
         subject = f"`{write.module}`, {_a(write.module_class)} with `inplace=True`," if write.module else subject
         if _is_beside(save):
             return (
@@ -271,6 +291,9 @@ def _explanation(save: StaleSave, write: WriteSite | None) -> str:
                 "one base share one version counter with it: PyTorch sees that something was written, not where, and refuses."
             )
         text += f"{subject} then replaced values in the same memory, so those that backward needs are gone."
+    if save.carried:
+        names = " and ".join(f"`{name}`" for item in save.carried[:1] for name in item.names) or "a tensor"
+        text += f" The loss was computed after that, but from {names}, which was made before and brought the old graph along."
     return text + " PyTorch refuses to compute a gradient from the wrong values."
 
 
@@ -284,7 +307,10 @@ def _is_step(write: WriteSite) -> bool:
 
 def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
     advice: list[tuple[str, str]] = []
-    if write is None:
+    if save.carried and write is not None and _is_step(write):
+        names = " and ".join(f"`{name}`" for item in save.carried[:1] for name in item.names) or "what is carried over"
+        advice.append((f"Detach {names} where it is kept for later, so that it brings no old graph along.", "Gradients then stop there."))
+    elif write is None:
         advice.append(("Make the write out of place, or save a copy: `.clone()` where the tensor is saved.", ""))
     elif _is_step(write):
         advice.append(
