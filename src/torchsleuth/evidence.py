@@ -131,6 +131,7 @@ class GradientCut:
     wrapper: Place | None = None  # the `with torch.no_grad():` or decorator, where that is the reason
     switch: Place | None = None  # or the `set_grad_enabled(False)` that ran before and stayed in force
     handed: str = ""  # what then took the values out of torch: "__array__", "item", …
+    is_new: bool = False  # its line ran in the failing round for the first time, and the rounds before went well
 
 
 @dataclass(frozen=True, slots=True)

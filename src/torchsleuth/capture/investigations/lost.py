@@ -16,6 +16,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.cuts_by_syntax import cuts_by_syntax
 from torchsleuth.capture.investigations.backward_root import made_at, offending_root, root_fact
 from torchsleuth.capture.syntax import (
     covers,
@@ -27,7 +28,7 @@ from torchsleuth.capture.syntax import (
     simple_text,
     switches_grad_off,
 )
-from torchsleuth.capture.writes import values_of
+from torchsleuth.capture.trained import trained_parameters
 from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -53,7 +54,7 @@ def investigate(crash: Crash) -> LostGradient | None:
     search = _Search(crash)
     cuts = search.from_root(root)
     if not cuts and made is None:
-        cuts = _by_syntax(crash)
+        cuts = cuts_by_syntax(crash)
     parameters = [(named.name, named.tensor) for named in crash.names.all() if named.kind == "parameter"]
     frozen = search.frozen or ({id(tensor) for _, tensor in parameters if not tensor.requires_grad} if not cuts else set())
     return LostGradient(
@@ -144,7 +145,7 @@ class _Search:
     def _meant(self, cuts: list[_Cut], frozen: list[_Frozen]) -> list[_Cut]:
         """A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
         is the one meant."""
-        meant, trained = cuts, _trained(self._crash)
+        meant, trained = cuts, trained_parameters(self._crash)
         if len(meant) > 1 and trained:
             meant = [cut for cut in meant if self._reaches(cut.operation, trained)] or meant
         meant = self._rather_frozen(meant, frozen, trained)
@@ -327,11 +328,6 @@ class _Search:
         return all(any(given.ident == mark.ident for given in op.operands) for op in later)
 
 
-def _trained(crash: Crash) -> set[int]:
-    """The parameters that the optimizers in sight hold, by id."""
-    return {id(p) for _, optimizer in crash.names.optimizers for group in optimizer.param_groups for p in group["params"]}
-
-
 def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:
     """`torch.set_grad_enabled(...)` as a statement of its own: what it sets stays."""
     statement = source.statement_at(code.co_filename, line)
@@ -374,84 +370,3 @@ def _takes_values(operation: Operation) -> bool:
     if operation.name not in _COPIES or not isinstance(node, ast.Call):
         return False
     return any(isinstance(inner, (ast.Name, ast.Call)) for argument in node.args[:1] for inner in ast.walk(argument))
-
-
-# -- without the log ------------------------------------------------------------------------------
-
-_CUTTING_CALLS = {
-    "detach": "detach", "item": "python", "tolist": "python", "numpy": "python", "tensor": "copy", "argmax": "integer",
-    "argmin": "integer", "argsort": "integer", "long": "integer", "int": "integer", "bool": "integer",
-}  # fmt: skip
-
-
-def _by_syntax(crash: Crash) -> list[GradientCut]:
-    """The log was no longer watching: what the statements that feed the loss, in the same function, say by themselves."""
-    entry = crash.user_entry()
-    if entry is None:
-        return []
-    frame, lasti = entry
-    code = frame.f_code
-    call = node_at(code, lasti)
-    if not isinstance(call, ast.Call):
-        return []
-    own = source.statement_at(code.co_filename, call.lineno)
-    cuts: list[tuple[GradientCut, ast.stmt]] = []
-    for statement in [*feeding_statements(code, call, call.lineno), own]:
-        if statement is None:
-            continue
-        wrapper = source_of_wrapper(code, statement)
-        for node in ast.walk(statement):
-            reason = _cutting(node)
-            if reason is not None:
-                place = source.place_of_node(code, node, Known.INFERRED)
-                if place is not None:
-                    name = called_name(node) if isinstance(node, ast.Call) else node.attr
-                    cuts.append((GradientCut(name, reason, place, None), statement))
-        if wrapper is not None and all(cut.wrapper is None for cut, _ in cuts):
-            place = source.place_of_node(code, statement, Known.INFERRED)
-            if place is not None:
-                cuts.append((GradientCut("", "no_grad", place, None, source.place_of_node(code, wrapper, Known.INFERRED)), statement))
-    meant = _parting(crash, code, cuts)
-    # A constructor that is fed bare numbers is no second cut, and a block without recording only where nothing else cuts.
-    handed = any(cut.reason == "python" for cut in meant)
-    if any(cut.reason != "no_grad" for cut in meant):
-        meant = [cut for cut in meant if cut.reason != "no_grad"]
-    return [cut for cut in meant if cut.reason != "copy"] if handed else meant
-
-
-def _parting(crash: Crash, code: types.CodeType, cuts: list[tuple[GradientCut, ast.stmt]]) -> list[GradientCut]:
-    """Without those that only cut off a module which no optimizer in sight trains: a teacher, a target network."""
-    trained, kept = _trained(crash), []
-    for cut, statement in cuts:
-        owners = [
-            module
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
-            for module in values_of(crash, code, node.func)
-            if isinstance(module, torch.nn.Module) and any(True for _ in module.parameters())
-        ]
-        if trained and owners and not any(id(p) in trained for module in owners for p in module.parameters()):
-            continue
-        kept.append(cut)
-    return kept
-
-
-def _cutting(node: ast.AST) -> str | None:
-    if isinstance(node, ast.Call):
-        reason = _CUTTING_CALLS.get(called_name(node))
-        made_of_literals = not any(isinstance(inner, ast.Name) for argument in node.args for inner in ast.walk(argument))
-        return None if reason == "copy" and made_of_literals else reason
-    if isinstance(node, ast.Attribute) and node.attr in ("data", "indices") and isinstance(node.ctx, ast.Load):
-        return "detach" if node.attr == "data" else "integer"
-    return None
-
-
-def source_of_wrapper(code: types.CodeType, statement: ast.stmt) -> ast.AST | None:
-    """The `no_grad` block around a statement of this code."""
-    tree = source.tree_of(code.co_filename)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, (ast.With, ast.AsyncWith)) and node.body[0].lineno <= statement.lineno <= (node.end_lineno or 0):
-            found = next((item.context_expr for item in node.items if switches_grad_off(item.context_expr)), None)
-            if found is not None:
-                return found
-    return None

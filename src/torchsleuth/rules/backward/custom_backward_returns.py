@@ -11,7 +11,7 @@ from torchsleuth.rule import CrashRule
 _SHAPE = re.compile(r"[Ff]unction (\w+)Backward returned an invalid gradient at index (\d+) - got (\[.*?\]) but expected shape compatible with (\[.*?\])")
 _COUNT = re.compile(r"function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)")
 _EXTRA = re.compile(r"function (\w+)Backward returned a gradient different than None at position (\d+)")
-_KIND = re.compile(r"expected Variable or None \(got (\w+)\)")
+_KIND = re.compile(r"expected Variable or None \(got ([\w.]+)\)")
 _OTHER = re.compile(r"[Ff]unction (\w+)Backward returned an invalid gradient at index (\d+) - (.*)")
 
 
@@ -236,9 +236,11 @@ def _not_none(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:
 
 
 def _wrong_kind(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:
-    element = next((item for item in custom.returns if re.fullmatch(r"-?[\d.]+(e-?\d+)?", item.source)), None)
-    if element is None and len(custom.returns) == 1:
-        element = custom.returns[0]
+    given = [item for item in custom.returns if item.source != "None"]
+    element = next((item for item in given if re.fullmatch(r"-?[\d.]+(e-?\d+)?", item.source)), None)
+    if element is None and len(given) == 1:
+        element = given[0]
+    array = found[1] == "numpy.ndarray"
     return _diagnosis(
         rule,
         custom,
@@ -246,8 +248,9 @@ def _wrong_kind(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis
         f"a {found[1]}, not a tensor",
         element,
         [Fact(f"One of the values returned by `{custom.function}.backward` is of type {found[1]}.", Known.OBSERVED)],
-        "A gradient is a tensor in the shape of its input; a plain number is not spread over it.",
-        "Return a tensor of the input's shape (`torch.full_like(x, value)`), or None.",
+        "A gradient is a tensor in the shape of its input; " + ("an array of numpy's is not taken for one." if array else "a plain number is not spread over it."),
+        "Make a tensor of it: `torch.from_numpy(...)`, in the dtype of the input." if array else "Return a tensor of the input's shape (`torch.full_like(x, value)`), or None.",
+        computed=True,
     )
 
 

@@ -190,6 +190,9 @@ def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) ->
                     Known.OBSERVED,
                 )
             )
+    for cut in cuts:
+        if cut.is_new:
+            facts.append(Fact(f"Line {cut.place.span.line} ran in this round for the first time; the rounds before it went well without it.", Known.OBSERVED))
     if lost.frozen_used and lost.trainable:
         shown = ", ".join(f"`{name}`" for name in lost.frozen_used[:3])
         more = f" and {len(lost.frozen_used) - 3} more" if len(lost.frozen_used) > 3 else ""
