@@ -37,6 +37,30 @@ class WriteSite:
     target: str = ""  # what the expression wrote through, where that differs from the saved tensor
     overlaps: bool | None = None  # whether the written region touches the saved one
     fits_exactly: bool = False  # `x[i] = value`, seen each time with a value of the region's own shape, dtype and device
+    module: str = ""  # torch's own module that wrote, by its path: "net.features.5"
+    module_class: str = ""
+    made: Place | None = None  # where that module was made with `inplace=True`
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedTensor:
+    """A tensor made before the graph was freed and used again after it."""
+
+    tensor: TensorFact
+    made: Place | None
+    made_by: str
+    used: Place | None
+    used_by: str
+    # The line of the maker's own function during which the oldest freed part of its history was made; None where that was
+    # before the function was called, or is not known.
+    since: int | None = None
+    # Where one expression carries several and it is not known which of them this is: the names of all, `h` and `c`.
+    together: tuple[str, ...] = ()
+    kept: Place | None = None  # the assignment that keeps it for the next round: `self.state = h, c`
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.tensor.name,) if self.tensor.name else self.together
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +79,9 @@ class StaleSave:
     complete: bool = False  # the writes account for every step from version_saved to version_now
     candidates: tuple[WriteSite, ...] = ()  # where no write could be singled out: what may have written
     storage: int = 0  # equal for saves of the same memory; a number without other meaning
+    named_in: str = ""  # the function in which it has its name, where that is not the one that saved it
+    # Of the failing one, where an optimizer's step wrote: what was made before that step and used after it.
+    carried: tuple[CarriedTensor, ...] = ()
 
     @property
     def is_result(self) -> bool:
@@ -75,26 +102,6 @@ class InplaceTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedTensor:
-    """A tensor made before the graph was freed and used again after it."""
-
-    tensor: TensorFact
-    made: Place | None
-    made_by: str
-    used: Place | None
-    used_by: str
-    # The line of the maker's own function during which the oldest freed part of its history was made; None where that was
-    # before the function was called, or is not known.
-    since: int | None = None
-    # Where one expression carries several and it is not known which of them this is: the names of all, `h` and `c`.
-    together: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.tensor.name,) if self.tensor.name else self.together
-
-
-@dataclass(frozen=True, slots=True)
 class FreedGraph:
     """A second backward through a graph whose buffers are gone."""
 
@@ -102,10 +109,15 @@ class FreedGraph:
     first: Place | None  # the backward that consumed the graph
     consumptions: int  # how many backward calls were seen before the failing one
     carried: tuple[CarriedTensor, ...]
-    same_root: bool  # backward was called twice on the same tensor
+    same_root: bool  # backward was called before on the same tensor
     root: TensorFact | None
     failing: Place | None = None  # the forward expression of a freed node
     failing_operation: str = ""
+    # What took the carried tensor into the first backward, where that had no use for it: it was for other weights, and the
+    # gradients that it gave to those behind the tensor (`behind`, which an optimizer holds) were thrown away.
+    needless: Place | None = None
+    behind: tuple[str, ...] = ()
+    freed_by_another: bool = False  # with `same_root`: what freed the graph was a backward of another tensor, a second derivative
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,8 @@ class GradientCut:
     tensor: TensorFact | None  # what still had a gradient going in
     wrapper: Place | None = None  # the `with torch.no_grad():` or decorator, where that is the reason
     switch: Place | None = None  # or the `set_grad_enabled(False)` that ran before and stayed in force
+    handed: str = ""  # what then took the values out of torch: "__array__", "item", …
+    is_new: bool = False  # its line ran in the failing round for the first time, and the rounds before went well
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,7 @@ class LostGradient:
     grad_enabled: bool  # at the time of the crash
     bare: bool = False  # it was made from Python or numpy values whose origin was not seen
     frozen_at: Place | None = None  # the expression that froze the parameters
+    frozen_used: tuple[str, ...] = ()  # frozen parameters that the root was computed from while recording was on
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +198,7 @@ class ReturnedGradient:
     parameter: str  # the name of forward's argument
     source: str  # the returned expression
     place: Place | None
+    made: Place | None = None  # where the returned variable is computed, if that is one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +216,8 @@ class CustomBackward:
     raised_at: Place | None = None
     is_hook: bool = False
     needs_grad: tuple[bool, ...] = ()
+    module: str = ""  # of a module's backward hook: the module it ran for, with its class
+    missing_inputs: tuple[int, ...] = ()  # and which of the gradients of its inputs are None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,20 +182,30 @@ def covers(place: Place, code: types.CodeType, statement: ast.stmt) -> bool:
     return source.display_name(code.co_filename) == place.span.file and statement.lineno <= place.span.line <= last
 
 
+def function_of(code: types.CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The definition that this code was compiled from."""
+    tree = source.tree_of(code.co_filename)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            if code.co_firstlineno in (node.lineno, *(decorator.lineno for decorator in node.decorator_list[:1])):
+                return node
+    return None
+
+
 def returns_of(code: types.CodeType) -> list[ast.Return]:
     """The `return` statements of a function, without those of functions inside it."""
+    function = function_of(code)
+    return [inner for inner in _own_nodes(function) if isinstance(inner, ast.Return)] if function is not None else []
+
+
+def returns_around(code: types.CodeType, line: int) -> list[ast.Return]:
+    """Those of the function that a line of this code stands in: for a comprehension, the one around it."""
     tree = source.tree_of(code.co_filename)
-    if tree is None:
-        return []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
-            if code.co_firstlineno in (first, node.lineno):
-                return [inner for inner in _own_nodes(node) if isinstance(inner, ast.Return)]
-    return []
+    scope = function_of(code) or (_scope_of(tree, line) if tree is not None else None)
+    return [inner for inner in _own_nodes(scope) if isinstance(inner, ast.Return)] if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
 
 
-def _own_nodes(function: ast.FunctionDef) -> typing.Iterator[ast.AST]:
+def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> typing.Iterator[ast.AST]:
     pending: list[ast.AST] = list(function.body)
     while pending:
         node = pending.pop(0)

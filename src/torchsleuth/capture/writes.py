@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.inplace_modules import writing_module
 from torchsleuth.evidence import Place, WriteSite
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -99,9 +100,9 @@ def _logged(crash: Crash, tensor: torch.Tensor, sequence: int, saved: int, now: 
 
 
 def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Write, Mark]]) -> tuple[WriteSite, ...]:
-    groups: dict[tuple[int, int], list[tuple[Operation, Write, Mark]]] = {}
+    groups: dict[tuple[int, int, int], list[tuple[Operation, Write, Mark]]] = {}
     for operation, write, mark in found:
-        groups.setdefault((id(operation.code), operation.lasti), []).append((operation, write, mark))
+        groups.setdefault((id(operation.code), operation.lasti, operation.module), []).append((operation, write, mark))
     sites = []
     for group in groups.values():
         operation = group[0][0]
@@ -109,6 +110,7 @@ def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Wri
         if place is None:
             continue
         overlaps = [_overlap(tensor, each, mark) for each, _, mark in group[:64]]
+        module, module_class, made = writing_module(crash, operation.module) or ("", "", None)
         sites.append(
             WriteSite(
                 operation.name,
@@ -119,6 +121,9 @@ def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Wri
                 operation.grad_enabled,
                 overlaps=None if None in overlaps else any(overlaps),
                 fits_exactly=all(_fits_exactly(each, write, mark) for each, write, mark in group[:64]),
+                module=module,
+                module_class=module_class,
+                made=made,
             )
         )
     return tuple(sites)

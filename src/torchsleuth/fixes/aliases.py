@@ -43,7 +43,7 @@ def _name(script: Script, write: ast.stmt, name: str) -> str:
             return f"what the loop runs over: `{script.segment(node.iter)}`"
         if isinstance(node, (ast.With, ast.AsyncWith)) and any(i.optional_vars is not None and name in names_in(i.optional_vars) for i in node.items):
             return f"whoever else holds `{name}`"
-    for holder in _holders(script, scope, name):
+    for holder in sorted(_holders(script, scope, name) - _other_pieces(script, scope, name)):
         if _is_used_from(script, scope, write, holder):
             return f"`{holder}`, which shares its memory"
     for node in script.own_nodes(scope):
@@ -136,6 +136,20 @@ def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
             for other in linked - found - {name}:
                 found.add(other)
                 pending.append(other)
+    return found
+
+
+_APART = ("unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit")
+
+
+def _other_pieces(script: Script, scope: ast.AST, name: str) -> set[str]:
+    """`b` and `c` of `a, b, c = x.unbind()`: of one memory with `a`, but no element of theirs is one of its own."""
+    found: set[str] = set()
+    for node, targets, value in _bound_in(script, scope):
+        if isinstance(value, ast.Call) and called(value) in _APART:
+            for target in targets:
+                names = set(_plain_targets(script, node, target)) if isinstance(target, (ast.Tuple, ast.List)) else set()
+                found |= names - {name} if name in names else set()
     return found
 
 

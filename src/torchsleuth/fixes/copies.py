@@ -104,6 +104,8 @@ def _is_view_of(script: Script, node: ast.expr, name: str, base: str) -> bool:
             node = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS - {"detach", "data"}:
             node = node.func.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and re.search(r"[^_]_$", node.func.attr):
+            node = node.func.value  # an in-place method returns what it wrote into
         else:
             break
     return path_of(node) == base != ""

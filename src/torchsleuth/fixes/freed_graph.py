@@ -15,7 +15,7 @@ from torchsleuth.fixes.states import Holds, carried_names, detached, held
 from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
 
-_EACH_TIME = "Gradients then stop there each time it is run (truncated backpropagation through time)."
+_EACH_TIME = "Gradients then stop there each time it is run."
 _TRUNCATED = "Gradients then stop at the step boundary (truncated backpropagation through time)."
 
 
@@ -30,15 +30,25 @@ class FreedGraphFixer(Fixer):
         backward = script.statement_at(_users(freed.second).span)
         if backward is None:
             return []
+        if freed.needless is not None:
+            first = _detached_where_used(scripts, [dataclasses.replace(freed.carried[0], used=freed.needless)])
+            meaning = f"`{short(freed.first.source)}` then stops there: it gives no gradient to {_and(freed.behind)}." if freed.first is not None else ""
+            return [dataclasses.replace(first, title=f"Detach `{freed.carried[0].tensor.name}` for the first loss.", meaning=meaning)] if first is not None else []
         if freed.carried:
             inside = _computed_in_closure(scripts, script, backward, freed)
             if inside is not None:
                 return [inside]
             again = _recomputed_outside(scripts, evidence, freed)
             return [again] if again is not None else _carried(scripts, script, backward, freed, freed.carried)
+        if freed.freed_by_another:
+            return _kept(scripts, freed, "The graph is then kept until nothing refers to it any more.")
         if freed.same_root:
             return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
         return [*_shared(scripts, script, backward, freed), _recomputed_outside(scripts, evidence, freed)]
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
 def _users(place: Place) -> Place:
@@ -52,6 +62,9 @@ def _carried(
     scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph, carried: tuple[CarriedTensor, ...]
 ) -> list[Fix | None]:
     loops = script.loops_around(backward)
+    kept = _detached_where_kept(scripts, carried)
+    if kept is not None:
+        return [kept]
     fixes: list[Fix | None] = []
     if _in_one_round(scripts, script, backward, freed, carried[0], loops):
         return _for_another_optimizer(scripts, script, backward, carried[0]) or _shared(scripts, script, backward, freed)
@@ -69,7 +82,8 @@ def _carried(
         return fixes
     if loops:
         known = [_outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
-        names = [name for name in known if _is_visible(script, backward, name) and not _is_object(script, backward, name)]
+        given = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}  # set anew by the loop itself
+        names = [name for name in known if _is_visible(script, backward, name) and not _is_object(script, backward, name) and name not in given]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
             listed = list(dict.fromkeys(names))
@@ -154,6 +168,31 @@ def _detached_where_used(scripts: Scripts, carried: Sequence[CarriedTensor]) -> 
         return None
     verb = "enters" if len(edits) == 1 else "enter"
     return scripts.fix(f"Detach {words} where {'it' if len(edits) == 1 else 'they'} {verb} the new step.", [one for edit in edits for one in edit], _EACH_TIME, safe=False)
+
+
+def _detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:
+    """`self.state = h, c` → `self.state = h.detach(), c.detach()`, where all that is carried over is kept so."""
+    edits: list[Edit] = []
+    done: set[object] = set()
+    for item in carried:
+        script = scripts.get(item.kept)
+        statement = script.statement_at(item.kept.span) if script is not None else None
+        if script is None or not isinstance(statement, ast.Assign):
+            return None
+        if statement in done:
+            continue
+        done.add(statement)
+        for node in ast.walk(statement.value):
+            if isinstance(node, ast.Name) and node.id in item.names:
+                kind = held(script, node, node.id)
+                if kind is Holds.PAIR:
+                    edits.append(script.replace(node, f"tuple(part.detach() for part in {node.id})"))
+                elif kind in (Holds.TENSOR, Holds.UNKNOWN):
+                    edits += script.wrapped(node, ".detach()")
+                else:
+                    return None
+    words = ", ".join(dict.fromkeys(f"`{name}`" for item in carried for name in item.names))
+    return scripts.fix(f"Detach {words} where the next round's state is kept.", edits, _EACH_TIME, safe=False) if edits else None
 
 
 def _detaching_use(scripts: Scripts, item: CarriedTensor) -> list[Edit] | None:

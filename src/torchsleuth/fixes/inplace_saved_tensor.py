@@ -10,7 +10,7 @@ from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.freed_graph import computed_in_loop
-from torchsleuth.fixes.modules import inplace_flags, switched_off
+from torchsleuth.fixes.modules import flags_in, inplace_flags, switched_off
 from torchsleuth.fixes.ordering import moved_after, recomputed, split_over_functions
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
@@ -146,6 +146,12 @@ def _inplace_module(scripts: Scripts, sites: list[WriteSite]) -> Fix | None:
         if script is None or place is None:
             return None
         call = script.node_at(place.span)
+        maker = scripts.get(site.made) if site.made is not None else None
+        own = flags_in(maker.node_at(site.made.span)) if maker is not None else []
+        if len(own) == 1:
+            edits += switched_off(maker, own)
+            seen = seen or (_input_seen(script, script.statement_of(call), call) if isinstance(call, ast.Call) else "")
+            continue
         flags = inplace_flags(script, call)
         statement = script.statement_of(call) if call is not None else None
         if not flags or isinstance(statement, ast.Expr) or not isinstance(call, ast.Call):

@@ -58,7 +58,7 @@ def _opened(scripts: Scripts, lost: LostGradient, cuts: list[GradientCut]) -> Fi
 def _handed_over(scripts: Scripts, cut: GradientCut) -> bool:
     """The detach is only there because numpy asks for it: `x.detach().numpy()`."""
     found = _node(scripts, cut.place)
-    return found is not None and _handed_on(*found) is not None
+    return bool(cut.handed) or found is not None and _handed_on(*found) is not None
 
 
 def _node(scripts: Scripts, place: Place | None) -> tuple[Script, ast.AST] | None:
@@ -84,6 +84,8 @@ def _without_cut(scripts: Scripts, cut: GradientCut, lost: LostGradient) -> tupl
     outer = _handed_on(script, node)
     if outer is not None:
         return _stays_tensor(scripts, script, outer, lost) or with_torch(script, node)
+    if cut.reason == "detach" and cut.handed:
+        return None  # without it numpy refuses the tensor: "Can't call numpy() on Tensor that requires grad"
     if cut.reason == "detach":
         edits = _removed_link(script, node)
         return (edits, f"Leave out `.{cut.operation}{'()' if isinstance(node, ast.Call) else ''}`") if edits else None

@@ -85,9 +85,7 @@ def saved_tensors(node: typing.Any) -> Iterator[Saved]:
                 # `_saved_result` knows which node asks; a bare `unpack()` of a node's own result does not.
                 yield _state(slot, raw, functools.partial(getattr, node, f"_saved_{slot}"))
         elif env.saved_tensors_can_be_unpacked_one_by_one():
-            for position, item in enumerate(raw):
-                if not _has_hook(item):
-                    yield _state(f"{slot}[{position}]" if len(raw) > 1 else slot, item, item.unpack)
+            yield from _states_of_items(node, slot, raw)
         elif not any(map(_has_hook, raw)):
             yield _state_of_list(node, slot, raw)
 
@@ -108,6 +106,22 @@ def kept_tensors(node: typing.Any) -> Iterator[torch.Tensor]:
 def _has_hook(raw: typing.Any) -> bool:
     """Unpacking would run the program's hook, and torch checks no version there."""
     return getattr(raw, "unpack_hook", None) is not None
+
+
+def _states_of_items(node: typing.Any, slot: str, raws: typing.Sequence[typing.Any]) -> Iterator[Saved]:
+    """Each item for itself. One that the node returned cannot be unpacked alone once it was written into ("has been detached
+    in-place": it has another grad_fn then); the node's whole list can, and its message says that it is an output."""
+    outputs = []
+    for position, item in enumerate(raws):
+        if not _has_hook(item):
+            found = _state(f"{slot}[{position}]" if len(raws) > 1 else slot, item, item.unpack)
+            if found.state == "fresh" and found.message:
+                outputs.append(item)
+            yield found
+    if outputs and not any(map(_has_hook, raws)):
+        whole = _state_of_list(node, slot, outputs)
+        if whole.state == "stale" and whole.tensor is not None and f" of {node.name().removesuffix('Backward')}," in whole.message:
+            yield dataclasses.replace(whole, name="result")
 
 
 def _state_of_list(node: typing.Any, slot: str, raws: typing.Sequence[typing.Any]) -> Saved:

@@ -96,6 +96,7 @@ class Operation(typing.NamedTuple):
     writes: tuple[Write, ...]
     raised: bool
     stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off, or sizes are made: the program's frames, innermost first
+    module: int  # id() of torch's own module that asked for a result in place (`nn.ReLU(inplace=True)`), else 0
     index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
 
 
@@ -169,6 +170,7 @@ class OperationLog(TorchFunctionMode):
             name = attribute if name == "__get__" else f"{attribute}="
 
         began = perf_counter_ns()
+        module = _asking_module(frame) if kwargs and kwargs.get("inplace") is True else 0
         program = None
         while frame is not None:
             origin = _origins.get(frame.f_code.co_filename) or _learn_origin(frame.f_code.co_filename)
@@ -216,7 +218,7 @@ class OperationLog(TorchFunctionMode):
             self._count += 1
             self.operations.append(
                 _new(Operation, (self._count, name, *place, sequence, self._sequence_number(), grad_enabled,
-                                 marks, results, tuple(writes), raised, stack, index))
+                                 marks, results, tuple(writes), raised, stack, module, index))
             )  # fmt: skip
             del operands
             self._spent_ns += perf_counter_ns() - began
@@ -248,6 +250,14 @@ _origins: dict[str, Origin] = {}
 def _learn_origin(filename: str) -> Origin:
     origin = _origins[filename] = origin_of_file(filename)
     return origin
+
+
+def _asking_module(frame: types.FrameType) -> int:
+    """In a `Sequential` several modules write in the course of one line of the program: this says which."""
+    if (_origins.get(frame.f_code.co_filename) or _learn_origin(frame.f_code.co_filename)).is_program:
+        return 0
+    module = frame.f_locals.get("self")
+    return id(module) if isinstance(module, torch.nn.Module) else 0
 
 
 def _program_stack(frame: types.FrameType | None) -> tuple[tuple[types.CodeType, int], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import types
@@ -11,7 +12,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.syntax import returns_of
+from torchsleuth.capture.syntax import function_of, returns_of
 from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -64,8 +65,22 @@ def _raised_inside(crash: Crash) -> CustomBackward | None:
             if cls is not None and position + 1 < len(crash.entries):
                 return _described(crash, cls, node, _innermost(crash, position + 1))
         if origin_of(code).is_program:
-            return _hook(crash, frame, _innermost(crash, position))
+            return dataclasses.replace(_hook(crash, frame, _innermost(crash, position)), **_hooked_module(crash, crash.entries[position - 1][0]))
     return None
+
+
+def _hooked_module(crash: Crash, caller: types.FrameType) -> dict[str, typing.Any]:
+    """What torch's own frame around a module's backward hook knows: the module, and the gradients it hands over."""
+    if origin_of(caller.f_code) is not Origin.TORCH or not caller.f_code.co_filename.endswith("hooks.py"):
+        return {}
+    scope = locals_of(caller)
+    module, gradients = getattr(scope.get("self"), "module", None), scope.get("grad_inputs")
+    if not isinstance(module, torch.nn.Module):
+        return {}
+    paths = (f"{name}.{path}" if path else name for name, root in crash.names.modules for path, inner in root.named_modules() if inner is module)
+    known = f"`{next(paths, '')}` ({type(module).__name__})".removeprefix("`` ")
+    missing = tuple(position for position, gradient in enumerate(gradients) if gradient is None) if isinstance(gradients, tuple) else ()
+    return {"module": known, "missing_inputs": missing}
 
 
 def _innermost(crash: Crash, first: int) -> Place | None:
@@ -176,8 +191,22 @@ def _return(
         if isinstance(item, ast.Starred):
             break
         name = parameters[position] if position < len(parameters) else ""
-        elements.append(ReturnedGradient(position, name, ast.unparse(item), source.place_of_node(code, item, Known.OBSERVED)))
+        elements.append(ReturnedGradient(position, name, ast.unparse(item), source.place_of_node(code, item, Known.OBSERVED), _computed(code, item)))
     return place, tuple(elements)
+
+
+def _computed(code: types.CodeType, item: ast.expr) -> Place | None:
+    """The one assignment of this function to a returned variable; `grad_x = grad_w = None` at its top is none."""
+    function = function_of(code)
+    if not isinstance(item, ast.Name) or function is None:
+        return None
+    values = []
+    for node in ast.walk(function):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign)) else []
+        if any(isinstance(inner, ast.Name) and inner.id == item.id for target in targets for inner in ast.walk(target)):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                values.append(node)
+    return source.place_of_node(code, values[0], Known.INFERRED) if len(values) == 1 else None
 
 
 def _return_statement(crash: Crash, code: types.CodeType) -> ast.Return | None:

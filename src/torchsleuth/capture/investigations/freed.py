@@ -10,21 +10,19 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
+from torchsleuth.capture.carried import carried_over
+from torchsleuth.capture.needless import needless_use
+from torchsleuth.capture.syntax import node_at
 from torchsleuth.capture.writes import values_of
-from torchsleuth.evidence import CarriedTensor, FreedGraph, Place, TensorFact
+from torchsleuth.evidence import FreedGraph, Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import LEAF_SEQUENCE, operation_of, sequence_of
-from torchsleuth.probe.tensors import dtype_name
-from torchsleuth.record.oplog import Operation
 from torchsleuth.record.ring import Kind
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
-
-_MOST_CARRIED = 3
 
 
 def investigate(crash: Crash) -> FreedGraph | None:
@@ -34,14 +32,18 @@ def investigate(crash: Crash) -> FreedGraph | None:
     root = crash.roots[0]
     before = _earlier_backwards(crash)
     old_nodes = [node for node in crash.nodes if sequence_of(node) < LEAF_SEQUENCE and graph.is_freed(node)]
-    first_place, boundary, same_root = None, None, False
+    first_place, boundary, same_root, consumed_root = None, None, False, 0
     if before and old_nodes:
         oldest = min(sequence_of(node) for node in old_nodes)
         # The graph was consumed by the first backward after its oldest freed node was made.
         freeing = [item for item in before if not item[3]] or before
-        first_place, boundary, _, _ = next((item for item in freeing if item[1] > oldest), freeing[-1])
+        first_place, boundary, consumed_root, _ = next((item for item in freeing if item[1] > oldest), freeing[-1])
         same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
-    carried = _carried(crash, boundary) if boundary is not None else ()
+    carried, edges = carried_over(crash, boundary, graph.is_freed) if boundary is not None else ((), [])
+    consumed = next((op for op in crash.timeline.operations if op.name in ("backward", "grad") and not op.raised and op.sequence == boundary), None)
+    needless = needless_use(crash, edges[0], consumed.index) if len(edges) == 1 and consumed is not None else None
+    if needless is not None and carried[0].used is not None and needless[0].span == carried[0].used.span:
+        needless = None  # one and the same expression, run twice
     shared = None
     if not carried and not same_root:
         shared = _shared(crash, before, root)
@@ -55,6 +57,8 @@ def investigate(crash: Crash) -> FreedGraph | None:
         crash.names.fact(root),
         crash.timeline.place_of_node(failing) if failing is not None else None,
         operation_of(failing.name()) if failing is not None else "",
+        *(needless or (None, ())),
+        same_root and consumed_root not in (0, id(root)),
     )
 
 
@@ -131,164 +135,6 @@ def _backward_call(statement: ast.stmt) -> ast.Call | None:
         if isinstance(node, ast.Call) and called_name(node) == "backward":
             return node
     return None
-
-
-def _carried(crash: Crash, boundary: int) -> tuple[CarriedTensor, ...]:
-    """Edges from a node made after the first backward to one made before it that is freed or leads to freed ones."""
-    leads_to_freed: dict[int, bool] = {}
-
-    def freed_below(node: typing.Any) -> bool:
-        key = id(node)
-        if key not in leads_to_freed:
-            leads_to_freed[key] = any(graph.is_freed(inner) for inner in graph.walk([node], 20_000))
-        return leads_to_freed[key]
-
-    found: list[CarriedTensor] = []
-    for node in sorted(crash.nodes, key=sequence_of):
-        if not boundary <= sequence_of(node) < LEAF_SEQUENCE:
-            continue
-        for position, (older, _) in enumerate(node.next_functions):
-            if older is None or sequence_of(older) >= boundary or not freed_below(older):
-                continue
-            item = _carried_tensor(crash, older, node, position)
-            if all((item.made, item.used) != (other.made, other.used) for other in found):
-                found.append(item)
-            if len(found) >= _MOST_CARRIED:
-                return tuple(found)
-    return tuple(found)
-
-
-def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, position: int) -> CarriedTensor:
-    timeline = crash.timeline
-    operation = timeline.operation_of_sequence(sequence_of(newer))
-    name = _operand_name(crash, operation, older)
-    maker = timeline.operation_of_sequence(sequence_of(older))
-    if not name:
-        named = crash.names.with_grad_fn(older)
-        name = named[0].name if named else ""
-    several: tuple[str, ...] = ()
-    if not name:
-        carried = _loop_carried(crash, maker, operation)
-        name, several = (carried[0], ()) if len(carried) == 1 else ("", carried)
-    if not name and not several and maker is not None:
-        name = bound_name(maker.user_code, maker.user_lasti)
-    made, used = timeline.place_of_node(older), timeline.place_of_node(newer)
-    if not name and not several and made is not None and used is not None and made.span == used.span:
-        name = _augmented(made.source)
-    shape, dtype = _result_of(older)
-    return CarriedTensor(
-        TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
-        made,
-        operation_of(older.name()),
-        used,
-        operation_of(newer.name()),
-        _since(crash, older),
-        several,
-    )
-
-
-def _augmented(text: str) -> str:
-    """`self.total` of `self.total += loss`."""
-    try:
-        statement = ast.parse(text).body
-    except SyntaxError:
-        return ""
-    return ast.unparse(statement[0].target) if len(statement) == 1 and isinstance(statement[0], ast.AugAssign) else ""
-
-
-def _since(crash: Crash, node: typing.Any) -> int | None:
-    """The line that the function which made this node was at when the oldest freed part of its history was made."""
-    place = crash.timeline.place_of_node(node)
-    place = place.via if place is not None and place.via is not None else place
-    freed = [sequence_of(inner) for inner in graph.walk([node], 20_000) if sequence_of(inner) < LEAF_SEQUENCE and graph.is_freed(inner)]
-    if place is None or not freed:
-        return None
-    line, oldest = None, min(freed)
-    known: dict[int, bool] = {}
-    for event in crash.timeline.events():
-        if event.sequence > oldest:
-            break  # an event carries the number of the next node: the line that made the oldest has its number or a smaller one
-        key = id(event.code)
-        if key not in known:
-            same_name = event.code.co_qualname.replace("<locals>.", "") == place.function
-            known[key] = same_name and source.display_name(event.code.co_filename) == place.span.file
-        own = known[key]
-        if own and event.kind is Kind.LINE:
-            line = event.where
-        elif own and event.kind in (Kind.START, Kind.RETURN):
-            line = None
-    return line
-
-
-def _loop_carried(crash: Crash, maker: Operation | None, user: Operation | None) -> tuple[str, ...]:
-    """The variables that the maker's statement binds and the user's statement reads: `out, h = rnn(x, h)` carries `h`."""
-    if maker is None or user is None:
-        return ()
-    bound = _names(_statement(maker), ast.Store)
-    read = _names(_statement(user), ast.Load)
-    both = [name for name in bound if name in read]
-    if len(both) < 2:
-        return tuple(both)
-    # `h, c = cell(x, (h, c))`: those among what the call is given that the maker returned.
-    call = node_at(user.user_code, user.user_lasti)
-    given = [name for argument in call.args for name in _given(argument)] if isinstance(call, ast.Call) else []
-    found = []
-    for position, mark in enumerate(user.operands[: len(given)]):
-        if crash.timeline.producer(mark.ident, mark.storage, user.index) is maker and given[position] in both:
-            found.append(given[position])
-    return tuple(found)
-
-
-def _given(argument: ast.expr) -> list[str]:
-    """What one argument gives, tuples and lists taken apart: "" for anything but a plain name or path."""
-    if isinstance(argument, (ast.Tuple, ast.List)):
-        return [name for item in argument.elts for name in _given(item)]
-    return [ast.unparse(argument) if isinstance(argument, (ast.Name, ast.Attribute)) else ""]
-
-
-def _statement(operation: Operation) -> ast.stmt | None:
-    where = source.instruction_range(operation.user_code, operation.user_lasti)
-    return source.statement_at(operation.user_code.co_filename, where[0]) if where else None
-
-
-def _names(statement: ast.stmt | None, context: type[ast.expr_context]) -> list[str]:
-    if statement is None or hasattr(statement, "body"):
-        return []
-    found = []
-    for node in ast.walk(statement):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, context):
-            found.append(ast.unparse(node))
-        elif isinstance(node, ast.AugAssign):
-            found.append(ast.unparse(node.target))
-    return list(dict.fromkeys(found))
-
-
-def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) -> str:
-    """The operand of the newer operation that was made by the older one, as the source calls it."""
-    if operation is None:
-        return ""
-    number = sequence_of(older)
-    for position, mark in enumerate(operation.operands):
-        producer = crash.timeline.producer(mark.ident, mark.storage, operation.index)
-        if producer is not None and producer.sequence <= number < producer.sequence_after:
-            call = node_at(operation.code, operation.lasti)
-            expressions = operand_expressions(call)
-            if isinstance(call, ast.Call) and expressions and called_name(call).rstrip("_") != operation.name.rstrip("_"):
-                # `self.loss(scores, target)`: a module's call, whose receiver is no operand.
-                expressions = [item for item in expressions if not isinstance(call.func, ast.Attribute) or item is not call.func.value]
-            expressions = [item for item in expressions if not isinstance(item, ast.Constant)]
-            if position < len(expressions) and len(expressions) >= len(operation.operands):
-                return simple_text(expressions[position])
-    return ""
-
-
-def _result_of(node: typing.Any) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of what a node returned, from the metadata it keeps for its incoming gradient."""
-    try:
-        metadata = node._input_metadata[0]
-        return tuple(int(size) for size in metadata.shape), dtype_name(metadata.dtype)
-    except Exception:
-        return (), ""
 
 
 def _shared(crash: Crash, before: list[tuple[Place, int, int, bool]], root: torch.Tensor) -> typing.Any:

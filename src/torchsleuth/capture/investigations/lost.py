@@ -8,6 +8,7 @@ source lead on, within one function.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import types
 import typing
 
@@ -15,6 +16,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.cuts_by_syntax import cuts_by_syntax
 from torchsleuth.capture.investigations.backward_root import made_at, offending_root, root_fact
 from torchsleuth.capture.syntax import (
     covers,
@@ -22,11 +24,11 @@ from torchsleuth.capture.syntax import (
     feeding_statements,
     node_at,
     operand_expressions,
-    returns_of,
+    returns_around,
     simple_text,
     switches_grad_off,
 )
-from torchsleuth.capture.writes import values_of
+from torchsleuth.capture.trained import trained_parameters
 from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -52,8 +54,9 @@ def investigate(crash: Crash) -> LostGradient | None:
     search = _Search(crash)
     cuts = search.from_root(root)
     if not cuts and made is None:
-        cuts = _by_syntax(crash)
+        cuts = cuts_by_syntax(crash)
     parameters = [(named.name, named.tensor) for named in crash.names.all() if named.kind == "parameter"]
+    frozen = search.frozen or ({id(tensor) for _, tensor in parameters if not tensor.requires_grad} if not cuts else set())
     return LostGradient(
         root_fact(crash, root),
         call,
@@ -63,8 +66,30 @@ def investigate(crash: Crash) -> LostGradient | None:
         sum(tensor.requires_grad for _, tensor in parameters),
         torch.is_grad_enabled(),
         search.bare,
-        _frozen_at(crash, {id(tensor) for _, tensor in parameters if not tensor.requires_grad}) if not cuts else None,
+        _frozen_at(crash, frozen),
+        tuple(name for name, tensor in parameters if id(tensor) in search.frozen),
     )
+
+
+class _Cut(typing.NamedTuple):
+    cut: GradientCut
+    operation: Operation
+    side: str  # of a loss: "input", "target", or "" for neither
+
+
+class _Frozen(typing.NamedTuple):
+    """A frozen parameter that took part in an operation on the way to the root, while recording was on."""
+
+    ident: int
+    operation: Operation
+    side: str
+
+
+def _side(operation: Operation, position: int) -> str:
+    """Losses are given what is judged first, and then what it is judged by."""
+    if operation.name.endswith("_loss") or operation.name in ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+        return "input" if position == 0 else "target"
+    return ""
 
 
 class _Search:
@@ -76,16 +101,19 @@ class _Search:
             for mark in operation.results:
                 self._latest.setdefault((mark.ident, mark.storage), []).append(operation)
         self.bare = False  # some of it was made from numbers that the log did not see come from a tensor
+        self.frozen: set[int] = set()  # parameters that are to blame instead of a cut, or with one
         self._to_python = [op for op in self._timeline.operations if op.name in _TO_PYTHON]
 
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
         producer = self._producer(id(root), storage_of(root), None)
-        # With each operation the one of its results that leads to the root: of `max` and `topk` it may be the indices.
-        pending = [(producer, (id(root), storage_of(root)))] if producer is not None else []
+        # With each operation the one of its results that leads to the root (of `max` and `topk` it may be the indices), on
+        # which side of a loss it lies, and what took the values out of torch on the way.
+        pending = [(producer, (id(root), storage_of(root)), "", "")] if producer is not None else []
         seen: set[int] = set()
-        cuts: list[tuple[GradientCut, Operation]] = []
+        cuts: list[_Cut] = []
+        frozen: list[_Frozen] = []
         while pending and len(seen) < _MOST_STEPS:
-            operation, wanted = pending.pop()
+            operation, wanted, side, handed = pending.pop()
             if operation.index in seen:
                 continue
             seen.add(operation.index)
@@ -95,28 +123,74 @@ class _Search:
             leading = [mark for mark in operation.results if (mark.ident, mark.storage) == wanted] or list(operation.results)
             if losing is not None and not any(mark.requires_grad for mark in leading):
                 cut = self._cut(operation, losing, leading)
-                if cut is not None and all(cut.place.span != other.place.span for other, _ in cuts):
-                    cuts.append((cut, operation))
+                if cut is not None and all(cut.place.span != other.cut.place.span for other in cuts):
+                    cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side))
                 continue
+            handed = operation.name if operation.name in _TO_PYTHON else handed
             unknown = operation.name in _COPIES
-            for mark in operation.operands:
+            for position, mark in enumerate(operation.operands):
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
-                    pending.append((producer, (mark.ident, mark.storage)))
+                    pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed))
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
+                if operation.grad_enabled and self._is_parameter(mark):
+                    frozen.append(_Frozen(mark.ident, operation, side))
             if unknown:
-                handed = self._through_python(operation)
-                pending.extend((conversion, (0, 0)) for conversion in handed)
-                self.bare = self.bare or not handed and not operation.operands and _takes_values(operation)
-        # A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
-        # is the one meant.
-        meant, trained = cuts, _trained(self._crash)
+                conversions = self._through_python(operation)
+                pending.extend((conversion, (0, 0), side, "") for conversion in conversions)
+                self.bare = self.bare or not conversions and not operation.operands and _takes_values(operation)
+        return [cut.cut for cut in self._meant(cuts, frozen)]
+
+    def _meant(self, cuts: list[_Cut], frozen: list[_Frozen]) -> list[_Cut]:
+        """A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
+        is the one meant."""
+        meant, trained = cuts, trained_parameters(self._crash)
         if len(meant) > 1 and trained:
-            meant = [cut for cut in meant if self._reaches(cut[1], trained)] or meant
+            meant = [cut for cut in meant if self._reaches(cut.operation, trained)] or meant
+        meant = self._rather_frozen(meant, frozen, trained)
         # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
-        meant = [cut for cut in meant if cut[0].reason != "integer"] or meant
-        return [cut for cut, _ in meant]
+        return [cut for cut in meant if cut.cut.reason != "integer"] or meant
+
+    def _rather_frozen(self, cuts: list[_Cut], frozen: list[_Frozen], trained: set[int]) -> list[_Cut]:
+        """Recording was on for a network whose weights are frozen, and switched off for another: the first may be the one
+        that should have been trained. What an optimizer holds tells, or on which side of the loss each stands."""
+        before = {cut.operation.index for cut in cuts}
+        frozen = [item for item in frozen if not self._comes_from(item.operation, before)]  # else a judge of what was cut off
+        idents = {item.ident for item in frozen}
+        if not cuts:
+            self.frozen = idents
+            return cuts
+        if not frozen or any(cut.cut.reason not in ("no_grad", "detach") for cut in cuts):
+            return cuts
+        held, parted = bool(idents & trained), any(self._reaches(cut.operation, trained) for cut in cuts)
+        if trained and held != parted:
+            instead = held
+        else:
+            sides = {item.side for item in frozen}, {cut.side for cut in cuts}
+            instead = {("input", "target"): True, ("target", "input"): False}.get(tuple("".join(sorted(one)) for one in sides))
+        if instead is None and any(cut.cut.reason == "detach" for cut in cuts):
+            return cuts
+        if instead is not False:
+            self.frozen = idents
+        return [] if instead else cuts
+
+    def _comes_from(self, operation: Operation, indices: set[int]) -> bool:
+        pending, seen = [operation], {operation.index}
+        while pending and len(seen) < _MOST_STEPS:
+            for mark in pending.pop().operands:
+                producer = self._producer(mark.ident, mark.storage, operation.index)
+                if producer is not None and producer.index not in seen:
+                    if producer.index in indices:
+                        return True
+                    seen.add(producer.index)
+                    pending.append(producer)
+        return False
+
+    def _is_parameter(self, mark: Mark) -> bool:
+        """A weight that did not ask for a gradient when it was used, and does not now."""
+        named = self._crash.names.by_id(mark.ident)
+        return not mark.requires_grad and named is not None and named.kind == "parameter" and not named.tensor.requires_grad
 
     def _reaches(self, cut: Operation, trained: set[int]) -> bool:
         """Whether the values that went into this operation were computed from one of these parameters."""
@@ -153,7 +227,7 @@ class _Search:
         for conversion in self._to_python:
             if conversion.index >= operation.index:
                 continue
-            if conversion.code is not operation.code and conversion.code.co_name in called and _is_returned(conversion):
+            if conversion.code is not operation.code and _function_name(conversion.code) in called and _is_returned(conversion):
                 found.append(conversion)  # inside a function that one of these statements calls
                 continue
             if conversion.code.co_filename != operation.code.co_filename:
@@ -254,11 +328,6 @@ class _Search:
         return all(any(given.ident == mark.ident for given in op.operands) for op in later)
 
 
-def _trained(crash: Crash) -> set[int]:
-    """The parameters that the optimizers in sight hold, by id."""
-    return {id(p) for _, optimizer in crash.names.optimizers for group in optimizer.param_groups for p in group["params"]}
-
-
 def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:
     """`torch.set_grad_enabled(...)` as a statement of its own: what it sets stays."""
     statement = source.statement_at(code.co_filename, line)
@@ -278,13 +347,18 @@ def _frozen_at(crash: Crash, parameters: set[int]) -> Place | None:
     return next(iter(places.values())) if len(places) == 1 else None
 
 
+def _function_name(code: types.CodeType) -> str:
+    """`log` for the comprehension `Logger.log.<locals>.<dictcomp>`, too: before Python 3.12 that is code of its own."""
+    return next((part for part in reversed(code.co_qualname.split(".")) if not part.startswith("<")), code.co_name)
+
+
 def _is_returned(conversion: Operation) -> bool:
     """Whether this expression feeds what its function returns."""
     where = source.instruction_range(conversion.code, conversion.lasti)
     own = source.statement_at(conversion.code.co_filename, where[0]) if where else None
     if own is None:
         return False
-    for returned in returns_of(conversion.code):
+    for returned in returns_around(conversion.code, where[0]):
         if own is returned or returned.value is not None and own in feeding_statements(conversion.code, returned.value, returned.lineno):
             return True
     return False
@@ -296,84 +370,3 @@ def _takes_values(operation: Operation) -> bool:
     if operation.name not in _COPIES or not isinstance(node, ast.Call):
         return False
     return any(isinstance(inner, (ast.Name, ast.Call)) for argument in node.args[:1] for inner in ast.walk(argument))
-
-
-# -- without the log ------------------------------------------------------------------------------
-
-_CUTTING_CALLS = {
-    "detach": "detach", "item": "python", "tolist": "python", "numpy": "python", "tensor": "copy", "argmax": "integer",
-    "argmin": "integer", "argsort": "integer", "long": "integer", "int": "integer", "bool": "integer",
-}  # fmt: skip
-
-
-def _by_syntax(crash: Crash) -> list[GradientCut]:
-    """The log was no longer watching: what the statements that feed the loss, in the same function, say by themselves."""
-    entry = crash.user_entry()
-    if entry is None:
-        return []
-    frame, lasti = entry
-    code = frame.f_code
-    call = node_at(code, lasti)
-    if not isinstance(call, ast.Call):
-        return []
-    own = source.statement_at(code.co_filename, call.lineno)
-    cuts: list[tuple[GradientCut, ast.stmt]] = []
-    for statement in [*feeding_statements(code, call, call.lineno), own]:
-        if statement is None:
-            continue
-        wrapper = source_of_wrapper(code, statement)
-        for node in ast.walk(statement):
-            reason = _cutting(node)
-            if reason is not None:
-                place = source.place_of_node(code, node, Known.INFERRED)
-                if place is not None:
-                    name = called_name(node) if isinstance(node, ast.Call) else node.attr
-                    cuts.append((GradientCut(name, reason, place, None), statement))
-        if wrapper is not None and all(cut.wrapper is None for cut, _ in cuts):
-            place = source.place_of_node(code, statement, Known.INFERRED)
-            if place is not None:
-                cuts.append((GradientCut("", "no_grad", place, None, source.place_of_node(code, wrapper, Known.INFERRED)), statement))
-    meant = _parting(crash, code, cuts)
-    # A constructor that is fed bare numbers is no second cut, and a block without recording only where nothing else cuts.
-    handed = any(cut.reason == "python" for cut in meant)
-    if any(cut.reason != "no_grad" for cut in meant):
-        meant = [cut for cut in meant if cut.reason != "no_grad"]
-    return [cut for cut in meant if cut.reason != "copy"] if handed else meant
-
-
-def _parting(crash: Crash, code: types.CodeType, cuts: list[tuple[GradientCut, ast.stmt]]) -> list[GradientCut]:
-    """Without those that only cut off a module which no optimizer in sight trains: a teacher, a target network."""
-    trained, kept = _trained(crash), []
-    for cut, statement in cuts:
-        owners = [
-            module
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
-            for module in values_of(crash, code, node.func)
-            if isinstance(module, torch.nn.Module) and any(True for _ in module.parameters())
-        ]
-        if trained and owners and not any(id(p) in trained for module in owners for p in module.parameters()):
-            continue
-        kept.append(cut)
-    return kept
-
-
-def _cutting(node: ast.AST) -> str | None:
-    if isinstance(node, ast.Call):
-        reason = _CUTTING_CALLS.get(called_name(node))
-        made_of_literals = not any(isinstance(inner, ast.Name) for argument in node.args for inner in ast.walk(argument))
-        return None if reason == "copy" and made_of_literals else reason
-    if isinstance(node, ast.Attribute) and node.attr in ("data", "indices") and isinstance(node.ctx, ast.Load):
-        return "detach" if node.attr == "data" else "integer"
-    return None
-
-
-def source_of_wrapper(code: types.CodeType, statement: ast.stmt) -> ast.AST | None:
-    """The `no_grad` block around a statement of this code."""
-    tree = source.tree_of(code.co_filename)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, (ast.With, ast.AsyncWith)) and node.body[0].lineno <= statement.lineno <= (node.end_lineno or 0):
-            found = next((item.context_expr for item in node.items if switches_grad_off(item.context_expr)), None)
-            if found is not None:
-                return found
-    return None

@@ -12,9 +12,10 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.carried import carried_over
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, saved_name, simple_text
 from torchsleuth.capture.writes import Writes, grouped, writes_since, written_targets
-from torchsleuth.evidence import Place, StaleSave, TensorFact
+from torchsleuth.evidence import CarriedTensor, Place, StaleSave, TensorFact
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
 from torchsleuth.probe.tensors import storage_of, tensor_fact
 from torchsleuth.record.oplog import Operation
@@ -100,14 +101,14 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
     tensor = saved.tensor
     number = sequence_of(node)
     if tensor is None:
-        writes = Writes((), False)
+        writes, named_in = Writes((), False), ""
         fact = tensor_fact(torch.empty(0))
     else:
         key = (storage_of(tensor), tensor.storage_offset(), tuple(tensor.shape), number, saved.version_saved)
         if key not in cache:
             cache[key] = writes_since(crash, tensor, node, saved.version_saved, saved.version_now)
         writes = cache[key]
-        fact = _named(crash, node, saved, crash.names.fact(tensor), writes)
+        fact, named_in = _named(crash, node, saved, crash.names.fact(tensor), writes)
     return StaleSave(
         node.name(),
         operation_of(node.name()),
@@ -121,24 +122,64 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         writes.complete,
         writes.candidates,
         storage_of(tensor) if tensor is not None else 0,
+        named_in,
+        _carried(crash, node, tensor, writes) if failing and tensor is not None else (),
     )
 
 
-def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, writes: Writes) -> TensorFact:
-    """Where no variable in sight holds the tensor any more, the expression that saved it still says its name."""
+def _carried(crash: Crash, node: typing.Any, tensor: torch.Tensor, writes: Writes) -> tuple[CarriedTensor, ...]:
+    """The weights were updated by a step: what was computed before it and is used by what was computed after it."""
+    step = next((site for site in writes.sites if "step" in called_by(site.place)), None)
+    if step is None or step.first_version is None:
+        return ()
+    storage, number = storage_of(tensor), sequence_of(node)
+    moments = (
+        operation.sequence
+        for operation in crash.timeline.operations
+        if operation.sequence > number and any(operation.operands[write.operand].storage == storage for write in operation.writes)
+    )
+    first = next(moments, None)
+    return carried_over(crash, first, lambda inner: inner is node)[0] if first is not None else ()
+
+
+def called_by(place: Place) -> str:
+    """`optimizer.step` of `optimizer.step()`."""
+    return (place.via or place).source.partition("(")[0]
+
+
+def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, writes: Writes) -> tuple[TensorFact, str]:
+    """Where no variable in sight holds the tensor any more, the expression that saved it still says its name; or else the one
+    that wrote, and then in which function that is its name."""
     if fact.name:
-        return fact
+        return fact, ""
     operation = crash.timeline.operation_of_sequence(sequence_of(node))
     name = ""
     if operation is not None:
         name = saved_name(operation.code, operation.lasti, node.name(), saved.name) or _operand_name(operation, storage_of(saved.tensor))
+        name = name or _argument_name(crash, operation, storage_of(saved.tensor))
         if not name and saved.name in ("result", "output", "out"):  # `y = self.act(x)`, and `y += 1` is the one write
             bound = bound_name(operation.code, operation.lasti)
             name = bound if bound and {bound} == _targets(writes) else ""
     name = name or _written_name(crash.timeline.place_of_node(node), writes, saved.name in ("result", "output", "out"))
+    named_in = ""
     if not name and writes.complete and len(_targets(writes)) == 1:
         name = next(iter(_targets(writes)))  # what it is called where it was written
-    return dataclasses.replace(fact, name=name, kind="variable") if name else fact
+        place, site = crash.timeline.place_of_node(node), writes.sites[0]
+        if place is not None and not _same_scope(name, place.function, site.place.function):
+            named_in = site.place.function
+            if saved.name in ("result", "output", "out"):
+                return fact, ""  # it is the result of the saving expression: that needs no name
+    return (dataclasses.replace(fact, name=name, kind="variable"), named_in) if name else (fact, "")
+
+
+def _argument_name(crash: Crash, operation: Operation, storage: int) -> str:
+    """`g` of `self.conv(g)`: memory that was there before the module was called is what the call was given."""
+    call = node_at(operation.code, operation.lasti)
+    given = [*call.args, *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
+    maker = crash.timeline.first_with_storage(storage)
+    if len(given) != 1 or maker is None or maker.index >= operation.index or (maker.code, maker.lasti) == (operation.code, operation.lasti):
+        return ""
+    return simple_text(given[0]) if any(mark.storage == storage for mark in operation.operands) else ""
 
 
 def _operand_name(operation: Operation, storage: int) -> str:

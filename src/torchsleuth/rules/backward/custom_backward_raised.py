@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.wording import short
+from torchsleuth.wording import short, upper_first
+
+_OF_THE_GRAPH = re.compile(r"modified by an inplace operation|after they have already been freed")
 
 
 class CustomBackwardRaised(CrashRule):
@@ -72,20 +76,31 @@ class CustomBackwardRaised(CrashRule):
         custom = evidence.custom
         if custom is None or not custom.raised_inside or custom.raised_at is None:
             return None
+        if _OF_THE_GRAPH.search(evidence.exception.message):
+            return None  # `ctx.saved_tensors` only noticed what was done to them elsewhere
         where = f"the hook `{custom.function}`" if custom.is_hook else f"`{custom.function}.backward`"
         exception = evidence.exception
         culprits = [custom.raised_at.culprit(Role.OPERAND, f"raised {exception.type} during backward")]
         if custom.forward_call is not None:
             call = custom.forward_call.via or custom.forward_call
             culprits.append(call.culprit(Role.CALL, forward_label(custom.is_hook)))
+        facts = [Fact(f"The exception was raised by code inside {where}, which `backward()` had called.", Known.OBSERVED)]
+        if custom.module:
+            facts.append(Fact(f"The hook ran for {custom.module}.", Known.OBSERVED))
+        why = f"This is an error in the code of {where}, not in the forward pass: backward only ran it."
+        if custom.missing_inputs:
+            listed = ", ".join(map(str, custom.missing_inputs))
+            facts.append(Fact(f"Of the gradients of its inputs that it was given, number {listed} is None.", Known.OBSERVED))
+            why += " A module's input that does not require grad (the data itself, for the first layer) has no gradient, and the hook is given None for it."
+        elif not custom.is_hook:
+            why += " The gradient it is given has the shape of the forward's output."
         return Diagnosis(
             self.name,
-            f"{where} raised {exception.type}: {short(exception.message, 90)}",
+            f"{upper_first(where)} raised {exception.type}: {short(exception.message, 90)}",
             Confidence.CERTAIN,
             tuple(culprits),
-            (Fact(f"The exception was raised by code inside {where}, which `backward()` had called.", Known.OBSERVED),),
-            f"This is an error in the code of {where}, not in the forward pass: backward only ran it. The gradient it is "
-            "given has the shape of the forward's output.",
+            tuple(facts),
+            why,
         )
 
 

@@ -11,7 +11,7 @@ from torchsleuth.rule import CrashRule
 _SHAPE = re.compile(r"[Ff]unction (\w+)Backward returned an invalid gradient at index (\d+) - got (\[.*?\]) but expected shape compatible with (\[.*?\])")
 _COUNT = re.compile(r"function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)")
 _EXTRA = re.compile(r"function (\w+)Backward returned a gradient different than None at position (\d+)")
-_KIND = re.compile(r"expected Variable or None \(got (\w+)\)")
+_KIND = re.compile(r"expected Variable or None \(got ([\w.]+)\)")
 _OTHER = re.compile(r"[Ff]unction (\w+)Backward returned an invalid gradient at index (\d+) - (.*)")
 
 
@@ -103,7 +103,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _diagnosis(
-    rule: str, custom: CustomBackward, title: str, label: str, element: ReturnedGradient | None, facts: list[Fact], why: str, fix: str
+    rule: str, custom: CustomBackward, title: str, label: str, element: ReturnedGradient | None, facts: list[Fact], why: str, fix: str, computed: bool = False
 ) -> Diagnosis:
     culprits: list[Culprit] = []
     place = element.place if element is not None and element.place is not None else custom.return_place
@@ -111,6 +111,8 @@ def _diagnosis(
         culprits.append(place.culprit(Role.RETURN_GRAD, label))
     elif custom.definition is not None:
         culprits.append(custom.definition.culprit(Role.RETURN_GRAD, label))
+    if computed and element is not None and element.made is not None:
+        culprits.append(element.made.culprit(Role.CREATE, f"computed `{element.source}`"))
     if custom.forward_call is not None:
         call = custom.forward_call.via or custom.forward_call
         culprits.append(call.culprit(Role.CALL, f"the forward call of `{custom.function}` this belongs to"))
@@ -156,6 +158,7 @@ def _wrong_shape(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosi
         f"The gradient of an input has one number for each of its elements, so for {name} it must have shape {wanted}"
         " (or one that can be summed to it).",
         fix or f"Return a gradient of shape {wanted} for {name}.",
+        computed=other is None,
     )
 
 
@@ -233,9 +236,11 @@ def _not_none(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:
 
 
 def _wrong_kind(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:
-    element = next((item for item in custom.returns if re.fullmatch(r"-?[\d.]+(e-?\d+)?", item.source)), None)
-    if element is None and len(custom.returns) == 1:
-        element = custom.returns[0]
+    given = [item for item in custom.returns if item.source != "None"]
+    element = next((item for item in given if re.fullmatch(r"-?[\d.]+(e-?\d+)?", item.source)), None)
+    if element is None and len(given) == 1:
+        element = given[0]
+    array = found[1] == "numpy.ndarray"
     return _diagnosis(
         rule,
         custom,
@@ -243,8 +248,9 @@ def _wrong_kind(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis
         f"a {found[1]}, not a tensor",
         element,
         [Fact(f"One of the values returned by `{custom.function}.backward` is of type {found[1]}.", Known.OBSERVED)],
-        "A gradient is a tensor in the shape of its input; a plain number is not spread over it.",
-        "Return a tensor of the input's shape (`torch.full_like(x, value)`), or None.",
+        "A gradient is a tensor in the shape of its input; " + ("an array of numpy's is not taken for one." if array else "a plain number is not spread over it."),
+        "Make a tensor of it: `torch.from_numpy(...)`, in the dtype of the input." if array else "Return a tensor of the input's shape (`torch.full_like(x, value)`), or None.",
+        computed=True,
     )
 
 
@@ -293,4 +299,5 @@ def _otherwise(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:
         [Fact(f"PyTorch says: {found[3]}", Known.OBSERVED)],
         f"What backward returns for {name} must have its shape, dtype and device.",
         f"Return a gradient that fits {name}.",
+        computed=True,
     )

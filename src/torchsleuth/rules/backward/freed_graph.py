@@ -70,6 +70,10 @@ class FreedGraphRule(CrashRule):
         if carried is not None:
             verb = "carry" if len(carried.names) > 1 else "carries"
             title = f"{upper_first(_carried_name(carried))} {verb} a graph that {_earlier(freed)} has freed into this one"
+            if freed.needless is not None:
+                title = f"{upper_first(_earlier(freed))} went through {_carried_name(carried)} and freed its graph, which this backward is for"
+        elif freed.freed_by_another and freed.first is not None:
+            title = f"`{short(freed.first.source)}` freed the graph of {_root(freed)}, which is needed again"
         elif freed.same_root:
             title = f"`backward()` was called a second time on {_root(freed)}"
         elif freed.failing is not None and freed.first is not None:
@@ -103,22 +107,28 @@ def _earlier(freed: FreedGraph) -> str:
 def _carried_name(carried: CarriedTensor) -> str:
     if carried.names:
         return " and ".join(f"`{name}`" for name in carried.names)
-    return f"a tensor of shape {carried.tensor.size}"
+    made = carried.made.via or carried.made if carried.made is not None else None
+    return f"the result of `{short(made.source, 60)}`" if made is not None and made.source else f"a tensor of shape {carried.tensor.size}"
 
 
 def _culprits(freed: FreedGraph) -> list[Culprit]:
     found: list[Culprit] = []
+    if freed.needless is not None:
+        place = freed.needless.via or freed.needless
+        found.append(place.culprit(Role.OPERAND, f"takes {_carried_name(freed.carried[0])} with its graph into {_earlier(freed)}, which has no use for it"))
     for item in freed.carried:
         made = item.made.via if item.made is not None and item.made.via is not None else item.made
         used = item.used.via if item.used is not None and item.used.via is not None else item.used
         name = _carried_name(item)
+        if item.kept is not None and all(item.kept.span != other.span for other in found):
+            found.append(item.kept.culprit(Role.CREATE, f"keeps {name} for the next round, graph and all"))
         if made is not None and used is not None and made.span == used.span:
             found.append(made.culprit(Role.CREATE, f"builds on {name} of the round before, with the freed graph"))
             continue
         if used is not None:
             found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the graph was freed"))
         if made is not None:
-            found.append(made.culprit(Role.CREATE, f"made {name}"))
+            found.append(made.culprit(Role.CREATE, f"made {name}" if item.names else "made it"))
     if not freed.carried and freed.failing is not None:
         place = freed.failing.via or freed.failing
         what = "part of the graph that is gone" if freed.same_root else "shared by both backward calls"
@@ -143,7 +153,10 @@ def _facts(freed: FreedGraph) -> list[Fact]:
                 Known.OBSERVED,
             )
         )
-    if freed.same_root:
+    if freed.needless is not None:
+        behind = ", ".join(f"`{name}`" for name in freed.behind[:2]) + (f" and {len(freed.behind) - 2} more" if len(freed.behind) > 2 else "")
+        facts.append(Fact(f"After {_earlier(freed)} an optimizer has updated other weights, and none of those that {_carried_name(freed.carried[0])} was computed with ({behind}); these have no gradient now.", Known.OBSERVED))
+    if freed.same_root and not freed.freed_by_another:
         facts.append(Fact(f"Both calls were made on {_root(freed)}, without a new forward pass in between.", Known.OBSERVED))
     return facts
 
@@ -151,17 +164,29 @@ def _facts(freed: FreedGraph) -> list[Fact]:
 def _description(item: CarriedTensor) -> str:
     if len(item.names) > 1:
         return "were made"
-    shape = f"shape {item.tensor.size}, " if item.names else ""
+    shape = f"shape {item.tensor.size}, " if item.names or item.made is not None else ""
     return f"({shape}made by `{item.made_by}`) was made"
 
 
 def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
     start = "`backward()` frees the values saved for it as soon as it has used them. "
+    if carried is not None and freed.needless is not None:
+        name = _carried_name(carried)
+        return (
+            f"{start}{upper_first(_earlier(freed))} served other weights than those that {name} was computed with: the gradients that it gave to these were "
+            f"thrown away. But its loss was computed from {name} with all its history, so it went through that too. This backward is the one that "
+            f"needs the history of {name}, and finds the values gone."
+        )
     if carried is not None:
         name = _carried_name(carried)
         return (
             f"{start}{upper_first(name)} {'were' if len(carried.names) > 1 else 'was'} computed before {_earlier(freed)}, which went through that history. What is differentiated "
             f"now was computed from {name} after that, so this backward runs on into the old graph, where the values are gone."
+        )
+    if freed.freed_by_another and freed.first is not None:
+        return (
+            f"{start}`{short(freed.first.source)}` differentiates a gradient of {_root(freed)}, so it went through the graph of {_root(freed)} too, and "
+            "did not keep it. The next call needs that graph again."
         )
     if freed.same_root:
         return f"{start}The second call needs them again and they are gone."
@@ -170,9 +195,20 @@ def _explanation(freed: FreedGraph, carried: CarriedTensor | None) -> str:
     return f"{start}An earlier backward has gone through part of this graph; which one was not observed."
 
 
+_ONE_BACKWARD = Fix(
+    "If it is a sum of losses, call `backward()` once after the loop, or on the current loss only; sum `loss.item()` for logging.",
+    Applicability.DISPLAY_ONLY,
+)
+
+
 def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
+    if carried is not None and freed.needless is not None:
+        place = freed.needless.via or freed.needless
+        how = ", ".join(f"`{name}.detach()`" for name in carried.names) or "`.detach()` on it"
+        return [Fix(f"Detach it for the first loss: {how} in `{short(place.source)}` (line {place.span.line}).", Applicability.DISPLAY_ONLY)]
     if carried is not None:
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
+        line = f" (line {carried.kept.span.line}, where it is kept)" if carried.kept is not None else line
         how = ", ".join(f"`{name} = {name}.detach()`" for name in carried.names) or "call `.detach()` on it"
         return [
             Fix(
@@ -180,12 +216,9 @@ def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
                 Applicability.DISPLAY_ONLY,
                 meaning="Gradients then stop there.",
             ),
-            Fix(
-                "If it is a sum of losses, call `backward()` once after the loop, or on the current loss only; "
-                "sum `loss.item()` for logging.",
-                Applicability.DISPLAY_ONLY,
-            ),
-        ]
+        ] + ([_ONE_BACKWARD] if carried.used_by == "add" else [])
+    if freed.freed_by_another and freed.first is not None:
+        return [Fix(f"Pass `retain_graph=True` to `{short(freed.first.source)}`, which goes through the graph in between.", Applicability.DISPLAY_ONLY)]
     if freed.same_root:
         return [
             Fix("Run the forward pass again before the second `backward()`, or remove the second call.", Applicability.DISPLAY_ONLY),

@@ -110,7 +110,9 @@ class InplaceSavedTensor(CrashRule):
 
 
 def _title(save: StaleSave) -> str:
-    tensor = save.tensor.called
+    tensor = _called(save)
+    if save.is_result and not save.tensor.name and tensor != save.tensor.called:
+        return f"{upper_first(tensor)}, which its backward needs, was overwritten"
     if save.place is None or not save.place.source:
         return f"{upper_first(tensor)} was overwritten after `{save.operation}` had saved it for backward"
     return f"{upper_first(tensor)} was overwritten after `{short(save.place.source)}` had saved it for backward"
@@ -137,13 +139,13 @@ def _culprits(failing: StaleSave, related: list[StaleSave], elsewhere: list[Stal
     for site in sites:
         if site.place.via is not None:
             found.append(site.place.via.culprit(Role.CALL, "your call, in which the library writes"))
-        found.append(site.place.culprit(Role.MUTATE, _write_label(failing, site)))
+        found += _writing(failing, site)
     written = {site.place.span for site in sites}
     for save in related if sites else ():  # earlier writes, over what other operations had saved of the same memory
         for site in save.writes[: _MOST_WRITES - len(written)]:
             if site.place.span not in written:
                 written.add(site.place.span)
-                found.append(site.place.culprit(Role.MUTATE, _write_label(save, site)))
+                found += _writing(save, site)
     if not sites:
         for site in failing.candidates[:_MOST_WRITES]:
             found.append(site.place.culprit(Role.MUTATE, f"may have written into {failing.tensor.called}"))
@@ -155,9 +157,26 @@ def _culprits(failing: StaleSave, related: list[StaleSave], elsewhere: list[Stal
         if save.place.via is not None and save.failing:
             found.append(save.place.via.culprit(Role.CALL, "your call, in which the library saves it"))
         found.append(save.place.culprit(Role.SAVE, _save_label(save)))
+    for item in failing.carried:
+        name = " and ".join(f"`{name}`" for name in item.names) or f"a tensor of shape {item.tensor.size}"
+        made, used = (place.via or place if place is not None else None for place in (item.made, item.used))
+        if item.kept is not None:
+            found.append(item.kept.culprit(Role.CREATE, f"keeps {name} for the next round, graph and all"))
+        if used is not None and made is not None and used.span == made.span:
+            found.append(used.culprit(Role.CREATE, f"builds on {name} of before that write, with the old graph"))
+        else:
+            found += [used.culprit(Role.OPERAND, f"uses {name}, made before that write")] if used is not None else []
+            found += [made.culprit(Role.CREATE, f"made {name}")] if made is not None else []
     for save in elsewhere:
-        found += [site.place.culprit(Role.MUTATE, _write_label(save, site)) for site in save.writes[:_MOST_WRITES]]
+        found += [culprit for site in save.writes[:_MOST_WRITES] for culprit in _writing(save, site)]
         found.append(save.place.culprit(Role.SAVE, _save_label(save)))
+    return found
+
+
+def _writing(save: StaleSave, site: WriteSite) -> list[Culprit]:
+    found = [site.place.culprit(Role.MUTATE, _write_label(save, site))]
+    if site.made is not None:
+        found.append(site.made.culprit(Role.CREATE, f"made `{site.module}`, which writes in place"))
     return found
 
 
@@ -168,12 +187,38 @@ def _write_label(save: StaleSave, site: WriteSite) -> str:
         versions = f": version {site.first_version} -> {site.last_version}"
     elif site.place.known is Known.OBSERVED:
         versions = f", now at version {save.version_now}"
-    return f"wrote into {save.tensor.called}{often}{versions}"
+    writer = f"`{site.module}` in it " if site.module and not site.place.source.startswith(f"{site.module}(") else ""
+    return f"{writer}wrote into {_as_written(save, site)}{often}{versions}"
+
+
+def _as_written(save: StaleSave, site: WriteSite) -> str:
+    """In another function than the one that saved it, the tensor's name may be another variable's."""
+    name, place = save.tensor.name, save.place
+    elsewhere = place is not None and (place.span.file, place.function) != (site.place.span.file, site.place.function)
+    if elsewhere and name.isidentifier() and save.named_in != site.place.function and not re.search(rf"\b{name}\b", site.place.source):
+        return f"the saved `{name}`"
+    return save.tensor.called if save.named_in == site.place.function else _called(save)
+
+
+def _called(save: StaleSave) -> str:
+    if save.is_result and not save.tensor.name and not save.tensor.view_of and save.place is not None and save.place.source:
+        return f"the result of {_through(save)}"
+    return f"{save.tensor.called} of `{save.named_in}`" if save.named_in and save.named_in != "<module>" else save.tensor.called
+
+
+def _through(save: StaleSave) -> str:
+    """The saving expression; of a module or function of which it is but a part, that part: the `relu` in `net(x)`."""
+    if save.place is None or not save.place.source:
+        return f"`{save.operation}`"
+    call = re.fullmatch(r"([\w.]+)\(.*\)", save.place.source, re.DOTALL)
+    name = call[1].rpartition(".")[2].strip("_").lower() if call else ""
+    part = save.is_result and name and name.replace("_", "") != save.operation.strip("_").replace("_", "")
+    return f"`{save.operation}` in `{short(save.place.source)}`" if part else f"`{short(save.place.source)}`"
 
 
 def _save_label(save: StaleSave) -> str:
     what = "its result" if save.is_result else "it"
-    kept = f"saved {what}" if save.is_result else f"saved {save.tensor.called}"
+    kept = f"saved {what}" if save.is_result else f"saved {_called(save)}"
     size = f" {save.tensor.size}" if save.is_result or save.tensor.name or save.tensor.view_of else ""  # else it is called by it
     return f"`{save.operation}` {kept}{size} at version {save.version_saved}"
 
@@ -182,7 +227,7 @@ def _facts(save: StaleSave, others: int) -> list[Fact]:
     kind = f" ({save.tensor.kind})" if save.tensor.kind in ("parameter", "buffer") else ""
     facts = [
         Fact(
-            f"{upper_first(save.tensor.called)}{kind} has shape {save.tensor.size}, dtype {save.tensor.dtype}; `{save.node}` saved it at "
+            f"{upper_first(_called(save))}{kind} has shape {save.tensor.size}, dtype {save.tensor.dtype}; `{save.node}` saved it at "
             f"version {save.version_saved}, and it is at version {save.version_now} now.",
             Known.OBSERVED,
         )
@@ -192,11 +237,10 @@ def _facts(save: StaleSave, others: int) -> list[Fact]:
         counted = sum(site.times for site in save.writes)
         if save.complete and counted != 1:
             facts.append(Fact(f"It was written {counted} times in between, by the line(s) above.", Known.OBSERVED))
-        if any(site.overlaps is False for site in save.writes) and not any(site.overlaps is not False for site in save.writes):
+        if _is_beside(save):
             facts.append(
                 Fact(
-                    "The written region does not even overlap the saved one: they are views of one base, "
-                    "and views share one version counter with it.",
+                    "The written region does not overlap the saved one: they are views of one base.",
                     Known.OBSERVED,
                 )
             )
@@ -213,6 +257,11 @@ def _facts(save: StaleSave, others: int) -> list[Fact]:
     return facts
 
 
+def _is_beside(save: StaleSave) -> bool:
+    """Every write is known, and each went beside what was saved."""
+    return save.complete and bool(save.writes) and all(site.overlaps is False for site in save.writes)
+
+
 def _doubt(save: StaleSave, steps: int) -> Fact:
     seen = sum(site.times for site in save.writes if site.place.known is Known.OBSERVED)
     lines = ", ".join(f"line {site.place.span.line}" for site in save.candidates[:5])
@@ -223,19 +272,33 @@ def _doubt(save: StaleSave, steps: int) -> Fact:
 
 
 def _explanation(save: StaleSave, write: WriteSite | None) -> str:
-    source = f"`{short(save.place.source)}`" if save.place is not None and save.place.source else f"`{save.operation}`"
+    source = _through(save)
     if save.is_result:
-        text = f"Backward through {source} is computed from its own result, so {save.tensor.called} was kept for it, uncopied. "
+        kept = f"so {save.tensor.called}" if _called(save) == save.tensor.called else "which"
+        text = f"Backward through {source} is computed from its own result, {kept} was kept for it, uncopied. "
     else:
-        text = f"Backward through {source} needs the values of {save.tensor.called}, so they were kept for it, uncopied. "
+        text = f"Backward through {source} needs the values of {_called(save)}, so they were kept for it, uncopied. "
     if write is None:
         text += "Something then replaced the values in the same memory, so those that backward needs are gone."
     elif _is_step(write):
         text += f"`{short(write.place.source)}` then updated the weights in place, so the values that backward needs are gone."
     else:
-        subject = f"The assignment to `{short(write.place.source)}`" if write.operation == "__setitem__" else f"`{short(write.place.source)}`"
+        subject = f"The assignment to `{short(write.place.source)}`" if write.operation in ("__setitem__", "copy_slices") else f"`{short(write.place.source)}`"
+        subject = f"`{write.module}`, {_a(write.module_class)} with `inplace=True`," if write.module else subject
+        if _is_beside(save):
+            return (
+                f"{text}{subject} then wrote into another part of the same memory. The values that backward needs are still there, but all views of "
+                "one base share one version counter with it: PyTorch sees that something was written, not where, and refuses."
+            )
         text += f"{subject} then replaced values in the same memory, so those that backward needs are gone."
+    if save.carried:
+        names = " and ".join(f"`{name}`" for item in save.carried[:1] for name in item.names) or "a tensor"
+        text += f" The loss was computed after that, but from {names}, which was made before and brought the old graph along."
     return text + " PyTorch refuses to compute a gradient from the wrong values."
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[:1] in 'AEIOU' else 'a'} `{noun}`"
 
 
 def _is_step(write: WriteSite) -> bool:
@@ -244,7 +307,10 @@ def _is_step(write: WriteSite) -> bool:
 
 def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
     advice: list[tuple[str, str]] = []
-    if write is None:
+    if save.carried and write is not None and _is_step(write):
+        names = " and ".join(f"`{name}`" for item in save.carried[:1] for name in item.names) or "what is carried over"
+        advice.append((f"Detach {names} where it is kept for later, so that it brings no old graph along.", "Gradients then stop there."))
+    elif write is None:
         advice.append(("Make the write out of place, or save a copy: `.clone()` where the tensor is saved.", ""))
     elif _is_step(write):
         advice.append(

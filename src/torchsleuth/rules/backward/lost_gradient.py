@@ -74,8 +74,12 @@ class LostGradientRule(CrashRule):
                 title = f"{lost.root.called} was computed under `{short(cuts[0].wrapper.source)}`, so it has no gradient"
             elif cuts[0].switch is not None:
                 title = f"{lost.root.called} was computed after `{short(cuts[0].switch.source)}`, so it has no gradient"
+            if lost.frozen_used:
+                title, confidence = f"No way leads from {lost.root.called} to a parameter that requires grad: {_frozen_words(lost)}, and the others are cut off", Confidence.LIKELY
         elif lost.frozen and not lost.trainable:
             title, confidence = f"Nothing that {lost.root.called} was computed from requires grad: all parameters are frozen", Confidence.LIKELY
+        elif lost.frozen_used:
+            title, confidence = f"{lost.root.called} was computed from frozen parameters: {_frozen_words(lost)}", Confidence.LIKELY
         elif lost.bare:
             title, confidence = f"{lost.root.called} was made from bare numbers, which carry no history", Confidence.LIKELY
         elif evidence.recording == "observed":
@@ -92,6 +96,11 @@ class LostGradientRule(CrashRule):
             tuple(_fixes(lost, cuts)),
         )
 
+
+
+def _frozen_words(lost: LostGradient) -> str:
+    more = f" and {len(lost.frozen_used) - 1} more are" if len(lost.frozen_used) > 1 else " is"
+    return f"`{lost.frozen_used[0]}`{more} frozen (requires_grad=False)"
 
 
 def _confidence(cuts: tuple[GradientCut, ...]) -> Confidence:
@@ -116,6 +125,9 @@ _LABELS = {
 def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit]:
     found: list[Culprit] = []
     seen = set()
+    if lost.frozen_at is not None and (lost.frozen_used or not cuts and lost.frozen and not lost.trainable):
+        what = "the parameters" if not lost.frozen_used or not lost.trainable else f"parameters that {lost.root.called} was computed from"
+        found.append((lost.frozen_at.via or lost.frozen_at).culprit(Role.LOST_GRAD, f"froze {what}"))
     for cut in cuts:
         if cut.wrapper is not None and cut.wrapper.span not in seen:
             seen.add(cut.wrapper.span)
@@ -137,9 +149,8 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
             found.append(cut.place.via.culprit(Role.CALL, "your call, in which the history ends"))
         if cut.place.span not in seen and not any(_inside(cut.place.span, span) for span in seen):
             seen.add(cut.place.span)
-            found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {_LABELS[cut.reason]}"))
-    if not cuts and lost.frozen and not lost.trainable and lost.frozen_at is not None:
-        found.append((lost.frozen_at.via or lost.frozen_at).culprit(Role.LOST_GRAD, "froze the parameters"))
+            label = f"cuts the history, and {_taker(cut)} takes the values" if cut.reason == "detach" and cut.handed else _LABELS[cut.reason]
+            found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {label}"))
     if not cuts and lost.made is not None and lost.made.span != lost.call.span:
         source = "bare numbers" if lost.bare else "nothing that requires grad"
         found.append((lost.made.via or lost.made).culprit(Role.CREATE, f"made {lost.root.called}, from {source}"))
@@ -179,7 +190,14 @@ def _facts(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: str) ->
                     Known.OBSERVED,
                 )
             )
-    if lost.frozen:
+    for cut in cuts:
+        if cut.is_new:
+            facts.append(Fact(f"Line {cut.place.span.line} ran in this round for the first time; the rounds before it went well without it.", Known.OBSERVED))
+    if lost.frozen_used and lost.trainable:
+        shown = ", ".join(f"`{name}`" for name in lost.frozen_used[:3])
+        more = f" and {len(lost.frozen_used) - 3} more" if len(lost.frozen_used) > 3 else ""
+        facts.append(Fact(f"{lost.root.called} was computed from {shown}{more}, which had requires_grad=False then, while recording was on.", Known.OBSERVED))
+    elif lost.frozen:
         shown = ", ".join(f"`{name}`" for name in lost.frozen[:3])
         more = f" and {len(lost.frozen) - 3} more" if len(lost.frozen) > 3 else ""
         of = "All" if not lost.trainable else f"{len(lost.frozen)} of {len(lost.frozen) + lost.trainable}"
@@ -200,6 +218,11 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
                 "Autograd records an operation only if one of its inputs requires grad. Every parameter in sight has "
                 "requires_grad=False, so nothing was recorded and there is nothing to differentiate."
             )
+        if lost.frozen_used:
+            return (
+                "Autograd records an operation only if one of its inputs requires grad. The parameters that this was computed from are "
+                "frozen (requires_grad=False), so nothing was recorded and there is nothing to differentiate."
+            )
         if lost.bare:
             return (
                 "Autograd records operations on tensors. A tensor made from Python or numpy values starts without history, "
@@ -211,6 +234,11 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
         )
     reasons = {cut.reason for cut in cuts}
     text = "Backward follows the recorded operations from the loss to the parameters. "
+    if "no_grad" in reasons and lost.frozen_used:
+        return text + (
+            "Here one part was computed from frozen parameters (requires_grad=False), the other while recording was off, so the loss does not "
+            "know where it came from. One of the two was meant to be trained."
+        )
     if "no_grad" in reasons:
         return text + "Here they were computed while recording was off, so the loss does not know where it came from."
     if "checkpoint" in reasons:
@@ -227,6 +255,8 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
     if "detach" in reasons and _hands_over(cuts[0]):
         return text + f"`{short(cuts[0].place.source)}{_hands_over(cuts[0])}` hands bare numbers on; what is computed from them knows nothing of the parameters."
     if "detach" in reasons:
+        if cuts[0].handed:
+            return text + f"`{short(cuts[0].place.source)}` goes into {_taker(cuts[0])} as bare numbers; what is computed from them knows nothing of the parameters."
         return text + f"`{short(cuts[0].place.source)}` returns the same values without their history."
     return text + f"`{short(cuts[0].place.source)}` returned a tensor without history."
 
@@ -239,12 +269,16 @@ def _hands_over(cut: GradientCut) -> str:
     return following[0] if following else ""
 
 
+def _taker(cut: GradientCut) -> str:
+    return "numpy" if cut.handed in ("__array__", "numpy") else f"`{_plain(cut.handed)}`"
+
+
 def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
     def advice(text: str, meaning: str = "") -> Fix:
         return Fix(text, Applicability.DISPLAY_ONLY, meaning=meaning)
 
     if not cuts:
-        if lost.frozen and not lost.trainable:
+        if lost.frozen and not lost.trainable or lost.frozen_used:
             return [advice("Set `requires_grad_(True)` on the parameters that should train.")]
         if lost.bare:
             return [advice("Keep the value a tensor on the way to the loss; use `.item()`, `.tolist()` and numpy for logging only.")]
@@ -263,6 +297,8 @@ def _fixes(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Fix]:
         return [advice("Pass `create_graph=True` to it, so that its result can be differentiated again.")]
     if cut.reason == "detach" and _hands_over(cut):
         return [advice(f"Compute it with torch functions: `{short(cut.place.source)}{_hands_over(cut)}` passes on bare numbers.")]
+    if cut.reason == "detach" and cut.handed:
+        return [advice(f"Compute it with torch functions, on the tensor itself: {_taker(cut)} passes on bare numbers.")]
     if cut.reason == "detach":
         return [advice(f"Leave out `{_plain(cut.operation)}` on the way to the loss; detach only what is logged or kept.")]
     if cut.reason == "integer":

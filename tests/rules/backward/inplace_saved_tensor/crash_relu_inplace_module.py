@@ -6,7 +6,7 @@ class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(4, 4)
-        self.act = nn.ReLU(inplace=True)
+        self.act = nn.ReLU(inplace=True)  # culprit: create
 
     def forward(self, x):
         h = torch.sigmoid(self.fc(x))  # culprit: save

@@ -10,4 +10,4 @@ def scale_columns(table):
 
 base = torch.randn(5, 2, requires_grad=True)
 scale_columns(base.clone()).backward()
-# says: does not even overlap
+# says: does not overlap

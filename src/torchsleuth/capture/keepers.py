@@ -1,0 +1,64 @@
+"""The statement that keeps a state for the next round: `self.state = h, c` at the end of a method that begins with `self.state`."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Sequence
+
+from torchsleuth import source
+from torchsleuth.capture.syntax import function_of
+from torchsleuth.evidence import Place
+from torchsleuth.model import Known
+from torchsleuth.record.oplog import Operation
+
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def kept_at(maker: Operation | None, user: Operation | None, names: Sequence[str]) -> Place | None:
+    """Where the maker's method stores these in an attribute that the user's method reads; None unless there is one such place."""
+    if maker is None or user is None or not names or not all(name.isidentifier() for name in names):
+        return None
+    making, using = _method(maker.user_code), _method(user.user_code)
+    if making is None or using is None or making[1] is not using[1]:
+        return None
+    found = []
+    for statement in ast.walk(making[0]):
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            attribute = _attribute(statement.targets[0])
+            if attribute and _names(statement.value) and _names(statement.value) <= set(names) and _reads(using[0], using[1], attribute):
+                found.append(statement)
+    return source.place_of_node(maker.user_code, found[0], Known.INFERRED) if len(found) == 1 else None
+
+
+def _method(code: types.CodeType) -> tuple[ast.AST, ast.ClassDef] | None:
+    function, tree = function_of(code), source.tree_of(code.co_filename)
+    owners = ast.walk(tree) if tree is not None and function is not None else ()
+    return next(((function, owner) for owner in owners if isinstance(owner, ast.ClassDef) and function in owner.body), None)
+
+
+def _attribute(target: ast.expr) -> str:
+    """`state` of `self.state` and of `self.state[i]`."""
+    target = target.value if isinstance(target, ast.Subscript) else target
+    return target.attr if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self" else ""
+
+
+def _names(value: ast.expr) -> set[str]:
+    """The variables that a value is put together from: `h`, `(h, c)`, `State(h, c)`."""
+    if isinstance(value, ast.Name):
+        return {value.id}
+    parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[:1].isupper():
+        parts = [*value.args, *(keyword.value for keyword in value.keywords)]
+    if not parts or not all(isinstance(part, ast.Name) for part in parts):
+        return set()
+    return {part.id for part in parts}
+
+
+def _reads(function: ast.AST, owner: ast.ClassDef, attribute: str) -> bool:
+    """Directly, or by a property or method of the same class that does."""
+    read = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    if attribute in read:
+        return True
+    helpers = [item for item in owner.body if isinstance(item, Function) and item.name in read and item is not function]
+    return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr == attribute for item in helpers for node in ast.walk(item))
