@@ -54,7 +54,13 @@ class ValueRange:
     @property
     def counts_from_one(self) -> bool:
         """Every number from 1 to the first illegal one occurs, and no other: they count from 1."""
-        return self.low == 0 and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
+        from_end = -self.high - 1  # where indices may count from the end, too
+        return self.low in (0, from_end) and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
+
+    @property
+    def counts_from_zero(self) -> bool:
+        """Every number from 0 to the greatest occurs: they are counted as they should be, and there is too little room."""
+        return self.minimum == 0 and self.maximum > self.high and self.kinds == self.maximum + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,7 @@ class FailedOperation:
     module: str = ""  # dotted path of the module in whose forward it failed
     module_type: str = ""
     module_made: Made | None = None  # its constructor call
+    module_sizes: tuple[SizeOrigin, ...] = ()  # the sizes of its own parameters, each once, and where the numbers came from
     type: str = ""  # of the exception torch raised first, where another one wraps it
     message: str = ""
     wrapper: str = ""  # "torch.compile", "TorchScript", "a DataLoader worker", "vmap", where one stands around it
@@ -192,6 +199,11 @@ class FailedOperation:
                 if argument.name == name:
                     return argument
         return None
+
+    def made_for(self, size: int) -> Made | None:
+        """The layer's constructor call, with the expressions that gave it this number behind it."""
+        sizes = (origin.made for origin in self.module_sizes if origin.size == size)
+        return next(sizes, self.module_made)
 
     def given_for(self, operand: Operand) -> Operand:
         """The tensor in the user's own call that holds the same bad values, where a library stands in between."""

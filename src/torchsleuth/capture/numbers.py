@@ -64,6 +64,9 @@ class Numbers:
     def given(self, frame: Frame, arguments: typing.Iterable[ast.AST], number: int, tensors: bool) -> Source | None:
         """The one source of this number among the arguments of a call in `frame`; `tensors`: it was given tensors, too."""
         found: list[Source] = []
+        arguments = list(arguments)
+        # Beside `planes * 4`, which may be the number, only a constant that is it convinces.
+        opaque = any(isinstance(argument, (ast.BinOp, ast.Call, ast.IfExp)) and constant_value(argument) is None for argument in arguments)
         for argument in arguments:
             if isinstance(argument, ast.Constant):
                 if argument.value == number and type(argument.value) is int:
@@ -75,7 +78,7 @@ class Numbers:
                     result = self._within(result, number)
                 if result is not None and result.node is not argument and self._may_be(result, number, tensors):
                     found.append(result)
-        return _only(found)
+        return _only([result for result in found if not opaque or isinstance(result.node, ast.Constant)])
 
     def follow(self, frame: Frame, node: ast.AST, number: int) -> Source | None:
         return _Trail(self._files, number).follow(At(frame), node)

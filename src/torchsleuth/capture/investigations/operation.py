@@ -21,7 +21,7 @@ from torchsleuth.capture.samples import sample_made, sample_words, worker_sample
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
-from torchsleuth.evidence_forward import FailedOperation, Made, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
@@ -72,6 +72,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         gathering.paths.modules.get(id(module), ""),
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
+        _module_sizes(origins, module),
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
@@ -192,6 +193,17 @@ def _module_made(failure: Failure, origins: Origins, module: torch.nn.Module | N
         if made is not None:
             return dataclasses.replace(made, operation=type(module).__name__)
     return module_made(failure, origins.definitions, module)
+
+
+def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[SizeOrigin, ...]:
+    found: dict[int, SizeOrigin] = {}
+    for parameter in module.parameters(recurse=False) if module is not None else ():
+        mark = mark_of(parameter)
+        for axis, size in enumerate(parameter.shape):
+            made = origins.of_parameter(mark, size) if mark is not None and size not in found else None
+            if made is not None:
+                found[size] = SizeOrigin(axis, size, dataclasses.replace(made, operation=type(module).__name__))
+    return tuple(found.values())
 
 
 def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:

@@ -343,8 +343,16 @@ def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
     return operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here"
 
 
+_HANDED_ON = frozenset({"detach", "detach_", "data", "clone", "contiguous", "cpu", "cuda", "requires_grad_"})
+
+
 def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
-    return (operand.made, f"{operand.called} {shape(operand.shape)} comes from here") if operand is not None else (None, "")
+    """For `creates`: the call that computed the tensor, and not one that only handed it on (`loss.detach()`)."""
+    if operand is None:
+        return None, ""
+    computed = (made for made in operand.chain if made.operation not in _HANDED_ON)
+    made = next(computed, operand.made) if operand.made is not None and operand.made.operation in _HANDED_ON else operand.made
+    return made, f"{operand.called} {shape(operand.shape)} comes from here"
 
 
 def elsewhere(operand: Operand | None, operation: FailedOperation) -> tuple[Made | None, str]:

@@ -124,7 +124,7 @@ class AttentionMask(CrashRule):
         if width:
             lead = query
             return report(self.name, operation, title=f"{query.called if query else 'The query'} has {width[2]} features; the layer was built for {width[1]}", label=f"last size {width[2]}; {width[1]} is taken",
-                          lead=lead, why="The last dimension of query, key and value must be the layer's embed_dim.", creates=[of_axis(query, -1), (operation.module_made, f"the layer is made for {width[1]} features here")],
+                          lead=lead, why="The last dimension of query, key and value must be the layer's embed_dim.", creates=[of_axis(query, -1), (operation.made_for(int(width[1])), f"the layer is made for {width[1]} features here")],
                           facts=facts, fixes=["Build the layer with the features that arrive, or project them first."])  # fmt: skip
         if not own:
             return None
