@@ -47,9 +47,11 @@ class Definitions:
         if node is None or made is not None and (made.given is not None or made.operation == "constant"):
             return made
         far = self._number_made(entry, node)
-        if far is None or made is None or _same_place(made, far):
+        if far is None or made is None:
             return made or far
-        return dataclasses.replace(made, given=far)
+        while far.given is not None:  # the calls on the way are alive, and stand in the traceback
+            far = far.given
+        return made if _same_place(made, far) else dataclasses.replace(made, given=far)
 
     def _nearest(self, entry: Entry, node: ast.AST | None, depth: int) -> Made | None:
         if node is None or depth <= 0:

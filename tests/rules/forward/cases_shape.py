@@ -34,7 +34,7 @@ a + b  #! operand
 """, "broadcast-mismatch", ("3 against 4",), late=False),
     Case("vector-per-row", """\
 import torch
-features = torch.randn(8, 5)  #! create
+features = torch.randn(8, 5)
 weights = torch.rand(8)  #! create
 total = (features * weights).sum(0)  #! operand
 """, "broadcast-mismatch", ("unsqueeze(-1)",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, IndexItem, Made, Operand
+from torchsleuth.evidence_forward import FailedOperation, IndexItem, Made, Operand, ValueRange
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import (
@@ -135,8 +135,8 @@ class IndexOutOfRange(CrashRule):
             culprits.create(*length_create(operation, used.shape[-1]))
         culprits.create(bad.value_made, value_words(bad, f"the value {first.value}"))
         table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
-        if table is not None and table is not bad and (_lacks_room(bad) or values.limit == "rows" and values.maximum > values.high and values.minimum >= 0):
-            culprits.create(*_room(table, values.limit))  # ids and rows do not fit one another: either may be the wrong one
+        if table is not None and table is not bad and (_lacks_room(bad) or _may_lack_rows(operation, values)):
+            culprits.create(*_room(table, values.limit))
         facts = [Fact(bad_values(bad, values), bad.known)]
         if used is not bad:
             facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
@@ -267,6 +267,15 @@ def _lacks_room(bad: Operand) -> bool:
     return bad.values is not None and bad.values.counts_from_zero and bad.value_made is not None and bad.value_made.operation != "arange"
 
 
+def _may_lack_rows(operation: FailedOperation, values: ValueRange) -> bool:
+    """Ids and rows do not fit one another, and either may be the wrong one; not so for ids below 0, and for segments."""
+    return values.limit == "rows" and values.minimum >= 0 and values.maximum > values.high and not _are_segments(operation)
+
+
+def _are_segments(operation: FailedOperation) -> bool:
+    return "token_type" in operation.module.lower() or "segment" in operation.module.lower()
+
+
 def _room(table: Operand, limit: str) -> tuple[Made | None, str]:
     """Where what is indexed has its size from."""
     axis = 0 if limit == "rows" else int(limit.split()[-1]) if limit.startswith("dimension ") else None
@@ -300,7 +309,7 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         if values.minimum < 0 and values.low == 0:
             return ("This operation does not count negative indices from the end.", ["Use non-negative indices."], False)
         return ("", [f"Keep the values of {bad.called} within {legal(values)}, or make that dimension larger."], False)
-    if "token_type" in path or "segment" in path:
+    if _are_segments(operation):
         return (
             f"These are token types (segments); the model knows {rows} of them.",
             ["Pass token_type_ids below that number, or none, or set `type_vocab_size` in the config."],
