@@ -99,7 +99,7 @@ class ViewSize(CrashRule):
         culprits = Culprits()
         called = tensor.called if tensor is not None else "the tensor"
         elements = [operation.argument(f"{name}[{k}]") for k in range(len(sizes)) for name in ("size", "shape") if operation.argument(f"{name}[{k}]")]
-        odd = _odd_size(sizes, tensor.shape if tensor is not None else ())
+        odd = _odd_size(sizes, tensor.shape) if tensor is not None else None
         argument = elements[odd] if odd is not None and len(elements) == len(sizes) else None
         product = math.prod(size for size in sizes if size >= 0)
         rest = " (times whatever -1 stands for)" if -1 in sizes else ""
@@ -128,12 +128,11 @@ class ViewSize(CrashRule):
         elif tensor is not None:
             for axis in _unexplained(sizes, tensor.shape):
                 size_creates(culprits, tensor, axis)
-        for name in {element.name.split("[")[0] for element in elements if element}:
-            for element in elements:
-                if element is None or element is argument or element.made is None or story or not element.name.startswith(name):
-                    continue
-                if elements.index(element) in _unmatched(sizes, tensor.shape if tensor is not None else ()):
-                    culprits.create(element.made, f"{element.source} = {element.value} comes from here")
+        # Of a tensor that is gone only the number of its elements is known: a size that divides it may well be right.
+        loose = _unmatched(sizes, tensor.shape) if tensor is not None else [k for k, size in enumerate(sizes) if size > 0 and count % size]
+        for k, element in enumerate(elements):
+            if element is not None and element is not argument and not story and len(elements) == len(sizes) and k in loose:
+                culprits.create(element.made, f"{element.source} = {element.value} comes from here")
         parts = _split(sizes, tensor.shape if tensor is not None else ())
         if parts and not story:
             whole_size, factors, position = parts
