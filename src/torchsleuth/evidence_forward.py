@@ -26,6 +26,7 @@ class SizeOrigin:
     axis: int
     size: int
     made: Made
+    parts: tuple[SizeOrigin, ...] = ()  # for a dimension that a view has joined of several: theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,6 @@ class ValueRange:
         """Every number from 1 to the first illegal one occurs, and no other: they count from 1."""
         from_end = -self.high - 1  # where indices may count from the end, too
         return self.low in (0, from_end) and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
-
-    @property
-    def counts_from_zero(self) -> bool:
-        """Every number from 0 to the greatest occurs: they are counted as they should be, and there is too little room."""
-        return self.minimum == 0 and self.maximum > self.high and self.kinds == self.maximum + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +98,13 @@ class Operand:
     def origin_of(self, axis: int) -> Made | None:
         axis = axis + len(self.shape) if axis < 0 else axis
         return next((origin.made for origin in self.sizes if origin.axis == axis), None)
+
+
+    def parts_of(self, axis: int) -> tuple[SizeOrigin, ...]:
+        """The dimensions that this one was joined of, or itself."""
+        axis = axis + len(self.shape) if axis < 0 else axis
+        found = next((origin for origin in self.sizes if origin.axis == axis), None)
+        return () if found is None else found.parts or (found,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
 from torchsleuth.capture.numbers import Numbers, Source
 from torchsleuth.capture.returns import returned
-from torchsleuth.capture.scopes import constant_value
+from torchsleuth.capture.scopes import constant_value, size_asked
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
@@ -223,7 +223,7 @@ class Definitions:
 
     # -- numbers in calls that are over ------------------------------------------------------------
 
-    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, tensors: bool) -> Made | None:
+    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, tensors: bool) -> Source | None:
         """For `torch.ones(4, n)` in a function that has returned: the expressions that gave `n`.
 
         `stack` are the callers as the log noted them; one frame alone where it did not.
@@ -238,7 +238,13 @@ class Definitions:
         arguments = [part for argument in arguments for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
         if frame is None or any(constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
-        return self.source_made(self.numbers.given(frame, arguments, size, tensors))
+        return self.numbers.given(frame, arguments, size, tensors)
+
+    def sized(self, found: Source) -> tuple[torch.Tensor, int] | None:
+        """For a number that was asked of a tensor, `x.size(1)`: the tensor, where it stands in a live frame, and the axis."""
+        asked = size_asked(found.node, found.axis)
+        tensor = self._value_of(found.filename, asked[0]) if asked is not None else None
+        return (tensor, asked[1]) if asked is not None and isinstance(tensor, torch.Tensor) and tensor.dim() else None
 
     @functools.cached_property
     def numbers(self) -> Numbers:

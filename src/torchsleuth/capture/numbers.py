@@ -34,6 +34,7 @@ class Source(typing.NamedTuple):
     node: ast.AST
     function: str
     crossed: tuple[str, ast.AST, str] | None
+    axis: int | None = None  # for `batch, length = x.shape`: which of the sizes
 
 
 class At(typing.NamedTuple):
@@ -88,6 +89,8 @@ class Numbers:
         if isinstance(found.node, ast.Constant):
             return True
         value = self._value_of(found.filename, found.node)
+        if found.axis is not None and isinstance(value, tuple):
+            return found.axis < len(value) and value[found.axis] == number
         if type(value) is int:
             return value == number
         return not tensors or is_arithmetic(found.node)
@@ -238,6 +241,9 @@ class _Trail:
     def _parameter(self, at: At, name: str) -> Source | None:
         frame = at.frame
         calls = [(frame.outer, frame.call)] if frame.outer is not None and frame.call is not None else list(self._callers(frame))
+        if not calls:  # a library called it back, and gave what it gives
+            default = default_of(frame.scope, name)
+            return self.follow(at.of(*at.selectors), default) if isinstance(default, ast.Constant) else None
         return _only([self._given(at, outer, call, name) for outer, call in calls])
 
     def _given(self, at: At, outer: Frame, call: ast.Call, name: str) -> Source | None:
@@ -253,7 +259,9 @@ class _Trail:
             return self.follow(at.inside(outer, *at.selectors), rest)
         given, certain = argument_for(call, frame.scope, of_self, name)
         if given is not None:
-            return self.follow(at.inside(outer, *at.selectors)._replace(crossed=at.crossed or (outer.filename, given, outer.name)), given)
+            handed_on = isinstance(given, ast.Name) and parameter_of(outer.scope, given.id) is not None
+            here = at.crossed or (None if handed_on else (outer.filename, given, outer.name))
+            return self.follow(at.inside(outer, *at.selectors)._replace(crossed=here), given)
         found = None
         for keyword in call.keywords:
             if keyword.arg is None:
@@ -281,6 +289,8 @@ class _Trail:
 
     def _attribute(self, at: At, node: ast.Attribute) -> Source | None:
         frame = at.frame
+        if node.attr == "shape" and len(at.selectors) == 1 and type(at.selectors[0]) is int:
+            return Source(frame.filename, node, frame.name, at.crossed, at.selectors[0])
         if isinstance(node.value, ast.Name):
             if frame.arguments == "self" and node.value.id == first_parameter(frame.scope):
                 return self._of_self(at, node.attr)
@@ -400,11 +410,18 @@ class _Trail:
             return self.follow(at.of(*rest), call.args[fields.index(name)]) if plain else None  # a base's fields come first
         value = class_level(owner, name)
         if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
-            value = next((k.value for k in value.keywords if k.arg in ("default", "default_factory")), None)
-            value = value.body if isinstance(value, ast.Lambda) else value
+            value = _field_default(value)
         if value is None or tree is None:
             return None
         return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *rest), value)
+
+
+def _field_default(call: ast.Call) -> ast.AST | None:
+    """`field(default=4)`, `field(default_factory=lambda: [4])`, `field(default_factory=Config)`."""
+    given = next((k for k in call.keywords if k.arg in ("default", "default_factory")), None)
+    if given is None or given.arg == "default":
+        return given.value if given is not None else None
+    return given.value.body if isinstance(given.value, ast.Lambda) else ast.Call(given.value, [], [])
 
 
 def _only(found: list[Source | None]) -> Source | None:

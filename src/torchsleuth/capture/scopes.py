@@ -15,10 +15,24 @@ Selector = str | int | None  # an attribute or key, a position, or None for "som
 
 
 def is_arithmetic(node: ast.AST) -> bool:
-    """`len(x)`, `x.size(1)`, `x.shape[0]`."""
+    """`len(x)`, `x.size(1)`, `x.shape[0]`, and `x.shape` for one of its sizes."""
     if isinstance(node, ast.Call):
         return getattr(node.func, "id", getattr(node.func, "attr", "")) in ("len", "int", "size", "numel")
-    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+def size_asked(node: ast.AST, axis: int | None) -> tuple[ast.AST, int] | None:
+    """The tensor and the axis of `x.size(1)`, `x.shape[1]`, `len(x)`, and of `x.shape` with a known position."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1:
+        return node.args[0], 0
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1:
+        place = key_of(node.args[0])[0]
+        return (node.func.value, place) if type(place) is int else None
+    if isinstance(node, ast.Subscript):
+        place = key_of(node.slice)[0]
+        node, axis = node.value, place if type(place) is int else None
+    return (node.value, axis) if isinstance(node, ast.Attribute) and node.attr == "shape" and axis is not None else None
 
 
 def is_class_name(node: ast.AST) -> bool:

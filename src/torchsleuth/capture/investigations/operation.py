@@ -216,9 +216,10 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
             return "", None
         gathering.__dict__.pop("operands", None)
         layer = entry.evaluator.value(returned[1].func)
-        by = f"a {type(layer).__name__}" if isinstance(layer, torch.nn.Module) else f"`{ast.unparse(returned[1].func)}`"
+        own = isinstance(layer, torch.nn.Module) and not type(layer).__module__.startswith("torch.")
+        by = f"a {type(layer).__name__}" if isinstance(layer, torch.nn.Module) and not own else f"`{ast.unparse(returned[1].func)}`"
         whole = entry.node in getattr(entry.statement, "targets", ())
-        gathering.raws = [Raw("returned", returned[1], entry, None, returned[0])] if whole else []
+        gathering.raws = [Raw("returned", returned[1] if whole else None, entry if whole else None, None, returned[0])]
         return f"a tensor of shape {list(returned[0].shape)}, returned by {by}", None
     node = entry.node.value if isinstance(entry.node, ast.Subscript) else getattr(entry.statement, "value", None)
     gathering.__dict__.pop("operands", None)

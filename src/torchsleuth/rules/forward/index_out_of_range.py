@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, IndexItem, Made, Operand, ValueRange
+from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand, ValueRange
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import (
@@ -24,7 +24,6 @@ from torchsleuth.rules.forward._words import (
     legal,
     length_create,
     made_words,
-    of_axis,
     operand_facts,
     other_facts,
     plural,
@@ -134,9 +133,11 @@ class IndexOutOfRange(CrashRule):
         if _are_positions(operation, used) and operation.place.in_library and used.shape:
             culprits.create(*length_create(operation, used.shape[-1]))
         culprits.create(bad.value_made, value_words(bad, f"the value {first.value}"))
+        if bad.value_made is not None and bad.value_made.operation == "arange" and bad.shape:  # counted: it is the length that is wrong
+            culprits.create(bad.origin_of(-1), f"{bad.called} has its {bad.shape[-1]} values from here")
         table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
-        if table is not None and table is not bad and (_lacks_room(bad) or _may_lack_rows(operation, values)):
-            culprits.create(*_room(table, values.limit))
+        if table is not None and table is not bad and _may_lack_rows(operation, values):
+            culprits.create(table.origin_of(0), f"{table.called} has its {plural(table.shape[0], 'row')} from here")
         facts = [Fact(bad_values(bad, values), bad.known)]
         if used is not bad:
             facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
@@ -262,11 +263,6 @@ def _made(table: Operand) -> str:
     return f", made by {words}" if words else ""
 
 
-def _lacks_room(bad: Operand) -> bool:
-    """Ids that are counted as they should be; that an `arange` counts from 0 says nothing."""
-    return bad.values is not None and bad.values.counts_from_zero and bad.value_made is not None and bad.value_made.operation != "arange"
-
-
 def _may_lack_rows(operation: FailedOperation, values: ValueRange) -> bool:
     """Ids and rows do not fit one another, and either may be the wrong one; not so for ids below 0, and for segments."""
     return values.limit == "rows" and values.minimum >= 0 and values.maximum > values.high and not _are_segments(operation)
@@ -274,13 +270,6 @@ def _may_lack_rows(operation: FailedOperation, values: ValueRange) -> bool:
 
 def _are_segments(operation: FailedOperation) -> bool:
     return "token_type" in operation.module.lower() or "segment" in operation.module.lower()
-
-
-def _room(table: Operand, limit: str) -> tuple[Made | None, str]:
-    """Where what is indexed has its size from."""
-    axis = 0 if limit == "rows" else int(limit.split()[-1]) if limit.startswith("dimension ") else None
-    made, words = of_axis(table, axis) if axis is not None else (None, "")
-    return made, f"{table.called} has its {plural(table.shape[0], 'row')} from here" if limit == "rows" and table.shape else words
 
 
 def _misleading(operation: FailedOperation, limit: str) -> list[Fact]:
@@ -327,12 +316,6 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         return (
             f"The ids run from 1 to {rows}, and none is 0: they may count from 1, or the table lacks one row.",
             [f"Give the table one row more (`num_embeddings={rows + 1}`), or subtract 1 from the ids."],
-            True,
-        )
-    if _lacks_room(bad):
-        return (
-            f"Every id from 0 to {values.maximum} occurs: they count from 0, as they should, and the table has too few rows.",
-            [f"Give the table {int(values.maximum) + 1} rows (`num_embeddings`), where its size comes from."],
             True,
         )
     over = int(values.maximum) - rows + 1

@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape, squeezed
+from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed, inferred, line_of, of_axis, of_parts, of_tensor, report, seen, shape, squeezed
 
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
@@ -105,6 +105,8 @@ class LossTarget(CrashRule):
             if scores is not None and target is not None:
                 if axis is not None:
                     creates = [of_axis(target, axis), of_axis(scores, axis)]
+                    joined = of_parts(scores, target, axis)
+                    creates, facts = [*(joined[0] or creates)], [*facts, *joined[1]]
                 if operation.place.in_library and axis == 0:
                     creates += [_whole(operation, target), _whole(operation, scores)]
                 elif axis is None:

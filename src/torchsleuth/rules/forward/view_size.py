@@ -134,12 +134,11 @@ class ViewSize(CrashRule):
             if element is not None and element is not argument and not story and len(elements) == len(sizes) and k in loose:
                 culprits.create(element.made, f"{element.source} = {element.value} comes from here")
         parts = _split(sizes, tensor.shape if tensor is not None else ())
-        if parts and not story:
-            whole_size, factors, position = parts
+        for whole_size, factors, position in parts if not story else ():
             text = f"Dimension {position} of {called} has size {whole_size}; it is to be split into {' × '.join(map(str, factors))} = {math.prod(factors)}"
             loose = [factor for factor in factors if factor and whole_size % factor]
             facts.append(Fact(text + (f"; {whole_size} is not divisible by {loose[0]}." if loose else "."), Known.INFERRED))
-            if loose:
+            if loose and not fixes:
                 fixes = [f"Take sizes that multiply to {whole_size}: a divisor of {whole_size} instead of {loose[0]}, or a size that {loose[0]} divides."]
         if not fixes:
             fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
@@ -202,12 +201,20 @@ def _odd_size(sizes: list[int], have: tuple[int, ...]) -> int | None:
     return None
 
 
-def _split(sizes: list[int], have: tuple[int, ...]) -> tuple[int, list[int], int] | None:
-    """The one dimension that is to be split into several (heads × features), all others being kept."""
+def _split(sizes: list[int], have: tuple[int, ...]) -> list[tuple[int, list[int], int]]:
+    """The dimensions that are each to be split into several (heads × features), all others being kept."""
     asked, own = _unmatched(sizes, have), _unmatched(list(have), tuple(sizes))
-    if len(own) != 1 or len(asked) < 2 or any(sizes[k] < 1 for k in asked):
-        return None
-    return have[own[0]], [sizes[k] for k in asked], own[0]
+    if not own or len(asked) < 2 * len(own) or len(asked) % len(own) or any(sizes[k] < 1 for k in asked):
+        return []
+    each = len(asked) // len(own)
+    parts = [(have[k], [sizes[j] for j in asked[n * each : (n + 1) * each]], k) for n, k in enumerate(own)]
+    # Of several, only what rounding has made smaller shows which sizes belong to which dimension.
+    return parts if len(own) == 1 or all(_rounded(whole, factors) for whole, factors, _ in parts) else []
+
+
+def _rounded(whole: int, factors: list[int]) -> bool:
+    product = math.prod(factors)
+    return product == whole or any(whole // factor * factor == product for factor in factors)
 
 
 def _explains(sizes: list[int], odd: int, have: int, count: int) -> bool:
