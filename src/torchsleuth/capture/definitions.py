@@ -21,7 +21,7 @@ from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
 from torchsleuth.capture.numbers import Numbers, Source
 from torchsleuth.capture.returns import returned
-from torchsleuth.capture.scopes import constant_value, size_asked
+from torchsleuth.capture.scopes import arguments_for, constant_value, size_asked
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
@@ -223,7 +223,7 @@ class Definitions:
 
     # -- numbers in calls that are over ------------------------------------------------------------
 
-    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, tensors: bool) -> Source | None:
+    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int | None, tensors: bool) -> Source | None:
         """For `torch.ones(4, n)` in a function that has returned: the expressions that gave `n`.
 
         `stack` are the callers as the log noted them; one frame alone where it did not.
@@ -234,8 +234,7 @@ class Definitions:
             return None
         if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
             frame = frame_at(frame.filename, call, frame.name)
-        arguments = [*call.args, *(k.value for k in call.keywords)]
-        arguments = [part for argument in arguments for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
+        arguments = arguments_for(call, axis)
         if frame is None or any(constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
         return self.numbers.given(frame, arguments, size, tensors)
@@ -252,7 +251,7 @@ class Definitions:
 
     def _value_of(self, filename: str, node: ast.AST) -> typing.Any:
         """The value of an expression that stands in a live frame."""
-        for entry in self._failure.entries:
+        for entry in reversed(self._failure.entries):  # the module around a function holds its expressions, too
             if entry.code.co_filename == filename and (scope := function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
                 return entry.evaluator.value(node)
         return None

@@ -317,7 +317,7 @@ class Gathering:
             made = made or self._module_attribute(raw)
             sizes, device_made = _all_axes(raw.shape, made), origins.device_of_parameter(mark)
             if made is not None and made.place.known is Known.OBSERVED:
-                sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n) or made) for k, n in enumerate(raw.shape))
+                sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n, k) or made) for k, n in enumerate(raw.shape))
         elif mark is not None and origins.log_reaches:
             made = origins.tensor(mark)
             chain, input_made = origins.chain(mark), origins.input(mark)

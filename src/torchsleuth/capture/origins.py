@@ -118,8 +118,8 @@ class Origins:
                 continue
         return None
 
-    def made_by(self, operation: Operation, size: int | None = None) -> Made | None:
-        """The expression of a logged call; for a size, also the caller's expression that gave the number."""
+    def made_by(self, operation: Operation, size: int | None = None, axis: int | None = None) -> Made | None:
+        """The expression of a logged call; for a size at an axis, also the caller's expression that gave the number."""
         via = None
         if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
             via = place_at(operation.user_code, operation.user_lasti)
@@ -131,18 +131,18 @@ class Origins:
         if size is not None and origin_of(operation.user_code) is Origin.USER:
             here = (operation.user_code, operation.user_lasti)
             stack = operation.stack[operation.stack.index(here) :] if here in operation.stack else (here,)
-            given = self._given(stack, size, operation)
+            given = self._given(stack, size, axis, operation)
         return Made(word, place, given=given)
 
-    def _given(self, stack: typing.Sequence, size: int, operation: Operation) -> Made | None:
+    def _given(self, stack: typing.Sequence, size: int, axis: int | None, operation: Operation) -> Made | None:
         """Where a call was given a size: the caller's expressions; for the size of another tensor, where that one has it from."""
-        found = self.definitions.given_size(stack, size, bool(operation.operands))
+        found = self.definitions.given_size(stack, size, axis, bool(operation.operands))
         sized = self.definitions.sized(found) if found is not None else None
         if sized is not None and self._limit is not None:
-            mark, axis = mark_of(sized[0]), sized[1] % sized[0].dim()
-            if mark is not None and mark.shape[axis] == size and operation.index < self._limit:
-                first = self._first_with(mark, axis, operation.index)[0]
-                made = self.made_by(first, size) if first is not None and first is not operation else None
+            mark, own = mark_of(sized[0]), sized[1] % sized[0].dim()
+            if mark is not None and mark.shape[own] == size and operation.index < self._limit:
+                first, _, _, at = self._first_with(mark, own, operation.index)
+                made = self.made_by(first, size, at) if first is not None and first is not operation else None
                 if made is not None:
                     return made
         return self.definitions.source_made(found)
@@ -202,8 +202,8 @@ class Origins:
 
     def size(self, mark: Mark, axis: int) -> Made | None:
         """The call in which this size first appeared at the axis."""
-        last, complete = self._first_with(mark, axis, self._limit)[:2]
-        made = self.made_by(last, mark.shape[axis]) if last is not None else None
+        last, complete, _, own = self._first_with(mark, axis, self._limit)
+        made = self.made_by(last, mark.shape[axis], own) if last is not None else None
         return made if made is None or complete else Made(made.operation, made.place, False, made.given)
 
     def size_origin(self, mark: Mark, axis: int) -> SizeOrigin | None:
@@ -212,8 +212,8 @@ class Origins:
         last, _, result, own = self._first_with(mark, axis, self._limit)
         parts = []
         for operand, k in joined(last, result, own) if last is not None else ():
-            first, complete = self._first_with(operand, k, last.index)[:2]
-            part = self.made_by(first, operand.shape[k]) if first is not None else None
+            first, complete, _, at = self._first_with(operand, k, last.index)
+            part = self.made_by(first, operand.shape[k], at) if first is not None else None
             if part is None:
                 return SizeOrigin(axis, mark.shape[axis], made) if made is not None else None
             parts.append(SizeOrigin(k, operand.shape[k], part if complete else dataclasses.replace(part, complete=False)))
@@ -338,10 +338,10 @@ class Origins:
                 return True
         return False
 
-    def of_parameter(self, mark: Mark, size: int | None = None) -> Made | None:
+    def of_parameter(self, mark: Mark, size: int | None = None, axis: int | None = None) -> Made | None:
         """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""
         operation = self._maker(mark)
-        return self.made_by(operation, size) if operation is not None else None
+        return self.made_by(operation, size, axis) if operation is not None else None
 
     def device_of_parameter(self, mark: Mark) -> Made | None:
         operation = self._maker(mark)

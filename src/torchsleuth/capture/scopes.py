@@ -54,6 +54,29 @@ def constant_value(node: ast.AST) -> int | None:
     return None
 
 
+# Which argument of a layer is the size of its weight at an axis: by position, and by name.
+_LINEAR = {0: (1, "out_features"), 1: (0, "in_features")}
+_CONV = {0: (1, "out_channels"), 1: (0, "in_channels")}
+_TABLE = {0: (0, "num_embeddings"), 1: (1, "embedding_dim")}
+_WEIGHTS = {
+    "Linear": _LINEAR, "Conv1d": _CONV, "Conv2d": _CONV, "Conv3d": _CONV, "Embedding": _TABLE, "EmbeddingBag": _TABLE,
+    **{f"ConvTranspose{n}d": {0: (0, "in_channels"), 1: (1, "out_channels")} for n in (1, 2, 3)},
+}  # fmt: skip
+
+
+def arguments_for(call: ast.Call, axis: int | None) -> list[ast.AST]:
+    """The arguments of a call that may be the size at this axis of what it makes: the one of a layer that is it, or all."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    plain = not any(isinstance(a, ast.Starred) for a in call.args) and not any(k.arg in (None, "groups") for k in call.keywords)
+    if plain and axis is not None and axis in _WEIGHTS.get(name, ()):
+        position, word = _WEIGHTS[name][axis]
+        given = next((k.value for k in call.keywords if k.arg == word), call.args[position] if position < len(call.args) else None)
+        if given is not None:
+            return [given]
+    every = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return [part for argument in every for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
+
+
 def key_of(node: ast.AST) -> tuple[Selector, ...]:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)):
         return (node.value,)

@@ -120,9 +120,9 @@ Tagger(16, 3)(torch.randn(2, 7, 4))  #! create
     Case("groups-do-not-divide", """\
 import torch
 from torch import nn
-def block(channels, groups=8):
+def block(channels, groups=8):  #! create
     return nn.Sequential(nn.Conv2d(3, channels, 3), nn.GroupNorm(groups, channels))  #! operand
-block(16), block(20)
+block(16), block(20)  #! create
 """, "norm-shape", ("20 channels into 8 groups",)),
     Case("no-class-here", """\
 import torch
@@ -337,4 +337,57 @@ body = nn.Conv2d(3, 10 * 4, 3, padding=1)  #! create
 shuffle = nn.PixelShuffle(4)
 shuffle(body(torch.randn(1, 3, 8, 8)))  #! operand
 """, "torch-error", ("upscale_factor", "40"), late=False),
+    Case("one-step-shorter", """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+model = nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 30))
+ids = torch.randint(0, 30, (4, 12))  #! create
+scores, targets = model(ids), ids[:, 1:]  #! create
+F.cross_entropy(scores.reshape(-1, 30), targets.reshape(-1))  #! operand
+""", "loss-target", ("are 4 × 12", "are 4 × 11", "one step shorter"), late=False),
+    Case("positions-counted", """\
+import torch
+from torch import nn
+class Reader(nn.Module):
+    def __init__(self, longest):
+        super().__init__()
+        self.table = nn.Embedding(longest, 8)  #! create
+    def forward(self, ids):
+        batch, steps = ids.shape
+        return self.table(torch.arange(steps))  #! index
+reader = Reader(longest=16)  #! create
+reader(torch.zeros(2, 20, dtype=torch.long))  #! create
+""", "index-out-of-range", ("= 16", "0…15"), late=False),
+    Case("made-without-memory", """\
+import torch
+from torch import nn
+def empty(size):
+    with torch.device("meta"):  #! create
+        return nn.Linear(size, size)  #! create
+x = torch.randn(2, 4)  #! create
+empty(4)(x)  #! operand
+""", "device-mismatch", ("on meta", "to_empty"), late=False),
+    Case("the-same-number-twice", """\
+import torch
+from torch import nn
+hidden, out = 32, 32  #! create
+class Net(nn.Module):
+    def __init__(self, n_hidden, n_out):
+        super().__init__()
+        self.a = nn.Linear(n_hidden, n_out)  #! create
+        self.b = nn.Linear(24, 2)  #! create
+    def forward(self, x):
+        return self.b(self.a(x))  #! operand
+net = Net(hidden, out)  #! create
+net(torch.randn(4, 32))
+""", "matmul-shape", ("32 features", "takes 24"), late=False),
+    Case("two-dimensions-split", """\
+import torch
+def windows(x, size):
+    b, h, w, c = x.shape
+    return x.view(b, h // size, size, w // size, size, c)  #! operand
+side = 7  #! create
+windows(torch.randn(1, 32, 32, 3), side)  #! create
+""", "view-size", ("Dimension 2 of `x` has size 32; it is to be split into 4 × 7 = 28",), late=False),
 ]

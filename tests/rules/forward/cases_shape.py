@@ -265,7 +265,7 @@ layer(x, src_mask=causal)  #! operand
     Case("sdpa-padding-mask", """\
 import torch
 import torch.nn.functional as F
-q = torch.randn(2, 4, 6, 8)  #! create
+q = torch.randn(2, 4, 6, 8)
 keep = torch.ones(2, 6, dtype=torch.bool)  #! create
 F.scaled_dot_product_attention(q, q, q, attn_mask=keep)  #! operand
 """, "attention-mask", ("[:, None, None, :]", "[2, 4, 6, 6]")),

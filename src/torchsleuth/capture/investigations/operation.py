@@ -200,7 +200,7 @@ def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[Siz
     for parameter in module.parameters(recurse=False) if module is not None else ():
         mark = mark_of(parameter)
         for axis, size in enumerate(parameter.shape):
-            made = origins.of_parameter(mark, size) if mark is not None and size not in found else None
+            made = origins.of_parameter(mark, size, axis) if mark is not None and size not in found else None
             if made is not None:
                 found[size] = SizeOrigin(axis, size, dataclasses.replace(made, operation=type(module).__name__))
     return tuple(found.values())

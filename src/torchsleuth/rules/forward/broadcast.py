@@ -112,6 +112,8 @@ class Broadcast(CrashRule):
         for clash in [axis, *(a for a in axes if a != axis)][:3] if short is None else ():
             for operand in (one, other):
                 size_creates(culprits, operand, clash)
+        if len(one.shape) == len(other.shape) == 4 and axis >= -2 and one.input_made is not None and one.input_made == other.input_made:
+            culprits.create(one.input_made, "both sizes are computed from this input")
         facts = [
             Fact(f"{fully(operand)} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
                  f"dimension {axis % len(operand.shape)}{_from(operand, axis)}.", operand.known)

@@ -87,6 +87,8 @@ class DeviceMismatch(CrashRule):
         if empty is not None:  # mostly left there by accident: nothing is computed on meta
             fixes = [f"To compute, {empty.called} needs memory and values: make it outside of `torch.device('meta')`, or `module.to_empty(device={usual!r})` "
                      "and then load or initialise it. To compute shapes only, make all tensors on meta."]  # fmt: skip
+            other = next(operand for operand in operation.operands if operand.tensor.device == usual)
+            creates.append((other.device_made, f"{other.called} is made on {usual} here"))
             facts.append(seen("A tensor on meta has a shape and no values, so `.to()` cannot bring it to another device."))
         why = f"An operation runs on one device; {odd.called} is the odd one out."
         rest = f"the {'other' if len(operation.operands) == 2 else 'others'} on {usual}"

@@ -107,6 +107,8 @@ class LossTarget(CrashRule):
                     creates = [of_axis(target, axis), of_axis(scores, axis)]
                     joined = of_parts(scores, target, axis)
                     creates, facts = [*(joined[0] or creates)], [*facts, *joined[1]]
+                    if _is_shifted(scores, target, axis):
+                        fixes = ["One of the two is one step shorter: cut the other in the same way, e.g. scores `[:, :-1]` for targets `[:, 1:]`."]
                 if operation.place.in_library and axis == 0:
                     creates += [_whole(operation, target), _whole(operation, scores)]
                 elif axis is None:
@@ -121,6 +123,12 @@ class LossTarget(CrashRule):
             creates = [of_tensor(weight), of_axis(scores, 1)]
             title = f"The `weight` of the classes {shape(weight.shape) if weight else ''} does not match the classes of the scores"
         return report(self.name, operation, title=title, label=label, lead=lead, why=why, creates=creates, facts=facts, fixes=fixes)
+
+
+def _is_shifted(scores: Operand, target: Operand, axis: int) -> bool:
+    """`[batch, steps]` flattened on both sides, and one of them has one step less."""
+    one, other = scores.parts_of(axis), target.parts_of(axis)
+    return len(one) == len(other) == 2 and one[0].size == other[0].size and abs(one[1].size - other[1].size) == 1
 
 
 def _whole(operation: FailedOperation, operand: Operand) -> tuple[Made | None, str]:

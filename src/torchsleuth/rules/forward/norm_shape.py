@@ -115,7 +115,8 @@ class NormShape(CrashRule):
         if groups:
             return report(self.name, operation, title=f"{code(operation.place.source)} is to divide {groups[1]} channels into {groups[2]} groups", label=f"{groups[1]} channels, {groups[2]} groups",
                           why=f"GroupNorm normalises each group of channels, so the groups must be of one size: {groups[1]} is not divisible by {groups[2]}.",
-                          creates=[], facts=facts, fixes=[f"Take a number of groups that divides {groups[1]}: {_divisors(int(groups[1]))}."])  # fmt: skip
+                          creates=[(a.made, f"{a.source} = {a.value} comes from here") for a in (operation.argument("num_channels"), operation.argument("num_groups")) if a is not None],
+                          facts=facts, fixes=[f"Take a number of groups that divides {groups[1]}: {_divisors(int(groups[1]))}."])  # fmt: skip
         return report(self.name, operation, title=f"{layer} does not fit its input", label="sizes do not fit", lead=given, why=f"torch says: {message}",
                       creates=[of_axis(given, 1), (made, "the layer is made here")], facts=facts)  # fmt: skip
 
