@@ -26,6 +26,7 @@ class SizeOrigin:
     axis: int
     size: int
     made: Made
+    parts: tuple[SizeOrigin, ...] = ()  # for a dimension that a view has joined of several: theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class ValueRange:
     @property
     def counts_from_one(self) -> bool:
         """Every number from 1 to the first illegal one occurs, and no other: they count from 1."""
-        return self.low == 0 and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
+        from_end = -self.high - 1  # where indices may count from the end, too
+        return self.low in (0, from_end) and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,13 @@ class Operand:
     def origin_of(self, axis: int) -> Made | None:
         axis = axis + len(self.shape) if axis < 0 else axis
         return next((origin.made for origin in self.sizes if origin.axis == axis), None)
+
+
+    def parts_of(self, axis: int) -> tuple[SizeOrigin, ...]:
+        """The dimensions that this one was joined of, or itself."""
+        axis = axis + len(self.shape) if axis < 0 else axis
+        found = next((origin for origin in self.sizes if origin.axis == axis), None)
+        return () if found is None else found.parts or (found,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +172,7 @@ class FailedOperation:
     module: str = ""  # dotted path of the module in whose forward it failed
     module_type: str = ""
     module_made: Made | None = None  # its constructor call
+    module_sizes: tuple[SizeOrigin, ...] = ()  # the sizes of its own parameters, each once, and where the numbers came from
     type: str = ""  # of the exception torch raised first, where another one wraps it
     message: str = ""
     wrapper: str = ""  # "torch.compile", "TorchScript", "a DataLoader worker", "vmap", where one stands around it
@@ -192,6 +202,11 @@ class FailedOperation:
                 if argument.name == name:
                     return argument
         return None
+
+    def made_for(self, size: int) -> Made | None:
+        """The layer's constructor call, with the expressions that gave it this number behind it."""
+        sizes = (origin.made for origin in self.module_sizes if origin.size == size)
+        return next(sizes, self.module_made)
 
     def given_for(self, operand: Operand) -> Operand:
         """The tensor in the user's own call that holds the same bad values, where a library stands in between."""

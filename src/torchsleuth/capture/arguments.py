@@ -233,6 +233,8 @@ def _parameter_names(
             return names[1:] if method and names[:1] == ("self",) else names
     if isinstance(function, types.FunctionType):
         return _python_names(function)
+    if isinstance(function, type) and issubclass(function, torch.nn.Module):
+        return _python_names(function.__init__)[1:]
     names = schema_names(name)
     return names[1:] if method else names
 

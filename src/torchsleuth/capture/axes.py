@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from torchsleuth.record.oplog import Mark, Operation
@@ -73,6 +75,20 @@ def followed(operation: Operation, result: Mark, axis: int) -> tuple[Mark, int] 
         if operand.shape == result.shape:
             return operand, axis
     return _only_candidate(operands, rank, axis, size)
+
+
+def joined(operation: Operation, result: Mark, axis: int) -> list[tuple[Mark, int]]:
+    """The operand's axes that `view`, `reshape` or `flatten` has made one axis of."""
+    if operation.name not in ("view", "reshape", "flatten") or not operation.operands:
+        return []
+    operand = operation.operands[0]
+    before, size = math.prod(result.shape[:axis]), result.shape[axis]
+    for first in range(len(operand.shape)):
+        if math.prod(operand.shape[:first]) == before:
+            for last in range(first + 2, len(operand.shape) + 1):
+                if math.prod(operand.shape[first:last]) == size:
+                    return [(operand, k) for k in range(first, last)]
+    return []
 
 
 def _through_view(operand: Mark, result: Mark, axis: int) -> tuple[Mark, int] | None:

@@ -18,8 +18,10 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.capture.numbers import Frame, Numbers, Source, frame_at, frames_of, node_in
+from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
+from torchsleuth.capture.numbers import Numbers, Source
 from torchsleuth.capture.returns import returned
+from torchsleuth.capture.scopes import arguments_for, constant_value, size_asked
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
@@ -38,8 +40,20 @@ class Definitions:
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
 
-    def made(self, entry: Entry, node: ast.AST | None, depth: int = _DEPTH) -> Made | None:
-        """Where the value of this expression, in this frame, came from: the nearest expression that is no mere name."""
+    def made(self, entry: Entry, node: ast.AST | None) -> Made | None:
+        """Where the value of this expression, in this frame, came from: the nearest expression that is no mere name, and for
+        an integer also the expression that set it, further out."""
+        made = self._nearest(entry, node, _DEPTH)
+        if node is None or made is not None and (made.given is not None or made.operation == "constant"):
+            return made
+        far = self._number_made(entry, node)
+        if far is None or made is None:
+            return made or far
+        while far.given is not None:  # the calls on the way are alive, and stand in the traceback
+            far = far.given
+        return made if _same_place(made, far) else dataclasses.replace(made, given=far)
+
+    def _nearest(self, entry: Entry, node: ast.AST | None, depth: int) -> Made | None:
         if node is None or depth <= 0:
             return None
         if isinstance(node, ast.Name):
@@ -47,7 +61,7 @@ class Definitions:
         if isinstance(node, ast.Attribute):
             return self._of_attribute(entry, node, depth)
         if isinstance(node, ast.Starred):
-            return self.made(entry, node.value, depth - 1)
+            return self._nearest(entry, node.value, depth - 1)
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
             return self._here(entry.code, node, "constant")
         return self._here(entry.code, node, operation_word(node))
@@ -94,7 +108,7 @@ class Definitions:
         if bound is not None:
             _, value, kind = bound
             if kind == "assign" and isinstance(value, (ast.Name, ast.Attribute)):
-                return self.made(entry, value, depth - 1) or self._here(entry.code, value, "assignment")
+                return self._nearest(entry, value, depth - 1) or self._here(entry.code, value, "assignment")
             word = "loop" if kind.startswith("loop") else operation_word(value)
             return self._unseen(entry, node.id, bound) or self._here(entry.code, value, word)
         if node.id in _parameters(entry.code):
@@ -177,7 +191,7 @@ class Definitions:
         caller, node = self.argument_expression(entry, name)
         if caller is None or node is None:
             return None
-        return self.made(caller, node, depth - 1) or self._here(caller.code, node, operation_word(node))
+        return self._nearest(caller, node, depth - 1) or self._here(caller.code, node, operation_word(node))
 
     def argument_expression(self, entry: Entry, name: str) -> tuple[Entry | None, ast.AST | None]:
         """The expression that a caller gave for a parameter, and the caller. Module calls pass through torch's frames."""
@@ -209,7 +223,7 @@ class Definitions:
 
     # -- numbers in calls that are over ------------------------------------------------------------
 
-    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, tensors: bool) -> Made | None:
+    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int | None, tensors: bool) -> Source | None:
         """For `torch.ones(4, n)` in a function that has returned: the expressions that gave `n`.
 
         `stack` are the callers as the log noted them; one frame alone where it did not.
@@ -220,11 +234,16 @@ class Definitions:
             return None
         if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
             frame = frame_at(frame.filename, call, frame.name)
-        arguments = [*call.args, *(k.value for k in call.keywords)]
-        arguments = [part for argument in arguments for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
-        if frame is None or any(_constant_value(argument) == size for argument in arguments):
+        arguments = arguments_for(call, axis)
+        if frame is None or any(constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
-        return self.source_made(self.numbers.given(frame, arguments, size, tensors))
+        return self.numbers.given(frame, arguments, size, tensors)
+
+    def sized(self, found: Source) -> tuple[torch.Tensor, int] | None:
+        """For a number that was asked of a tensor, `x.size(1)`: the tensor, where it stands in a live frame, and the axis."""
+        asked = size_asked(found.node, found.axis)
+        tensor = self._value_of(found.filename, asked[0]) if asked is not None else None
+        return (tensor, asked[1]) if asked is not None and isinstance(tensor, torch.Tensor) and tensor.dim() else None
 
     @functools.cached_property
     def numbers(self) -> Numbers:
@@ -232,18 +251,20 @@ class Definitions:
 
     def _value_of(self, filename: str, node: ast.AST) -> typing.Any:
         """The value of an expression that stands in a live frame."""
-        for entry in self._failure.entries:
+        for entry in reversed(self._failure.entries):  # the module around a function holds its expressions, too
             if entry.code.co_filename == filename and (scope := function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
                 return entry.evaluator.value(node)
         return None
 
-    def number_made(self, entry: Entry, node: ast.AST) -> Made | None:
+    def _number_made(self, entry: Entry, node: ast.AST) -> Made | None:
         """For an integer in a live frame: where it was set, as far as the callers and the syntax tell."""
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            return None
         number = entry.evaluator.value(node)
         if type(number) is not int:
             return None
         frame = frames_of([(e.code, e.lasti) for e in reversed(self._failure.entries[: entry.position + 1]) if e.origin.is_program])
-        found = self.numbers.follow(frame, node, (), number) if frame is not None else None
+        found = self.numbers.follow(frame, node, number) if frame is not None else None
         return self.source_made(found) if found is not None and found.node is not node else None
 
     def source_made(self, found: Source | None) -> Made | None:
@@ -255,7 +276,7 @@ class Definitions:
             return far
         filename, node, function = found.crossed
         near = self._here(stand_in(filename, function), node, operation_word(node))
-        if near is None or near.place.span.file == far.place.span.file and near.place.span.line == far.place.span.line:
+        if near is None or _same_place(near, far):
             return far
         return dataclasses.replace(near, given=far)
 
@@ -275,7 +296,7 @@ class Definitions:
         made = self._here(code, value, operation_word(value))
         if type(number) is int and made is not None and not isinstance(value, ast.Constant):
             frame = self._when_made(code) or frame_at(code.co_filename, value, getattr(code, "co_qualname", ""))
-            found = self.numbers.follow(frame, value, (), number) if frame is not None else None
+            found = self.numbers.follow(frame, value, number) if frame is not None else None
             if found is not None and found.node is not value:
                 return dataclasses.replace(made, given=self.source_made(found))
         return made
@@ -346,21 +367,12 @@ def _assignments(owner: object, name: str) -> list[tuple[types.CodeType, typing.
     return []
 
 
-def _constant_value(node: ast.AST) -> int | None:
-    """The value of arithmetic on integer constants."""
-    if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
-    if isinstance(node, ast.BinOp):
-        left, right = _constant_value(node.left), _constant_value(node.right)
-        operation = {ast.Add: int.__add__, ast.Sub: int.__sub__, ast.Mult: int.__mul__, ast.FloorDiv: int.__floordiv__}.get(type(node.op))
-        if left is None or right is None or operation is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
-            return None
-        return operation(left, right)
-    return None
-
-
 def _is_programs_class(cls: type) -> bool:
     return (cls.__module__ or "").split(".", 1)[0] not in ("torch", "builtins", "numpy", "typing", "collections")
+
+
+def _same_place(one: Made, other: Made) -> bool:
+    return one.place.span.file == other.place.span.file and one.place.span.line == other.place.span.line
 
 
 def _hands_on(call: ast.Call, code: types.CodeType) -> bool:

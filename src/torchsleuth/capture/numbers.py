@@ -1,4 +1,4 @@
-"""Where a number came from that a finished call was given: through parameters, defaults, loops and configurations to the
+"""Where a number came from that a call was given: through parameters, defaults, loops and configurations to the
 expression that made it.
 
 By syntax, along the callers that were noted when the operation ran. The number itself is the check: a constant at the end
@@ -9,33 +9,22 @@ two ways, or leads to another number, the trail ends before.
 from __future__ import annotations
 
 import ast
-import functools
-import sys
-import types
 import typing
 
 from torchsleuth import source
-from torchsleuth.capture.bindings import function_node
+from torchsleuth.capture.finished import Frame, frame_at
+from torchsleuth.capture.imported import imported_bodies, module_named, module_tree
 from torchsleuth.capture.returns import returns_of
-from torchsleuth.origin import Origin, origin_of_file
+from torchsleuth.capture.scopes import (
+    Selector, argument_for, bound_to, class_level, class_of, comprehensions_around, constant_value, default_of, enclosing,
+    first_parameter, is_arithmetic, is_class_name, key_of, loosened, option_default, parameter_of, position_in,
+    positional_names, stored_in, stores_into,
+)  # fmt: skip
 
 _MOST_STEPS = 40
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SAME_ELEMENTS = frozenset({"list", "tuple", "reversed", "sorted", "iter", "set"})
-
-Selector = str | int | None  # an attribute or key, a position, or None for "some element"
-
-
-class Frame(typing.NamedTuple):
-    """A call that is over: its code, and the call expression of the one that made it."""
-
-    filename: str
-    scope: ast.AST  # the function's definition, or the module
-    name: str
-    call: ast.Call | None  # the call that ran it, in `outer`
-    outer: Frame | None
-    arguments: str = ""  # how the call's arguments lie: "" plain, "self" for the first parameter left out
+# `replace(cfg, heads=7)`, `vars(args)`, `asdict(cfg)`, `dict(base, heads=7)`: entries not named in the call are the first argument's.
+_SAME_ENTRIES = frozenset({"replace", "deepcopy", "copy", "vars", "asdict", "dict", "Namespace", "OmegaConf.create", "create", "MappingProxyType"})
 
 
 class Source(typing.NamedTuple):
@@ -45,55 +34,29 @@ class Source(typing.NamedTuple):
     node: ast.AST
     function: str
     crossed: tuple[str, ast.AST, str] | None
+    axis: int | None = None  # for `batch, length = x.shape`: which of the sizes
 
 
-def frames_of(stack: typing.Sequence[tuple[types.CodeType, int]]) -> Frame | None:
-    """From the program's frames as they were noted, innermost first."""
-    outer: Frame | None = None
-    inside: tuple[types.CodeType, int] | None = None
-    for code, lasti in reversed(stack):
-        scope = function_node(code)
-        if scope is None and code.co_name.startswith("<") and inside is not None and outer is not None:
-            inside = (code, lasti)  # a comprehension's own frame (up to Python 3.11): its names lie in the function's
-            continue
-        if scope is None:
-            return None
-        call = node_in(*inside) if inside is not None else None
-        call = call if isinstance(call, ast.Call) else None
-        known = outer if call is not None else None
-        outer = Frame(code.co_filename, scope, getattr(code, "co_qualname", code.co_name), call, known, _binding_of(code, scope))
-        inside = (code, lasti)
-    return outer
+class At(typing.NamedTuple):
+    """How far a trail has come: the frame, and what of the value at hand is meant (`.heads`, `[1]`, …)."""
 
+    frame: Frame
+    selectors: tuple[Selector, ...] = ()
+    crossed: tuple[str, ast.AST, str] | None = None
+    left: int = _MOST_STEPS
 
-def frame_at(filename: str, node: ast.AST, name: str = "") -> Frame | None:
-    """The function around an expression, where nobody has noted who called it."""
-    tree = source.tree_of(filename)
-    if tree is None:
-        return None
-    scope: ast.AST = tree
-    for candidate in ast.walk(tree):
-        if isinstance(candidate, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(inner is node for inner in ast.walk(candidate)):
-            scope = candidate  # the walk goes outside in
-    word = "self" if isinstance(scope, ast.FunctionDef) and [a.arg for a in scope.args.args][:1] in (["self"], ["cls"]) else ""
-    return Frame(filename, scope, name or getattr(scope, "name", ""), None, None, word)
+    def of(self, *selectors: Selector) -> At:
+        return self._replace(selectors=selectors, left=self.left - 1)
 
+    def inside(self, frame: Frame, *selectors: Selector) -> At:
+        return At(frame, selectors, self.crossed, self.left - 1)
 
-def node_in(code: types.CodeType, lasti: int) -> ast.AST | None:
-    where = source.instruction_range(code, lasti)
-    node = source.expression_at(code.co_filename, where) if where is not None else None
-    while isinstance(node, (ast.Expr, ast.Await)):
-        node = node.value
-    return node
-
-
-def _binding_of(code: types.CodeType, scope: ast.AST) -> str:
-    first = code.co_varnames[0] if code.co_argcount else ""
-    return "self" if first in ("self", "cls") and not isinstance(scope, ast.Module) else ""
+    def end(self, node: ast.AST) -> Source | None:
+        return Source(self.frame.filename, node, self.frame.name, self.crossed) if not self.selectors else None
 
 
 class Numbers:
-    """Follows one number at a time. `value_of` evaluates an expression in a file, where it stands in a live frame."""
+    """Follows numbers. `value_of` evaluates an expression in a file, where it stands in a live frame."""
 
     def __init__(self, files: typing.Iterable[str], value_of: typing.Callable[[str, ast.AST], typing.Any]) -> None:
         self._files = tuple(dict.fromkeys(files))
@@ -102,164 +65,215 @@ class Numbers:
     def given(self, frame: Frame, arguments: typing.Iterable[ast.AST], number: int, tensors: bool) -> Source | None:
         """The one source of this number among the arguments of a call in `frame`; `tensors`: it was given tensors, too."""
         found: list[Source] = []
+        arguments = list(arguments)
+        # Beside `planes * 4`, which may be the number, only a constant that is it convinces.
+        opaque = any(isinstance(argument, (ast.BinOp, ast.Call, ast.IfExp)) and constant_value(argument) is None for argument in arguments)
         for argument in arguments:
             if isinstance(argument, ast.Constant):
                 if argument.value == number and type(argument.value) is int:
                     return None  # the call names the number itself
                 continue
             if isinstance(argument, (ast.Name, ast.Attribute, ast.Subscript, ast.Starred)):
-                result = self.follow(frame, argument, (), number)
+                result = self.follow(frame, argument, number)
+                if result is not None and is_class_name(result.node):
+                    result = self._within(result, number)
                 if result is not None and result.node is not argument and self._may_be(result, number, tensors):
                     found.append(result)
-        sure = [result for result in found if isinstance(result.node, ast.Constant)] or found
-        return sure[0] if len({(result.filename, id(result.node)) for result in sure}) == 1 else None
+        return _only([result for result in found if not opaque or isinstance(result.node, ast.Constant)])
+
+    def follow(self, frame: Frame, node: ast.AST, number: int) -> Source | None:
+        return _Trail(self._files, number).follow(At(frame), node)
 
     def _may_be(self, found: Source, number: int, tensors: bool) -> bool:
         """An expression at which the trail ends is believed where it is live and the number, or else can be nothing but one."""
         if isinstance(found.node, ast.Constant):
             return True
         value = self._value_of(found.filename, found.node)
+        if found.axis is not None and isinstance(value, tuple):
+            return found.axis < len(value) and value[found.axis] == number
         if type(value) is int:
             return value == number
-        return not tensors or _is_arithmetic(found.node)
+        return not tensors or is_arithmetic(found.node)
 
-    def follow(self, frame: Frame, node: ast.AST, selectors: tuple[Selector, ...], number: int) -> Source | None:
-        return self._follow(frame, node, selectors, number, None, _MOST_STEPS)
+    def _within(self, found: Source, number: int) -> Source | None:
+        """A configuration was handed over as a whole: the one entry in its making that is this number."""
+        frame, call = frame_at(found.filename, found.node, found.function), found.node
+        if frame is None or not isinstance(call, ast.Call):
+            return None
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        ends = [_Trail(self._files, number).follow(At(frame, (None,) if isinstance(value, ast.Dict) else ()), value) for value in values]
+        constants = [end for end in ends if end is not None and isinstance(end.node, ast.Constant)]
+        return _only(constants) if len(constants) == 1 else None
+
+
+class _Trail:
+    """One number's way back."""
+
+    def __init__(self, files: tuple[str, ...], number: int) -> None:
+        self._files = files
+        self._number = number
+        self._open: set[tuple[int, str, tuple[Selector, ...]]] = set()  # names on the way: `n = n or 8` leads back to itself
+
+    def follow(self, at: At, node: ast.AST) -> Source | None:
+        """None where the trail contradicts itself; an expression that cannot be followed further is an end."""
+        if at.left <= 0:
+            return None
+        if isinstance(node, ast.Constant):
+            return at.end(node) if type(node.value) is int and node.value == self._number else None
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        found = method(at, node) if method is not None else None
+        return found or (at.end(node) if self._may_end(node) else None)
+
+    def _may_end(self, node: ast.AST) -> bool:
+        """A container is no number, and arithmetic on constants is another one."""
+        if isinstance(node, (ast.stmt, ast.Starred, ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Dict)):
+            return False
+        value = constant_value(node)
+        return value is None or value == self._number
 
     # -- by syntax --------------------------------------------------------------------------------
 
-    def _follow(
-        self, frame: Frame, node: ast.AST, selectors: tuple[Selector, ...], number: int, crossed: tuple[str, ast.AST, str] | None, left: int
-    ) -> Source | None:
-        """None where the trail contradicts itself; an expression that cannot be followed further is an end."""
-        if left <= 0:
+    def _subscript(self, at: At, node: ast.Subscript) -> Source | None:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return None
-        go = functools.partial(self._follow, number=number, left=left - 1)
-        end = Source(frame.filename, node, frame.name, crossed) if not selectors else None
-        if isinstance(node, ast.Constant):
-            return end if type(node.value) is int and node.value == number else None
-        if isinstance(node, ast.Name):
-            return self._name(frame, node, selectors, number, crossed, left) or end
-        if isinstance(node, ast.Attribute):
-            return self._attribute(frame, node, selectors, number, crossed, left) or end
-        if isinstance(node, ast.Subscript):
-            if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-                return end
-            return go(frame, node.value, (*_key_of(node.slice), *selectors) if not isinstance(node.slice, ast.Slice) else _loosened(selectors), crossed=crossed) or end
-        if isinstance(node, (ast.Starred, ast.NamedExpr)):
-            return go(frame, node.value, selectors, crossed=crossed)
-        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-            return self._element(frame, list(node.elts), selectors, number, crossed, left)
-        if isinstance(node, ast.Dict):
-            if not selectors:
-                return None
-            pairs = [value for key, value in zip(node.keys, node.values) if selectors[0] is None or isinstance(key, ast.Constant) and key.value == selectors[0]]
-            return self._only([go(frame, value, selectors[1:], crossed=crossed) for value in pairs])
-        if isinstance(node, ast.IfExp):
-            return self._only([go(frame, branch, selectors, crossed=crossed) for branch in (node.body, node.orelse)]) or end
-        if isinstance(node, ast.BinOp) and selectors:
-            sides = (node.left, node.right) if isinstance(node.op, ast.Add) else (node.left,)
-            return self._only([go(frame, side, _loosened(selectors), crossed=crossed) for side in sides])
-        if isinstance(node, _COMPREHENSIONS) and not isinstance(node, ast.DictComp) and selectors:
-            return go(frame, node.elt, selectors[1:], crossed=crossed)
-        if isinstance(node, ast.Call):
-            return self._call(frame, node, selectors, number, crossed, left) or end
-        return end
+        if isinstance(node.slice, ast.Slice):
+            return self.follow(at.of(*loosened(at.selectors)), node.value)
+        return self.follow(at.of(*key_of(node.slice), *at.selectors), node.value)
 
-    def _element(self, frame, elements: list[ast.expr], selectors, number, crossed, left) -> Source | None:
-        if not selectors:
+    def _starred(self, at: At, node: ast.Starred | ast.NamedExpr) -> Source | None:
+        return self.follow(at.of(*at.selectors), node.value)
+
+    _namedexpr = _starred
+
+    def _list(self, at: At, node: ast.List | ast.Tuple | ast.Set) -> Source | None:
+        if not at.selectors:
             return None
-        first, rest = selectors[0], selectors[1:]
-        starred = any(isinstance(element, ast.Starred) for element in elements)
-        if type(first) is int and not starred:
-            if not -len(elements) <= first < len(elements):
-                return None
-            return self._follow(frame, elements[first], rest, number, crossed, left - 1)
-        found = []
-        for element in elements:
-            inner = selectors if isinstance(element, ast.Starred) else rest
-            found.append(self._follow(frame, element, _loosened(inner) if isinstance(element, ast.Starred) else inner, number, crossed, left - 1))
-        return self._only(found)
+        first, rest = at.selectors[0], at.selectors[1:]
+        if type(first) is int and not any(isinstance(element, ast.Starred) for element in node.elts):
+            return self.follow(at.of(*rest), node.elts[first]) if -len(node.elts) <= first < len(node.elts) else None
+        return _only(
+            [self.follow(at.of(*(loosened(at.selectors) if isinstance(element, ast.Starred) else rest)), element) for element in node.elts]
+        )
 
-    @staticmethod
-    def _only(found: list[Source | None]) -> Source | None:
-        """The one that ends in the number itself, or the only one there is."""
-        there = [result for result in found if result is not None]
-        sure = [result for result in there if isinstance(result.node, ast.Constant)]
-        there = sure or there
-        return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 else None
+    _tuple = _set = _list
+
+    def _dict(self, at: At, node: ast.Dict) -> Source | None:
+        if not at.selectors:
+            return None
+        key, rest = at.selectors[0], at.selectors[1:]
+        if key is None:
+            return _only([self.follow(at.of(*rest) if name is not None else at.of(*at.selectors), value) for name, value in zip(node.keys, node.values)])
+        for name, value in reversed(list(zip(node.keys, node.values))):  # the last entry of a name counts
+            if name is None:
+                found = self.follow(at.of(*at.selectors), value)
+                if found is not None:
+                    return found
+            elif isinstance(name, ast.Constant) and name.value == key:
+                return self.follow(at.of(*rest), value)
+        return None
+
+    def _ifexp(self, at: At, node: ast.IfExp) -> Source | None:
+        return _only([self.follow(at.of(*at.selectors), branch) for branch in (node.body, node.orelse)])
+
+    def _boolop(self, at: At, node: ast.BoolOp) -> Source | None:
+        return _only([self.follow(at.of(*at.selectors), value) for value in node.values])
+
+    def _binop(self, at: At, node: ast.BinOp) -> Source | None:
+        if not at.selectors:
+            return None
+        if isinstance(node.op, ast.BitOr):  # of dictionaries: the right one counts
+            return self.follow(at.of(*at.selectors), node.right) or self.follow(at.of(*at.selectors), node.left)
+        sides = (node.left, node.right) if isinstance(node.op, ast.Add) else (node.left,)
+        return _only([self.follow(at.of(*loosened(at.selectors)), side) for side in sides])
+
+    def _listcomp(self, at: At, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Source | None:
+        return self.follow(at.of(*at.selectors[1:]), node.elt) if at.selectors else None
+
+    _setcomp = _generatorexp = _listcomp
 
     # -- names ------------------------------------------------------------------------------------
 
-    def _name(self, frame: Frame, node: ast.Name, selectors, number, crossed, left) -> Source | None:
-        name = node.id
-        for comprehension in _around(frame.scope, node):
-            for generator in comprehension.generators:
-                where = _position(generator.target, name)
-                if where is not None:
-                    return self._follow(frame, generator.iter, (None, *where, *selectors), number, crossed, left - 1)
-        bound = [(value, where) for value, where in _bound(frame.scope, name)]
-        parameter = _parameter(frame.scope, name)
-        if bound and parameter is None:
-            return self._only([self._follow(frame, value, (*where, *selectors), number, crossed, left - 1) for value, where in bound])
-        if parameter is not None:
-            return self._parameter(frame, name, selectors, number, crossed, left) if not bound else None
-        if not isinstance(frame.scope, ast.Module):
-            outer = _enclosing(frame.filename, frame.scope)  # a closure's variable, or a global
-            if outer is not None:
-                around = frame_at(frame.filename, frame.scope) if not isinstance(outer, ast.Module) else None
-                known = self._running(frame, outer)
-                return self._name(known or around or Frame(frame.filename, outer, "", None, None), node, selectors, number, crossed, left - 1)
+    def _name(self, at: At, node: ast.Name) -> Source | None:
+        key = (id(at.frame.scope), node.id, at.selectors)
+        if key in self._open:
             return None
-        return self._imported(frame, name, selectors, number, crossed, left)
+        self._open.add(key)
+        try:
+            return self._named(at, node)
+        finally:
+            self._open.discard(key)
 
-    @staticmethod
-    def _running(frame: Frame, scope: ast.AST) -> Frame | None:
-        outer = frame.outer
-        while outer is not None and outer.scope is not scope:
-            outer = outer.outer
-        return outer
+    def _named(self, at: At, node: ast.Name) -> Source | None:
+        name, frame = node.id, at.frame
+        for comprehension in comprehensions_around(frame.scope, node):
+            for generator in comprehension.generators:
+                where = position_in(generator.target, name)
+                if where is not None:
+                    return self.follow(at.of(None, *where, *at.selectors), generator.iter)
+        ways = [self.follow(at.of(*where, *at.selectors), value) for value, where in bound_to(frame.scope, name)]
+        is_parameter = parameter_of(frame.scope, name) is not None
+        if is_parameter:
+            ways.append(self._parameter(at, name))
+        stores = stores_into(frame.scope, name, at.selectors) if at.selectors else ()
+        stored = [self.follow(at.of(*rest), value) for value, rest in stores]
+        if ways or is_parameter or any(way is not None for way in stored):
+            return _only([*ways, *stored])
+        if not isinstance(frame.scope, ast.Module):
+            outer = enclosing(frame.filename, frame.scope)  # a closure's variable, or a global
+            if outer is None:
+                return None
+            around = frame_at(frame.filename, frame.scope) if not isinstance(outer, ast.Module) else None
+            home = _running(frame, outer) or around or Frame(frame.filename, outer, "", None, None)
+            return self._name(at.inside(home, *at.selectors), node)
+        return self._imported(at, name)
 
-    def _imported(self, frame: Frame, name: str, selectors, number, crossed, left) -> Source | None:
+    def _imported(self, at: At, name: str) -> Source | None:
         """`from config import WIDTH`."""
-        for statement in ast.walk(frame.scope):
-            if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+        for statement in ast.walk(at.frame.scope):
+            if isinstance(statement, ast.ImportFrom) and statement.module:
                 for alias in statement.names:
                     if (alias.asname or alias.name) == name:
-                        tree = self._module_tree(statement.module)
+                        tree = module_tree(statement.module, statement.level)
                         if tree is not None:
-                            return self._name(Frame(*tree, "", None, None), ast.Name(alias.name, ast.Load()), selectors, number, crossed, left - 1)
+                            return self._name(at.inside(Frame(*tree, "", None, None), *at.selectors), ast.Name(alias.name, ast.Load()))
         return None
 
-    @staticmethod
-    def _module_tree(name: str) -> tuple[str, ast.Module] | None:
-        filename = getattr(sys.modules.get(name), "__file__", None)
-        if not filename or origin_of_file(filename) is not Origin.USER:
-            return None
-        tree = source.tree_of(filename)
-        return (filename, tree) if tree is not None else None
+    def _parameter(self, at: At, name: str) -> Source | None:
+        frame = at.frame
+        calls = [(frame.outer, frame.call)] if frame.outer is not None and frame.call is not None else list(self._callers(frame))
+        if not calls:  # a library called it back, and gave what it gives
+            default = default_of(frame.scope, name)
+            return self.follow(at.of(*at.selectors), default) if isinstance(default, ast.Constant) else None
+        return _only([self._given(at, outer, call, name) for outer, call in calls])
 
-    def _parameter(self, frame: Frame, name: str, selectors, number, crossed, left) -> Source | None:
-        calls = [(frame.outer, frame.call)] if frame.outer is not None and frame.call is not None else None
-        if calls is None:
-            calls = list(self._callers(frame))
-        found = []
-        for outer, call in calls:
-            given, certain = _argument(call, frame, name)
-            if given is not None:
-                here = crossed or (outer.filename, given, outer.name)
-                found.append(self._follow(outer, given, selectors, number, here, left - 1))
-            elif certain:
-                default = _default(frame.scope, name)
-                found.append(self._follow(frame, default, selectors, number, crossed, left - 1) if default is not None else None)
-        return self._only(found)
+    def _given(self, at: At, outer: Frame, call: ast.Call, name: str) -> Source | None:
+        """What one call gives for a parameter: by name, by position, out of `*args` or `**kwargs`, or by default."""
+        frame, of_self = at.frame, at.frame.arguments == "self"
+        arguments = frame.scope.args  # type: ignore[attr-defined]
+        if arguments.kwarg is not None and arguments.kwarg.arg == name:
+            if not at.selectors or not isinstance(at.selectors[0], str):
+                return None
+            name, at = at.selectors[0], at.of(*at.selectors[1:])
+        if arguments.vararg is not None and arguments.vararg.arg == name:
+            rest = ast.Tuple(list(call.args[len(positional_names(frame.scope, of_self)) :]), ast.Load())
+            return self.follow(at.inside(outer, *at.selectors), rest)
+        given, certain = argument_for(call, frame.scope, of_self, name)
+        if given is not None:
+            handed_on = isinstance(given, ast.Name) and parameter_of(outer.scope, given.id) is not None
+            here = at.crossed or (None if handed_on else (outer.filename, given, outer.name))
+            return self.follow(at.inside(outer, *at.selectors)._replace(crossed=here), given)
+        found = None
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                found = found or self.follow(at.inside(outer, name, *at.selectors), keyword.value)
+        default = default_of(frame.scope, name) if found is None and (certain or not any(isinstance(a, ast.Starred) for a in call.args)) else None
+        return found or (self.follow(at.of(*at.selectors), default) if default is not None else None)
 
     def _callers(self, frame: Frame) -> typing.Iterator[tuple[Frame, ast.Call]]:
         """Every call in the program's files that may be of this function: its name is all that tells."""
         called = getattr(frame.scope, "name", "")
         if called == "__init__":
-            tree = source.tree_of(frame.filename)
-            owner = next((c for c in ast.walk(tree) if isinstance(c, ast.ClassDef) and frame.scope in c.body), None) if tree is not None else None
+            owner = class_of(frame.filename, frame.scope)
             called = owner.name if owner is not None else ""
         if not called or called == "forward":
             return
@@ -273,274 +287,153 @@ class Numbers:
 
     # -- attributes and calls -----------------------------------------------------------------------
 
-    def _attribute(self, frame: Frame, node: ast.Attribute, selectors, number, crossed, left) -> Source | None:
+    def _attribute(self, at: At, node: ast.Attribute) -> Source | None:
+        frame = at.frame
+        if node.attr == "shape" and len(at.selectors) == 1 and type(at.selectors[0]) is int:
+            return Source(frame.filename, node, frame.name, at.crossed, at.selectors[0])
         if isinstance(node.value, ast.Name):
-            if frame.arguments == "self" and node.value.id == _first(frame.scope):
-                return self._of_self(frame, node.attr, selectors, number, crossed, left)
-            module = self._module_named(frame, node.value.id)
+            if frame.arguments == "self" and node.value.id == first_parameter(frame.scope):
+                return self._of_self(at, node.attr)
+            module = module_named(frame.filename, node.value.id)
             if module is not None:
-                return self._name(Frame(*module, "", None, None), ast.Name(node.attr, ast.Load()), selectors, number, crossed, left - 1)
+                return self._name(at.inside(Frame(*module, "", None, None), *at.selectors), ast.Name(node.attr, ast.Load()))
             tree = source.tree_of(frame.filename)
             owner = next((c for c in getattr(tree, "body", ()) if isinstance(c, ast.ClassDef) and c.name == node.value.id), None)
-            if owner is not None:
-                value = _class_level(owner, node.attr)
-                home = Frame(frame.filename, tree, owner.name, None, None)
-                return self._follow(home, value, selectors, number, crossed, left - 1) if value is not None else None
-        return self._follow(frame, node.value, (node.attr, *selectors), number, crossed, left - 1)
+            if owner is not None and tree is not None:
+                return self._of_class(at, frame.filename, tree, owner, node.attr)
+        return self.follow(at.of(node.attr, *at.selectors), node.value)
 
-    def _module_named(self, frame: Frame, name: str) -> tuple[str, ast.Module] | None:
-        tree = source.tree_of(frame.filename)
-        for statement in ast.walk(tree) if tree is not None else ():
-            if isinstance(statement, ast.Import):
-                for alias in statement.names:
-                    if (alias.asname or alias.name) == name:
-                        return self._module_tree(alias.name)
-            elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
-                for alias in statement.names:
-                    if (alias.asname or alias.name) == name:
-                        return self._module_tree(f"{statement.module}.{alias.name}")
-        return None
+    def _of_class(self, at: At, filename: str, tree: ast.Module, owner: ast.ClassDef, name: str) -> Source | None:
+        value = class_level(owner, name)
+        return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *at.selectors), value) if value is not None else None
 
-    def _of_self(self, frame: Frame, name: str, selectors, number, crossed, left) -> Source | None:
+    def _of_self(self, at: At, name: str) -> Source | None:
         """`self.width`: the one assignment in the class; in `__init__` itself its caller is known, elsewhere not."""
-        tree = source.tree_of(frame.filename)
-        owner = next((c for c in ast.walk(tree) if isinstance(c, ast.ClassDef) and frame.scope in c.body), None) if tree is not None else None
-        if owner is None:
+        frame, tree = at.frame, source.tree_of(at.frame.filename)
+        owner = class_of(frame.filename, frame.scope)
+        if owner is None or tree is None:
             return None
         found = []
         for method in owner.body:
             if not isinstance(method, ast.FunctionDef) or not method.args.args:
                 continue
+            home = frame if method is frame.scope else Frame(frame.filename, method, f"{owner.name}.{method.name}", None, None, "self")
             for statement in ast.walk(method):
-                for value, where in _stored(statement, method.args.args[0].arg, name):
-                    same = method is frame.scope
-                    home = frame if same else Frame(frame.filename, method, f"{owner.name}.{method.name}", None, None, "self")
-                    found.append((home, value, where))
+                found += [(home, value, where) for value, where in stored_in(statement, method.args.args[0].arg, name)]
         if not found:
-            value = _class_level(owner, name)
-            home = Frame(frame.filename, tree, owner.name, None, None)
-            return self._follow(home, value, selectors, number, crossed, left - 1) if value is not None else None
-        return self._only([self._follow(home, value, (*where, *selectors), number, crossed, left - 1) for home, value, where in found])
+            return self._of_class(at, frame.filename, tree, owner, name)
+        return _only([self.follow(at.inside(home, *where, *at.selectors), value) for home, value, where in found])
 
-    def _call(self, frame: Frame, node: ast.Call, selectors, number, crossed, left) -> Source | None:
+    def _call(self, at: At, node: ast.Call) -> Source | None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        go = functools.partial(self._follow, number=number, crossed=crossed, left=left - 1)
+        selectors = at.selectors
         if isinstance(node.func, ast.Name) and selectors:
             if name in _SAME_ELEMENTS and len(node.args) == 1:
-                return go(frame, node.args[0], _loosened(selectors) if name in ("reversed", "sorted", "set") else selectors)
+                return self.follow(at.of(*(loosened(selectors) if name in ("reversed", "sorted", "set") else selectors)), node.args[0])
             if name == "zip" and len(selectors) > 1 and type(selectors[1]) is int and selectors[1] < len(node.args):
-                return go(frame, node.args[selectors[1]], (selectors[0], *selectors[2:]))
+                return self.follow(at.of(selectors[0], *selectors[2:]), node.args[selectors[1]])
             if name == "enumerate" and len(selectors) > 1 and selectors[1] == 1:
-                return go(frame, node.args[0], (selectors[0], *selectors[2:]))
+                return self.follow(at.of(selectors[0], *selectors[2:]), node.args[0])
         if isinstance(node.func, ast.Attribute):
             if name in ("get", "pop") and node.args and isinstance(node.args[0], ast.Constant):
-                found = go(frame, node.func.value, (node.args[0].value, *selectors))
-                return found or (go(frame, node.args[1], selectors) if len(node.args) > 1 else None)
+                found = self.follow(at.of(node.args[0].value, *selectors), node.func.value)
+                return found or (self.follow(at.of(*selectors), node.args[1]) if len(node.args) > 1 else None)
             if name in ("values", "copy") and not node.args:
-                return go(frame, node.func.value, selectors)
+                return self.follow(at.of(*selectors), node.func.value)
             if name == "items" and not node.args and len(selectors) > 1 and selectors[1] == 1:
-                return go(frame, node.func.value, (selectors[0], *selectors[2:]))
-            if name == "parse_args" and selectors and isinstance(selectors[0], str):
-                option = _option(source.tree_of(frame.filename), selectors[0])
-                return go(Frame(frame.filename, source.tree_of(frame.filename), "", None, None), option, selectors[1:]) if option is not None else None  # type: ignore[arg-type]
+                return self.follow(at.of(selectors[0], *selectors[2:]), node.func.value)
+            if name in ("parse_args", "parse_known_args") and selectors:
+                return self._parsed(at, name)
         if selectors and isinstance(selectors[0], str):
-            keyword = next((k.value for k in node.keywords if k.arg == selectors[0]), None)
-            if keyword is not None:
-                return go(frame, keyword, selectors[1:])
-        defined = self._defined(frame, node.func)
+            return self._entry(at, node, name)
+        return self._returned(at, node)
+
+    def _parsed(self, at: At, name: str) -> Source | None:
+        selectors = at.selectors[1:] if name == "parse_known_args" and at.selectors[0] == 0 else at.selectors
+        tree = source.tree_of(at.frame.filename)
+        option = option_default(tree, selectors[0]) if selectors and isinstance(selectors[0], str) else None
+        return self.follow(at.inside(Frame(at.frame.filename, tree, "", None, None), *selectors[1:]), option) if option is not None and tree is not None else None
+
+    def _entry(self, at: At, node: ast.Call, name: str) -> Source | None:
+        """An attribute or entry of what a call returns: its keyword, or what the called function or class makes of it."""
+        keyword = next((k.value for k in node.keywords if k.arg == at.selectors[0]), None)
+        if keyword is not None:
+            return self.follow(at.of(*at.selectors[1:]), keyword)
+        for given in node.keywords:
+            found = self.follow(at.of(*at.selectors), given.value) if given.arg is None else None
+            if found is not None:
+                return found
+        if name == "_replace" and isinstance(node.func, ast.Attribute):
+            return self.follow(at.of(*at.selectors), node.func.value)
+        if name in _SAME_ENTRIES and node.args:
+            return self.follow(at.of(*at.selectors), node.args[0])
+        return self._returned(at, node)
+
+    def _returned(self, at: At, node: ast.Call) -> Source | None:
+        defined = self._defined(at.frame, node.func)
         if defined is None:
             return None
         filename, definition = defined
         if isinstance(definition, ast.ClassDef):
-            return self._of_object(frame, node, filename, definition, selectors, number, crossed, left)
+            return self._of_object(at, node, filename, definition)
         returns = list(returns_of(definition))
         if len(returns) != 1 or returns[0].value is None:
             return None
-        inside = Frame(filename, definition, definition.name, node, frame, "")
-        return self._follow(inside, returns[0].value, selectors, number, crossed, left - 1)
+        return self.follow(at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors), returns[0].value)
 
     def _defined(self, frame: Frame, function: ast.AST) -> tuple[str, ast.ClassDef | ast.FunctionDef] | None:
         """The one definition that a called name stands for, in this file or the one it was imported from."""
         if not isinstance(function, ast.Name):
             return None
         tree = source.tree_of(frame.filename)
-        for filename, body in (*([(frame.filename, tree.body)] if tree is not None else ()), *self._imports(tree, function.id)):
+        for filename, body in (*([(frame.filename, tree.body)] if tree is not None else ()), *imported_bodies(tree, function.id)):
             found = [item for item in body if isinstance(item, (ast.ClassDef, ast.FunctionDef)) and item.name == function.id]
             if found:
                 return (filename, found[0]) if len(found) == 1 else None
         return None
 
-    def _imports(self, tree: ast.Module | None, name: str) -> typing.Iterator[tuple[str, list[ast.stmt]]]:
-        for statement in ast.walk(tree) if tree is not None else ():
-            if isinstance(statement, ast.ImportFrom) and statement.module and any(alias.name == name and not alias.asname for alias in statement.names):
-                module = self._module_tree(statement.module)
-                if module is not None:
-                    yield module[0], module[1].body
-
-    def _of_object(self, frame: Frame, call: ast.Call, filename: str, owner: ast.ClassDef, selectors, number, crossed, left) -> Source | None:
+    def _of_object(self, at: At, call: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
         """An attribute of an object that this call made: a field's value or default, or what `__init__` stored."""
-        if not selectors or not isinstance(selectors[0], str):
+        if not at.selectors or not isinstance(at.selectors[0], str):
             return None
-        name, rest = selectors[0], selectors[1:]
+        name, rest = at.selectors[0], at.selectors[1:]
         tree = source.tree_of(filename)
-        init = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None)
-        if init is not None:
-            inside = Frame(filename, init, f"{owner.name}.__init__", call, frame, "self")
-            found = [(value, where) for statement in ast.walk(init) for value, where in _stored(statement, init.args.args[0].arg, name)]
-            return self._only([self._follow(inside, value, (*where, *rest), number, crossed, left - 1) for value, where in found])
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__post_init__") and method.args.args:
+                inside = Frame(filename, method, f"{owner.name}.{method.name}", call, at.frame, "self")
+                found = [item for statement in ast.walk(method) for item in stored_in(statement, method.args.args[0].arg, name)]
+                if found or method.name == "__init__":
+                    return _only([self.follow(at.inside(inside, *where, *rest), value) for value, where in found])
         fields = [item.target.id for item in owner.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
-        if name in fields and fields.index(name) < len(call.args):
-            return self._follow(frame, call.args[fields.index(name)], rest, number, crossed, left - 1)
-        value = _class_level(owner, name)
+        if name in fields and fields.index(name) < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+            plain = all(getattr(base, "id", getattr(base, "attr", "")) in ("NamedTuple", "object") for base in owner.bases)
+            return self.follow(at.of(*rest), call.args[fields.index(name)]) if plain else None  # a base's fields come first
+        value = class_level(owner, name)
         if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
-            value = next((k.value for k in value.keywords if k.arg in ("default", "default_factory")), None)
-            value = value.body if isinstance(value, ast.Lambda) else value
-        return self._follow(Frame(filename, tree, owner.name, None, None), value, rest, number, crossed, left - 1) if value is not None and tree is not None else None
-
-
-# -- syntax -------------------------------------------------------------------------------------------
-
-
-def _is_arithmetic(node: ast.AST) -> bool:
-    """`len(x)`, `x.size(1)`, `x.shape[0]`."""
-    if isinstance(node, ast.Call):
-        return getattr(node.func, "id", getattr(node.func, "attr", "")) in ("len", "int", "size", "numel")
-    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-
-
-def _key_of(node: ast.AST) -> tuple[Selector, ...]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)):
-        return (node.value,)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        return (-node.operand.value,)
-    return (None,)
-
-
-def _loosened(selectors: tuple[Selector, ...]) -> tuple[Selector, ...]:
-    """A slice, a reversal or a sum of lists moves positions: some element, then."""
-    return (None, *selectors[1:]) if selectors and type(selectors[0]) is int else selectors
-
-
-def _position(target: ast.AST, name: str) -> tuple[Selector, ...] | None:
-    """Where a name stands in a target: () for the whole, (1,) for `a, name`."""
-    if isinstance(target, ast.Name):
-        return () if target.id == name else None
-    if isinstance(target, (ast.Tuple, ast.List)):
-        if any(isinstance(element, ast.Starred) for element in target.elts):
+            value = _field_default(value)
+        if value is None or tree is None:
             return None
-        for position, element in enumerate(target.elts):
-            inner = _position(element, name)
-            if inner is not None:
-                return (position, *inner)
-    return None
+        return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *rest), value)
 
 
-def _around(scope: ast.AST, node: ast.AST) -> list[typing.Any]:
-    """The comprehensions around an expression, innermost first."""
-    return [c for c in ast.walk(scope) if isinstance(c, _COMPREHENSIONS) and any(inner is node for inner in ast.walk(c))][::-1]
+def _field_default(call: ast.Call) -> ast.AST | None:
+    """`field(default=4)`, `field(default_factory=lambda: [4])`, `field(default_factory=Config)`."""
+    given = next((k for k in call.keywords if k.arg in ("default", "default_factory")), None)
+    if given is None or given.arg == "default":
+        return given.value if given is not None else None
+    return given.value.body if isinstance(given.value, ast.Lambda) else ast.Call(given.value, [], [])
 
 
-@functools.lru_cache(maxsize=1024)
-def _bound(scope: ast.AST, name: str) -> tuple[tuple[ast.AST, tuple[Selector, ...]], ...]:
-    """What a name is bound to in a function: (expression, where in its value). An unknown kind of binding counts, too."""
-    found: list[tuple[ast.AST, tuple[Selector, ...]]] = []
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
-                continue
-            targets: list[tuple[ast.AST, ast.AST, tuple[Selector, ...]]] = []
-            if isinstance(child, ast.Assign):
-                targets = [(target, child.value, ()) for target in child.targets]
-            elif isinstance(child, (ast.AnnAssign, ast.NamedExpr)) and child.value is not None:
-                targets = [(child.target, child.value, ())]
-            elif isinstance(child, ast.AugAssign):
-                targets = [(child.target, child.target, ("\0",))]  # counted: nowhere to be found
-            elif isinstance(child, (ast.For, ast.AsyncFor)):
-                targets = [(child.target, child.iter, (None,))]
-            for target, value, first in targets:
-                where = _position(target, name)
-                if where is not None:
-                    found.append((value, (*first, *where)))
-            visit(child)
-
-    visit(scope)
-    return tuple(found)
+def _only(found: list[Source | None]) -> Source | None:
+    """The one that ends in the number itself, or the only one there is."""
+    there = [result for result in found if result is not None]
+    sure = [result for result in there if isinstance(result.node, ast.Constant)]
+    there = sure or there
+    return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 else None
 
 
-def _parameter(scope: ast.AST, name: str) -> ast.arg | None:
-    if not isinstance(scope, _FUNCTIONS):
-        return None
-    arguments = scope.args
-    return next((a for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if a.arg == name), None)
-
-
-def _first(scope: ast.AST) -> str:
-    return scope.args.args[0].arg if isinstance(scope, _FUNCTIONS) and scope.args.args else ""
-
-
-def _argument(call: ast.Call, frame: Frame, name: str) -> tuple[ast.AST | None, bool]:
-    """What a call gives for a parameter; and, for None, whether it surely gives nothing."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value, True
-    names = [a.arg for a in (*frame.scope.args.posonlyargs, *frame.scope.args.args)]  # type: ignore[attr-defined]
-    names = names[1:] if frame.arguments == "self" else names
-    if name in names:
-        position = names.index(name)
-        before = call.args[: position + 1]
-        if any(isinstance(argument, ast.Starred) for argument in before):
-            return None, False
-        if position < len(call.args):
-            return call.args[position], True
-    return None, not any(keyword.arg is None for keyword in call.keywords) and not any(isinstance(a, ast.Starred) for a in call.args)
-
-
-def _default(scope: ast.AST, name: str) -> ast.AST | None:
-    arguments = scope.args  # type: ignore[attr-defined]
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults = dict(zip([a.arg for a in positional][len(positional) - len(arguments.defaults) :], arguments.defaults))
-    defaults.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None})
-    return defaults.get(name)
-
-
-def _enclosing(filename: str, scope: ast.AST) -> ast.AST | None:
-    """The function around a function, or the module."""
-    tree = source.tree_of(filename)
-    if tree is None or scope is tree:
-        return None
-    found: ast.AST = tree
-    for candidate in ast.walk(tree):
-        if isinstance(candidate, _FUNCTIONS) and candidate is not scope and any(inner is scope for inner in ast.walk(candidate)):
-            found = candidate
-    return found
-
-
-def _stored(statement: ast.AST, owner: str, name: str) -> typing.Iterator[tuple[ast.AST, tuple[Selector, ...]]]:
-    """`self.name = value`, alone or among several targets."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value else []
-    for target in targets:
-        whole = isinstance(target, ast.Attribute)
-        parts = [target] if whole else target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-        for position, part in enumerate(parts):
-            if isinstance(part, ast.Attribute) and part.attr == name and getattr(part.value, "id", "") == owner:
-                yield statement.value, () if whole else (position,)  # type: ignore[attr-defined, misc]
-
-
-def _class_level(owner: ast.ClassDef, name: str) -> ast.AST | None:
-    for item in owner.body:
-        targets = item.targets if isinstance(item, ast.Assign) else [item.target] if isinstance(item, ast.AnnAssign) and item.value else []
-        if any(getattr(target, "id", "") == name for target in targets):
-            return item.value  # type: ignore[attr-defined]
-    return None
-
-
-def _option(tree: ast.Module | None, name: str) -> ast.AST | None:
-    """The default of `parser.add_argument("--name", default=…)`."""
-    for call in ast.walk(tree) if tree is not None else ():
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-            flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            dest = next((k.value.value for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)), None)
-            if dest == name or dest is None and any(flag.lstrip("-").replace("-", "_") == name for flag in flags):
-                return next((k.value for k in call.keywords if k.arg == "default"), None)
-    return None
+def _running(frame: Frame, scope: ast.AST) -> Frame | None:
+    outer = frame.outer
+    while outer is not None and outer.scope is not scope:
+        outer = outer.outer
+    return outer

@@ -315,17 +315,13 @@ class Gathering:
             if made is None and raw.node is not None and raw.entry is not None:
                 made = origins.definitions.made(raw.entry, raw.node)
             made = made or self._module_attribute(raw)
-            sizes = _all_axes(raw.shape, made)
+            sizes, device_made = _all_axes(raw.shape, made), origins.device_of_parameter(mark)
             if made is not None and made.place.known is Known.OBSERVED:
-                sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n) or made) for k, n in enumerate(raw.shape))
+                sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n, k) or made) for k, n in enumerate(raw.shape))
         elif mark is not None and origins.log_reaches:
             made = origins.tensor(mark)
             chain, input_made = origins.chain(mark), origins.input(mark)
-            sizes = tuple(
-                SizeOrigin(axis, size, origin)
-                for axis, size in enumerate(raw.shape)
-                if (origin := origins.size(mark, axis)) is not None
-            )
+            sizes = tuple(origin for axis in range(len(raw.shape)) if (origin := origins.size_origin(mark, axis)) is not None)
             dtype_made, device_made = origins.property(mark, "dtype"), origins.property(mark, "device")
         if raw.entry is not None and raw.entry.origin is Origin.USER and raw.node is not None:
             # The log begins inside of a library, which was handed a tensor that had come into being unseen.

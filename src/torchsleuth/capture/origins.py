@@ -9,6 +9,7 @@ autograd graph or the syntax of the frames may tell less exactly.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import gc
 import typing
@@ -16,11 +17,13 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.axes import COUNTS, followed
+from torchsleuth.capture.axes import COUNTS, followed, joined
+from torchsleuth.capture.contexts import device_context
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
+from torchsleuth.capture.trails import mark_of
 from torchsleuth.evidence import Place
-from torchsleuth.evidence_forward import Made
+from torchsleuth.evidence_forward import Made, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Mark, Operation
@@ -115,8 +118,8 @@ class Origins:
                 continue
         return None
 
-    def made_by(self, operation: Operation, size: int | None = None) -> Made | None:
-        """The expression of a logged call; for a size, also the caller's expression that gave the number."""
+    def made_by(self, operation: Operation, size: int | None = None, axis: int | None = None) -> Made | None:
+        """The expression of a logged call; for a size at an axis, also the caller's expression that gave the number."""
         via = None
         if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
             via = place_at(operation.user_code, operation.user_lasti)
@@ -128,8 +131,21 @@ class Origins:
         if size is not None and origin_of(operation.user_code) is Origin.USER:
             here = (operation.user_code, operation.user_lasti)
             stack = operation.stack[operation.stack.index(here) :] if here in operation.stack else (here,)
-            given = self.definitions.given_size(stack, size, bool(operation.operands))
+            given = self._given(stack, size, axis, operation)
         return Made(word, place, given=given)
+
+    def _given(self, stack: typing.Sequence, size: int, axis: int | None, operation: Operation) -> Made | None:
+        """Where a call was given a size: the caller's expressions; for the size of another tensor, where that one has it from."""
+        found = self.definitions.given_size(stack, size, axis, bool(operation.operands))
+        sized = self.definitions.sized(found) if found is not None else None
+        if sized is not None and self._limit is not None:
+            mark, own = mark_of(sized[0]), sized[1] % sized[0].dim()
+            if mark is not None and mark.shape[own] == size and operation.index < self._limit:
+                first, _, _, at = self._first_with(mark, own, operation.index)
+                made = self.made_by(first, size, at) if first is not None and first is not operation else None
+                if made is not None:
+                    return made
+        return self.definitions.source_made(found)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -186,24 +202,37 @@ class Origins:
 
     def size(self, mark: Mark, axis: int) -> Made | None:
         """The call in which this size first appeared at the axis."""
-        before, last, complete = self._limit, None, True
-        size = mark.shape[axis]
+        last, complete, _, own = self._first_with(mark, axis, self._limit)
+        made = self.made_by(last, mark.shape[axis], own) if last is not None else None
+        return made if made is None or complete else Made(made.operation, made.place, False, made.given)
+
+    def size_origin(self, mark: Mark, axis: int) -> SizeOrigin | None:
+        """The same, with the dimensions that a view has joined."""
+        made = self.size(mark, axis)
+        last, _, result, own = self._first_with(mark, axis, self._limit)
+        parts = []
+        for operand, k in joined(last, result, own) if last is not None else ():
+            first, complete, _, at = self._first_with(operand, k, last.index)
+            part = self.made_by(first, operand.shape[k], at) if first is not None else None
+            if part is None:
+                return SizeOrigin(axis, mark.shape[axis], made) if made is not None else None
+            parts.append(SizeOrigin(k, operand.shape[k], part if complete else dataclasses.replace(part, complete=False)))
+        return SizeOrigin(axis, mark.shape[axis], made, tuple(parts)) if made is not None else None
+
+    def _first_with(self, mark: Mark, axis: int, before: int | None) -> tuple[Operation | None, bool, Mark, int]:
+        """The call in which a size first appeared, whether the log reaches back to it, and what and where it is there."""
+        last = None
         for _ in range(_MOST_STEPS):
             found = self.producer(mark, before)
             if found is None:
-                complete = last is None
-                break
-            operation, result = found
-            last = operation
-            following = followed(operation, result, axis)
+                return last, last is None, mark, axis
+            last, mark = found
+            following = followed(last, mark, axis)
             if following is None:
                 break
             mark, axis = following
-            before = operation.index
-        if last is None:
-            return None
-        made = self.made_by(last, size)
-        return made if made is None or complete else Made(made.operation, made.place, False, made.given)
+            before = last.index
+        return last, True, mark, axis
 
     def property(self, mark: Mark, what: str) -> Made | None:
         """The call in which this dtype (or device) first appeared: no operand before it had the same."""
@@ -220,7 +249,12 @@ class Origins:
             if not same or len(same) < len(last.operands) and what == "dtype" and last.name in ("to", "type", "type_as"):
                 break
             mark, before = same[0], last.index
-        return self.made_by(last) if last is not None else None
+        return self._made_on(last) if last is not None and what == "device" else self.made_by(last) if last is not None else None
+
+    def _made_on(self, operation: Operation) -> Made | None:
+        """The call, and the `with torch.device(…)` around it that chose the device."""
+        made, around = self.made_by(operation), device_context(operation.stack)
+        return dataclasses.replace(made, given=around) if made is not None and around is not None else made
 
     def value(self, mark: Mark, position: tuple[int, ...] | None, locate: Locate) -> Made | None:
         """Where the value at this position came from: the last write into the memory, or the call that computed it."""
@@ -304,12 +338,20 @@ class Origins:
                 return True
         return False
 
-    def of_parameter(self, mark: Mark, size: int | None = None) -> Made | None:
+    def of_parameter(self, mark: Mark, size: int | None = None, axis: int | None = None) -> Made | None:
         """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""
+        operation = self._maker(mark)
+        return self.made_by(operation, size, axis) if operation is not None else None
+
+    def device_of_parameter(self, mark: Mark) -> Made | None:
+        operation = self._maker(mark)
+        return self._made_on(operation) if operation is not None else None
+
+    def _maker(self, mark: Mark) -> Operation | None:
         for operation, made in reversed(self._by_storage.get(mark.storage, []) if mark.storage else []):
             if made.shape == mark.shape and made.dtype == mark.dtype:
                 if not any(operand.storage == mark.storage for operand in operation.operands):  # no view or write of it
-                    return self.made_by(operation, size)
+                    return operation
         return None
 
 

@@ -120,9 +120,9 @@ Tagger(16, 3)(torch.randn(2, 7, 4))  #! create
     Case("groups-do-not-divide", """\
 import torch
 from torch import nn
-def block(channels, groups=8):
+def block(channels, groups=8):  #! create
     return nn.Sequential(nn.Conv2d(3, channels, 3), nn.GroupNorm(groups, channels))  #! operand
-block(16), block(20)
+block(16), block(20)  #! create
 """, "norm-shape", ("20 channels into 8 groups",)),
     Case("no-class-here", """\
 import torch
@@ -218,4 +218,176 @@ def build(cfg):
 m = build(CFG)  #! create
 m(torch.randn(3, 20))  #! operand
 """, "matmul-shape", ("the 12 is set here", "the 24 is set here"), late=False),
+    Case("numbers-through-keywords", """\
+import torch
+from torch import nn
+CONFIG = {
+    "encoder": {"in_dim": 20, "out_dim": 32},  #! create
+    "decoder": {"in_dim": 30, "out_dim": 20},  #! create
+}
+class Part(nn.Module):
+    def __init__(self, in_dim, out_dim):
+        super().__init__()
+        self.fc = nn.Linear(in_dim, out_dim)  #! create
+    def forward(self, x):
+        return self.fc(x)  #! operand
+KINDS = {"part": Part}
+def build(kind, **options):
+    return KINDS[kind](**options)
+encoder, decoder = build("part", **CONFIG["encoder"]), build("part", **CONFIG["decoder"])
+decoder(encoder(torch.randn(8, 20)))
+""", "matmul-shape", ("32 features", "takes 30"), late=False),
+    Case("heads-replaced", """\
+import torch
+from torch import nn
+from dataclasses import dataclass, replace
+@dataclass
+class Config:
+    width: int = 64
+    heads: int = 8
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads  #! create
+        self.q = nn.Linear(width, width)  #! create
+    def forward(self, x):
+        b, t, c = x.shape
+        return self.q(x).view(b, t, self.heads, c // self.heads)  #! operand
+base = Config(width=60)  #! create
+config = replace(base, heads=7)  #! create
+net = Attention(config.width, config.heads)  #! create
+net(torch.randn(2, 5, config.width))
+""", "view-size", ("60 is not divisible by 7",), late=False),
+    Case("configuration-updated", """\
+import torch
+from torch import nn
+DEFAULTS = {"width": 64, "heads": 4}  #! create
+def parsed(changes):
+    config = DEFAULTS.copy()
+    config.update(changes)
+    return config
+class Mixer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads)  #! create
+    def forward(self, x):
+        return self.attention(x, x, x)[0]  #! operand
+mixer = Mixer(**parsed({"width": 96}))  #! create
+mixer(torch.randn(4, 10, DEFAULTS["width"]))  #! create
+""", "attention-mask", ("64 features", "built for 96"), late=False),
+    Case("number-beside-arithmetic", """\
+import torch
+from torch import nn
+class Bottleneck(nn.Module):
+    def __init__(self, planes, expansion):
+        super().__init__()
+        self.last = nn.Conv2d(planes, planes * expansion, 1)  #! create
+    def forward(self, x):
+        return self.last(x) + x  #! operand
+def stage(count):
+    return Bottleneck(count * 2, 4)
+stage(4)(torch.randn(2, 8, 5, 5))  #! create
+""", "broadcast-mismatch", ("32 against 8",), late=False),
+    Case("vocabulary-without-its-special-words", """\
+import torch
+from torch import nn
+words = "the cat sat on the mat".split()
+names = ["<pad>", "<unk>"] + sorted(set(words))
+index = {word: number for number, word in enumerate(names)}
+class Reader(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.table = nn.Embedding(size, 8)  #! create
+    def forward(self, ids):
+        return self.table(ids)  #! index
+size = len(set(words))  #! create
+reader = Reader(size)  #! create
+reader(torch.tensor([index[word] for word in words]))  #! create
+""", "index-out-of-range", ("legal: 0…4", "5 rows"), late=False),
+    Case("lined-up-with-the-last", """\
+import torch
+from torch import nn
+time = nn.Linear(16, 32)
+image = torch.randn(4, 32, 10, 10)
+image + time(torch.randn(4, 16))  #! operand
+""", "broadcast-mismatch", ("lined up with the last", "[..., None, None]"), late=(4, 5)),
+    Case("too-few-outputs", """\
+import torch
+from torch import nn
+def build(hidden=16, classes=3):  #! create
+    return nn.Sequential(nn.Linear(12, hidden), nn.Linear(hidden, classes))  #! create
+labels = torch.tensor([0, 1, 3, 2])  #! create
+nn.functional.cross_entropy(build()(torch.randn(4, 12)), labels)  #! index
+""", "class-out-of-range", ("4 outputs",), late=False),
+    Case("handed-on", """\
+import torch
+from torch.nn import functional as F
+def each(prediction, y):
+    return F.mse_loss(prediction, y, reduction="none").mean(dim=1)  #! create
+loss = each(torch.randn(8, 5), torch.randn(8, 5))
+best = torch.zeros(8)
+now = loss.detach()
+if now < best:  #! operand
+    best = now
+""", "not-a-scalar", ("`now < best` [8]",), late=(7, 8)),
+    Case("shuffled-channels", """\
+import torch
+from torch import nn
+body = nn.Conv2d(3, 10 * 4, 3, padding=1)  #! create
+shuffle = nn.PixelShuffle(4)
+shuffle(body(torch.randn(1, 3, 8, 8)))  #! operand
+""", "torch-error", ("upscale_factor", "40"), late=False),
+    Case("one-step-shorter", """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+model = nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 30))
+ids = torch.randint(0, 30, (4, 12))  #! create
+scores, targets = model(ids), ids[:, 1:]  #! create
+F.cross_entropy(scores.reshape(-1, 30), targets.reshape(-1))  #! operand
+""", "loss-target", ("are 4 × 12", "are 4 × 11", "one step shorter"), late=False),
+    Case("positions-counted", """\
+import torch
+from torch import nn
+class Reader(nn.Module):
+    def __init__(self, longest):
+        super().__init__()
+        self.table = nn.Embedding(longest, 8)  #! create
+    def forward(self, ids):
+        batch, steps = ids.shape
+        return self.table(torch.arange(steps))  #! index
+reader = Reader(longest=16)  #! create
+reader(torch.zeros(2, 20, dtype=torch.long))  #! create
+""", "index-out-of-range", ("= 16", "0…15"), late=False),
+    Case("made-without-memory", """\
+import torch
+from torch import nn
+def empty(size):
+    with torch.device("meta"):  #! create
+        return nn.Linear(size, size)  #! create
+x = torch.randn(2, 4)  #! create
+empty(4)(x)  #! operand
+""", "device-mismatch", ("on meta", "to_empty"), late=False),
+    Case("the-same-number-twice", """\
+import torch
+from torch import nn
+hidden, out = 32, 32  #! create
+class Net(nn.Module):
+    def __init__(self, n_hidden, n_out):
+        super().__init__()
+        self.a = nn.Linear(n_hidden, n_out)  #! create
+        self.b = nn.Linear(24, 2)  #! create
+    def forward(self, x):
+        return self.b(self.a(x))  #! operand
+net = Net(hidden, out)  #! create
+net(torch.randn(4, 32))
+""", "matmul-shape", ("32 features", "takes 24"), late=False),
+    Case("two-dimensions-split", """\
+import torch
+def windows(x, size):
+    b, h, w, c = x.shape
+    return x.view(b, h // size, size, w // size, size, c)  #! operand
+side = 7  #! create
+windows(torch.randn(1, 32, 32, 3), side)  #! create
+""", "view-size", ("Dimension 2 of `x` has size 32; it is to be split into 4 × 7 = 28",), late=False),
 ]

@@ -34,7 +34,7 @@ a + b  #! operand
 """, "broadcast-mismatch", ("3 against 4",), late=False),
     Case("vector-per-row", """\
 import torch
-features = torch.randn(8, 5)  #! create
+features = torch.randn(8, 5)
 weights = torch.rand(8)  #! create
 total = (features * weights).sum(0)  #! operand
 """, "broadcast-mismatch", ("unsqueeze(-1)",)),
@@ -265,7 +265,7 @@ layer(x, src_mask=causal)  #! operand
     Case("sdpa-padding-mask", """\
 import torch
 import torch.nn.functional as F
-q = torch.randn(2, 4, 6, 8)  #! create
+q = torch.randn(2, 4, 6, 8)
 keep = torch.ones(2, 6, dtype=torch.bool)  #! create
 F.scaled_dot_product_attention(q, q, q, attn_mask=keep)  #! operand
 """, "attention-mask", ("[:, None, None, :]", "[2, 4, 6, 6]")),

@@ -21,7 +21,7 @@ from torchsleuth.capture.samples import sample_made, sample_words, worker_sample
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
-from torchsleuth.evidence_forward import FailedOperation, Made, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
@@ -72,6 +72,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         gathering.paths.modules.get(id(module), ""),
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
+        _module_sizes(origins, module),
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
@@ -194,6 +195,17 @@ def _module_made(failure: Failure, origins: Origins, module: torch.nn.Module | N
     return module_made(failure, origins.definitions, module)
 
 
+def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[SizeOrigin, ...]:
+    found: dict[int, SizeOrigin] = {}
+    for parameter in module.parameters(recurse=False) if module is not None else ():
+        mark = mark_of(parameter)
+        for axis, size in enumerate(parameter.shape):
+            made = origins.of_parameter(mark, size, axis) if mark is not None and size not in found else None
+            if made is not None:
+                found[size] = SizeOrigin(axis, size, dataclasses.replace(made, operation=type(module).__name__))
+    return tuple(found.values())
+
+
 def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:
     """What Python itself indexed or unpacked, in words, and where it was made; its tensors become the operands."""
     entry = failure.program
@@ -204,9 +216,10 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
             return "", None
         gathering.__dict__.pop("operands", None)
         layer = entry.evaluator.value(returned[1].func)
-        by = f"a {type(layer).__name__}" if isinstance(layer, torch.nn.Module) else f"`{ast.unparse(returned[1].func)}`"
+        own = isinstance(layer, torch.nn.Module) and not type(layer).__module__.startswith("torch.")
+        by = f"a {type(layer).__name__}" if isinstance(layer, torch.nn.Module) and not own else f"`{ast.unparse(returned[1].func)}`"
         whole = entry.node in getattr(entry.statement, "targets", ())
-        gathering.raws = [Raw("returned", returned[1], entry, None, returned[0])] if whole else []
+        gathering.raws = [Raw("returned", returned[1] if whole else None, entry if whole else None, None, returned[0])]
         return f"a tensor of shape {list(returned[0].shape)}, returned by {by}", None
     node = entry.node.value if isinstance(entry.node, ast.Subscript) else getattr(entry.statement, "value", None)
     gathering.__dict__.pop("operands", None)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from torchsleuth.evidence import Evidence, Place
-from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, ValueRange, shortened
+from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, SizeOrigin, ValueRange, shortened
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 
 
@@ -199,13 +199,21 @@ class Culprits:
         added = self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as {how_far})")
         given = made.given
         while given is not None:
-            text = shortened(given.place.source, 30)
-            self.add(given.place, Role.CREATE, f"the {text} is set here" if text.isdigit() else f"{text} is given here")
+            self.add(given.place, Role.CREATE, _given_words(given))
             given = given.given
         return added
 
     def done(self) -> tuple[Culprit, ...]:
         return tuple(self.found)
+
+
+def _given_words(given: Made) -> str:
+    text = shortened(given.place.source, 30)
+    if given.operation == "with":
+        return "this chooses the device"
+    if text.isdigit():
+        return f"the {text} is set here"
+    return f"{text} is given here" if re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*", text) else "the number comes from here"
 
 
 def _same_lines(culprit: Culprit, place: Place) -> bool:
@@ -343,8 +351,39 @@ def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
     return operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here"
 
 
+def of_parts(one: Operand, other: Operand, axis: int) -> tuple[list[tuple[Made | None, str]], list[Fact]]:
+    """For two sizes that were joined of several, `logits.view(-1, classes)` and `labels.view(-1)`: those that differ."""
+    first, second = one.parts_of(axis), other.parts_of(axis)
+    facts, creates = [], []
+    for operand, parts in ((one, first), (other, second)):
+        if len(parts) > 1:
+            product = " × ".join(str(part.size) for part in parts)
+            facts.append(seen(f"The {operand.shape[axis]} of {operand.called} are {product}."))
+    if len(first) == len(second) > 1:
+        for mine, theirs in zip(first, second):
+            if mine.size != theirs.size:
+                creates += [_of_part(operand, axis, part) for operand, part in ((one, mine), (other, theirs))]
+    for operand, parts, size in ((one, first, other.shape[axis]), (other, second, one.shape[axis])):
+        if len(parts) > 1 and parts[0].size == size:  # one value for each sample is wanted: what is left over?
+            creates += [_of_part(operand, axis, part) for part in parts[1:] if part.size != 1][:2]
+            creates.append((operand.input_made, "they are computed from this input"))
+    return creates, facts
+
+
+def _of_part(operand: Operand, axis: int, part: SizeOrigin) -> tuple[Made | None, str]:
+    return part.made, f"{operand.called} has the {part.size} in its {operand.shape[axis]} from here"
+
+
+_HANDED_ON = frozenset({"detach", "detach_", "data", "clone", "contiguous", "cpu", "cuda", "requires_grad_"})
+
+
 def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
-    return (operand.made, f"{operand.called} {shape(operand.shape)} comes from here") if operand is not None else (None, "")
+    """For `creates`: the call that computed the tensor, and not one that only handed it on (`loss.detach()`)."""
+    if operand is None:
+        return None, ""
+    computed = (made for made in operand.chain if made.operation not in _HANDED_ON)
+    made = next(computed, operand.made) if operand.made is not None and operand.made.operation in _HANDED_ON else operand.made
+    return made, f"{operand.called} {shape(operand.shape)} comes from here"
 
 
 def elsewhere(operand: Operand | None, operation: FailedOperation) -> tuple[Made | None, str]:

@@ -117,14 +117,17 @@ class AttentionMask(CrashRule):
             if _misfits(mask.shape, wanted):
                 axis = _misfits(mask.shape, wanted)[-1]
                 fixes = [_missing(mask, wanted)]
+                sizes = [of_axis(mask, axis), of_axis(key if axis == -1 else query, -2)]
+                if mask.shape == (wanted[0], wanted[-1]):  # a padding mask: its sizes are right, and it lacks dimensions
+                    sizes = [of_tensor(mask)]
                 return report(self.name, operation, title=f"The attention mask {mask.called} {shape(mask.shape)} does not broadcast to the scores {shape(wanted)}", label=f"{shape(mask.shape)} for scores {shape(wanted)}",
                               lead=mask, why=f"The mask is lined up at the right with the scores [batch, heads, queries, keys] = {shape(wanted)}; sizes must be equal or 1.",
-                              creates=[of_axis(mask, axis), of_axis(key if axis == -1 else query, -2)], facts=facts, fixes=fixes, shown=4)  # fmt: skip
+                              creates=sizes, facts=facts, fixes=fixes, shown=4)  # fmt: skip
         width = re.search(r"embedding dimension of (\d+), but got (\d+)", message)
         if width:
             lead = query
             return report(self.name, operation, title=f"{query.called if query else 'The query'} has {width[2]} features; the layer was built for {width[1]}", label=f"last size {width[2]}; {width[1]} is taken",
-                          lead=lead, why="The last dimension of query, key and value must be the layer's embed_dim.", creates=[of_axis(query, -1), (operation.module_made, f"the layer is made for {width[1]} features here")],
+                          lead=lead, why="The last dimension of query, key and value must be the layer's embed_dim.", creates=[of_axis(query, -1), (operation.made_for(int(width[1])), f"the layer is made for {width[1]} features here")],
                           facts=facts, fixes=["Build the layer with the features that arrive, or project them first."])  # fmt: skip
         if not own:
             return None

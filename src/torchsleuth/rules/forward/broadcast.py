@@ -106,9 +106,14 @@ class Broadcast(CrashRule):
             axis = named[-1] if named else axis
         first, second = one.shape[axis], other.shape[axis]
         culprits.lead(operation, Role.OPERAND, f"{shape(one.shape)} against {shape(other.shape)}: {first} and {second} do not fit")
-        for clash in [axis, *(a for a in axes if a != axis)][:3]:
+        short = _misplaced(one, other)
+        if short is not None:  # every size is right, and none of them is to be changed: only their places are wrong
+            culprits.create(short.made, f"{short.called} {shape(short.shape)} comes from here")
+        for clash in [axis, *(a for a in axes if a != axis)][:3] if short is None else ():
             for operand in (one, other):
                 size_creates(culprits, operand, clash)
+        if len(one.shape) == len(other.shape) == 4 and axis >= -2 and one.input_made is not None and one.input_made == other.input_made:
+            culprits.create(one.input_made, "both sizes are computed from this input")
         facts = [
             Fact(f"{fully(operand)} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
                  f"dimension {axis % len(operand.shape)}{_from(operand, axis)}.", operand.known)
@@ -178,18 +183,22 @@ def _from(operand: Operand, axis: int) -> str:
     return f" comes from {words}" if words else ""
 
 
+def _misplaced(one: Operand, other: Operand) -> Operand | None:
+    """The one with fewer dimensions, where they are the first of the other's."""
+    small, large = sorted((one, other), key=lambda operand: len(operand.shape))
+    return small if len(small.shape) < len(large.shape) and small.shape == large.shape[: len(small.shape)] else None
+
+
 def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
     small, large = sorted((one, other), key=lambda operand: len(operand.shape))
     rank = len(small.shape)
-    if rank < len(large.shape) and small.shape == large.shape[:rank]:
+    if _misplaced(one, other) is not None:
         missing = len(large.shape) - rank
         name = (expr(small, "x")).strip()
-        added = f"{name}[(...,{' None,' * missing}".rstrip(",") + ")]" if missing > 1 else f"{name}.unsqueeze(-1)"
-        sizes = ["-1"] if len(small.shape) == 1 else [str(size) for size in small.shape]
-        added = f"{name}.reshape({', '.join([*sizes, *['1'] * missing])})" if missing > 1 else added
+        added = f"{name}[...{', None' * missing}]" if missing > 1 else f"{name}.unsqueeze(-1)"
         return (
             f"{small.called} fits the first {'dimension' if rank == 1 else f'{rank} dimensions'} of {large.called}, but is lined up with the last.",
-            [f"Add the missing dimension on the right: `{added}`."],
+            [f"Add the missing {'dimension' if missing == 1 else 'dimensions'} on the right: `{added}`."],
         )
     if len(one.shape) == len(other.shape) and one.shape != other.shape:
         for a, b in itertools.combinations(range(len(one.shape)), 2):

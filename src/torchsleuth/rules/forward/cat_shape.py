@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 
@@ -68,6 +69,9 @@ class CatShape(CrashRule):
         if operation is None:
             return None
         message = line_of(operation.message)
+        if operation.sample:  # what torch's own code calls `batch` is none of the program's variables
+            named = (o if o.source else dataclasses.replace(o, argument=re.sub(r"^batch\[", "tensors[", o.argument)) for o in operation.operands)
+            operation = dataclasses.replace(operation, operands=tuple(named))
         tensors = list(operation.operands)
         if "non-empty" in message:
             argument = operation.argument("tensors")

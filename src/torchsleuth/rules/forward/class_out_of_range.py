@@ -167,6 +167,6 @@ def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, 
             f"cross_entropy takes the classes from dimension 1; dimension {axis} has size {scores.shape[axis]}, which would hold all labels.",
             f"Bring the classes to dimension 1: `.transpose(1, {axis})`, or flatten: `scores.reshape(-1, {scores.shape[axis]})`.",
         )
-    if values.maximum == classes:
+    if values.maximum == classes and values.minimum > 0:
         return f"The largest label equals the number of classes: {classes} classes are 0…{classes - 1}.", "Check where the labels start counting."
     return None

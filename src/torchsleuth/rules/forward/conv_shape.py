@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Made, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import argument_fact, expr, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
@@ -98,7 +98,7 @@ class ConvShape(CrashRule):
             return report(
                 self.name, operation, title=f"{called} has {have} channels (dimension {axis}); {layer} takes {want}", label=f"{have} channels at dimension {axis}; {want} are taken",
                 lead=given, why=f"{layer} {'was built for' if operation.module_type else 'takes, by its weight,'} {want} input channels and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
-                creates=[of_axis(given, axis), (made, f"the layer is made for {want} channels here")], facts=facts, fixes=fixes,
+                creates=[of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {want} channels here")], facts=facts, fixes=fixes,
             )  # fmt: skip
         creates: list[tuple[Made | None, str]] = []
         if "Kernel size" in message or "too small" in message:
@@ -117,6 +117,12 @@ class ConvShape(CrashRule):
             self.name, operation, title=f"{layer} does not take {called}{f' of shape {shape(given.shape)}' if given else ''}", label="wrong number of dimensions or sizes",
             lead=given, why=f"torch says: {message}", creates=[of_tensor(given)], facts=facts, fixes=_rank_fix(given),
         )  # fmt: skip
+
+
+def _maker(operation: FailedOperation, weight: Operand | None, channels: int) -> Made | None:
+    """Where the weight has its input channels from; with groups it has only some of them itself."""
+    of_layer = next((origin.made for origin in operation.module_sizes if origin.size == channels), None)
+    return of_layer or next((origin.made for origin in weight.sizes if origin.size == channels), None) if weight is not None else of_layer
 
 
 def _rank_fix(given: Operand | None) -> list[str]:

@@ -85,12 +85,11 @@ class DeviceMismatch(CrashRule):
         creates = [(odd.device_made, f"{odd.called} is made on {odd.tensor.device} here")]
         empty = next((operand for operand in operation.operands if operand.tensor.device == "meta"), None)
         if empty is not None:  # mostly left there by accident: nothing is computed on meta
-            other = usual if usual != "meta" else odd.tensor.device
-            fixes = [f"To compute, {empty.called} needs memory and values: make it outside of `torch.device('meta')`, or `module.to_empty(device={other!r})` "
+            fixes = [f"To compute, {empty.called} needs memory and values: make it outside of `torch.device('meta')`, or `module.to_empty(device={usual!r})` "
                      "and then load or initialise it. To compute shapes only, make all tensors on meta."]  # fmt: skip
+            other = next(operand for operand in operation.operands if operand.tensor.device == usual)
+            creates.append((other.device_made, f"{other.called} is made on {usual} here"))
             facts.append(seen("A tensor on meta has a shape and no values, so `.to()` cannot bring it to another device."))
-            if empty is not odd:
-                creates.append((empty.device_made, f"{empty.called} is made on meta here"))
         why = f"An operation runs on one device; {odd.called} is the odd one out."
         rest = f"the {'other' if len(operation.operands) == 2 else 'others'} on {usual}"
         if any(operand is not odd and operand.tensor.device != usual for operand in operation.operands):
@@ -104,6 +103,9 @@ class DeviceMismatch(CrashRule):
 
 def _odd(operands: tuple[Operand, ...], devices: Counter) -> tuple[Operand, str]:
     """The one to move: the tensor that is not where the parameters are; else the one left on the CPU; else the rarer."""
+    empty = next((o for o in operands if o.tensor.device == "meta"), None)
+    if empty is not None:
+        return empty, next(device for device in devices if device != "meta")
     parameters = [o.tensor.device for o in operands if o.tensor.kind in ("parameter", "buffer")]
     usual = parameters[0] if parameters else None
     if usual is None:

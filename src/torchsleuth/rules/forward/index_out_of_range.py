@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand
+from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand, ValueRange
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._words import (
@@ -133,8 +133,12 @@ class IndexOutOfRange(CrashRule):
         if _are_positions(operation, used) and operation.place.in_library and used.shape:
             culprits.create(*length_create(operation, used.shape[-1]))
         culprits.create(bad.value_made, value_words(bad, f"the value {first.value}"))
+        if bad.value_made is not None and bad.value_made.operation == "arange" and bad.shape:  # counted: it is the length that is wrong
+            culprits.create(bad.origin_of(-1), f"{bad.called} has its {bad.shape[-1]} values from here")
         table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
-        facts = [Fact(bad_values(bad, values), bad.known if bad.known is not Known.OBSERVED else Known.OBSERVED)]
+        if table is not None and table is not bad and _may_lack_rows(operation, values):
+            culprits.create(table.origin_of(0), f"{table.called} has its {plural(table.shape[0], 'row')} from here")
+        facts = [Fact(bad_values(bad, values), bad.known)]
         if used is not bad:
             facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
         story, fixes, inferred = _story(operation, bad, table)
@@ -259,6 +263,15 @@ def _made(table: Operand) -> str:
     return f", made by {words}" if words else ""
 
 
+def _may_lack_rows(operation: FailedOperation, values: ValueRange) -> bool:
+    """Ids and rows do not fit one another, and either may be the wrong one; not so for ids below 0, and for segments."""
+    return values.limit == "rows" and values.minimum >= 0 and values.maximum > values.high and not _are_segments(operation)
+
+
+def _are_segments(operation: FailedOperation) -> bool:
+    return "token_type" in operation.module.lower() or "segment" in operation.module.lower()
+
+
 def _misleading(operation: FailedOperation, limit: str) -> list[Fact]:
     said = re.search(r"out of bounds for dimension (\d+)", operation.message)
     if said and limit.startswith("dimension ") and limit != f"dimension {said[1]}" and operation.index:
@@ -285,7 +298,7 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
         if values.minimum < 0 and values.low == 0:
             return ("This operation does not count negative indices from the end.", ["Use non-negative indices."], False)
         return ("", [f"Keep the values of {bad.called} within {legal(values)}, or make that dimension larger."], False)
-    if "token_type" in path or "segment" in path:
+    if _are_segments(operation):
         return (
             f"These are token types (segments); the model knows {rows} of them.",
             ["Pass token_type_ids below that number, or none, or set `type_vocab_size` in the config."],

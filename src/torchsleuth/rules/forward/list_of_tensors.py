@@ -80,6 +80,6 @@ class ListOfTensors(CrashRule):
         base = operation.operands[0] if len(operation.operands) == 1 and not operation.container.startswith(("a list", "a tuple")) else None
         creates.append((operation.container_made, "the list was made here"))
         if base is not None:
-            creates.append((base.made, f"{base.called} {shape(base.shape)} comes from here"))
+            creates.append((base.made, f"{base.called if base.source else 'the tensor'} {shape(base.shape)} comes from here"))
         return report(self.name, operation, title=title, label=operation.container, role=Role.INDEX, why=f"Python says: {message}", creates=creates,
-                      facts=facts, fixes=fixes, shown=3)  # fmt: skip
+                      facts=facts, fixes=fixes, shown=3, mentioned=[base] if base is not None and not base.source else [])  # fmt: skip

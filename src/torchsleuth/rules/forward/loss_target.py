@@ -9,7 +9,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape, squeezed
+from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed, inferred, line_of, of_axis, of_parts, of_tensor, report, seen, shape, squeezed
 
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
@@ -105,6 +105,10 @@ class LossTarget(CrashRule):
             if scores is not None and target is not None:
                 if axis is not None:
                     creates = [of_axis(target, axis), of_axis(scores, axis)]
+                    joined = of_parts(scores, target, axis)
+                    creates, facts = [*(joined[0] or creates)], [*facts, *joined[1]]
+                    if _is_shifted(scores, target, axis):
+                        fixes = ["One of the two is one step shorter: cut the other in the same way, e.g. scores `[:, :-1]` for targets `[:, 1:]`."]
                 if operation.place.in_library and axis == 0:
                     creates += [_whole(operation, target), _whole(operation, scores)]
                 elif axis is None:
@@ -119,6 +123,12 @@ class LossTarget(CrashRule):
             creates = [of_tensor(weight), of_axis(scores, 1)]
             title = f"The `weight` of the classes {shape(weight.shape) if weight else ''} does not match the classes of the scores"
         return report(self.name, operation, title=title, label=label, lead=lead, why=why, creates=creates, facts=facts, fixes=fixes)
+
+
+def _is_shifted(scores: Operand, target: Operand, axis: int) -> bool:
+    """`[batch, steps]` flattened on both sides, and one of them has one step less."""
+    one, other = scores.parts_of(axis), target.parts_of(axis)
+    return len(one) == len(other) == 2 and one[0].size == other[0].size and abs(one[1].size - other[1].size) == 1
 
 
 def _whole(operation: FailedOperation, operand: Operand) -> tuple[Made | None, str]:

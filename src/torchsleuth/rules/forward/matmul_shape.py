@@ -102,7 +102,7 @@ class MatmulShape(CrashRule):
         linear = linear or right.argument == "weight" and right_axis == -1
         maker = right.origin_of(right_axis) or right.made
         if linear and operation.module_made is not None and (maker is None or right.tensor.kind != "parameter"):
-            maker = operation.module_made  # a part of a layer's packed weight
+            maker = operation.made_for(right.shape[right_axis])  # a part of a layer's packed weight
         have, want = left.shape[left_axis], right.shape[right_axis]
         layer = f"`{operation.module}`" if operation.module else right.called
         called = left.called if left.source or left.tensor.name or not linear else f"the input of {layer}"

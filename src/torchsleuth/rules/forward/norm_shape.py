@@ -85,7 +85,7 @@ class NormShape(CrashRule):
                 facts.append(inferred(f"Dimension {other} of {called} has size {want[0]}: LayerNorm looks at the last one."))
                 fixes = [f"`{expr(given, 'x')}.transpose({other}, -1)`, if dimension {other} holds the features."]
             return report(self.name, operation, title=f"{called} {shape(given.shape)} does not end in {shape(want)}, which {layer} normalises over", label=f"ends in {given.shape[-1] if given.shape else '[]'}; {shape(want)} is needed",
-                          lead=given, why=f"LayerNorm normalises over the last dimensions, which must be exactly {shape(want)}.", creates=[of_axis(given, axis), (made, "the layer is made here")],
+                          lead=given, why=f"LayerNorm normalises over the last dimensions, which must be exactly {shape(want)}.", creates=[of_axis(given, axis), (operation.made_for(want[axis]) or made, "the layer is made here")],
                           facts=facts, fixes=fixes)  # fmt: skip
         if channel and given is not None:
             have, want = (int(channel[1]), int(channel[2])) if channel[1] else (int(channel[4]), int(channel[3]))
@@ -95,7 +95,7 @@ class NormShape(CrashRule):
                 facts.append(inferred(f"Dimension {other} of {called} has size {want}: the layer looks at dimension 1."))
                 fixes = [f"`{expr(given, 'x')}.transpose(1, {other})`, if dimension {other} holds the features."]
             return report(self.name, operation, title=f"{called} has {have} channels (dimension 1); {layer} was built for {want}", label=f"{have} channels; {want} are taken", lead=given,
-                          why="This layer keeps one set of values for each channel, read at dimension 1.", creates=[of_axis(given, 1), (made, f"the layer is made for {want} here")], facts=facts, fixes=fixes)  # fmt: skip
+                          why="This layer keeps one set of values for each channel, read at dimension 1.", creates=[of_axis(given, 1), (operation.made_for(want) or made, f"the layer is made for {want} here")], facts=facts, fixes=fixes)  # fmt: skip
         if "Expected more than 1" in message:
             sizes = re.search(r"torch\.Size\(\[([\d, ]*)\]\)", message)
             if operation.training is not None:
@@ -115,7 +115,8 @@ class NormShape(CrashRule):
         if groups:
             return report(self.name, operation, title=f"{code(operation.place.source)} is to divide {groups[1]} channels into {groups[2]} groups", label=f"{groups[1]} channels, {groups[2]} groups",
                           why=f"GroupNorm normalises each group of channels, so the groups must be of one size: {groups[1]} is not divisible by {groups[2]}.",
-                          creates=[], facts=facts, fixes=[f"Take a number of groups that divides {groups[1]}: {_divisors(int(groups[1]))}."])  # fmt: skip
+                          creates=[(a.made, f"{a.source} = {a.value} comes from here") for a in (operation.argument("num_channels"), operation.argument("num_groups")) if a is not None],
+                          facts=facts, fixes=[f"Take a number of groups that divides {groups[1]}: {_divisors(int(groups[1]))}."])  # fmt: skip
         return report(self.name, operation, title=f"{layer} does not fit its input", label="sizes do not fit", lead=given, why=f"torch says: {message}",
                       creates=[of_axis(given, 1), (made, "the layer is made here")], facts=facts)  # fmt: skip
 

@@ -96,7 +96,7 @@ class RecurrentState(CrashRule):
                     facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
                     fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
             else:
-                creates.append((made, "the layer is made here"))
+                creates.append((operation.made_for(want[axis]), "the layer is made here"))
                 fixes.append(f"Give the state the shape {shape(want)}: [layers × directions, batch, hidden].")
             return report(self.name, operation, title=f"{called} has shape {shape(have)}; {layer} needs {shape(want)} for this input", label=f"{shape(have)}; {shape(want)} is needed",
                           lead=state, why="The state has shape [layers × directions, batch, hidden], with the batch of the input, also when `batch_first=True`.",
@@ -107,7 +107,7 @@ class RecurrentState(CrashRule):
         if width and given is not None and "hidden" not in message:
             want, have = (width[1], width[2]) if width[1] else (width[4], width[3])
             return report(self.name, operation, title=f"{given.called} has {have} features; {layer} takes {want}", label=f"last size {have}; {want} is taken", lead=given,
-                          why=f"The last dimension of the input must be the layer's input_size, {want}.", creates=[of_axis(given, -1), (made, f"the layer is made for {want} features here")],
+                          why=f"The last dimension of the input must be the layer's input_size, {want}.", creates=[of_axis(given, -1), (operation.made_for(int(want)), f"the layer is made for {want} features here")],
                           facts=facts, fixes=[f"Build the layer with `input_size={have}`, or give it {want} features; check `batch_first`."])  # fmt: skip
         cell = self._cell(operation, message, given, states, layer, facts)
         if cell is not None:
@@ -128,7 +128,7 @@ class RecurrentState(CrashRule):
         called = state.called if state is not None else "the state"
         creates = [of_axis(state, axis)] if state is not None else []
         if width:
-            creates.append((operation.module_made, f"the cell is made for a state of {want} here"))
+            creates.append((operation.made_for(want), f"the cell is made for a state of {want} here"))
             title, label = f"{called} has {have} features; {layer} keeps a state of {want}", f"last size {have}; {want} is kept"
             fixes = [f"Give the cell `hidden_size={have}`, or make the state with {want} features; where it comes from another layer, build both with one size."]
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
@@ -62,7 +64,13 @@ class ScalarConversion(CrashRule):
         tensor = operation.operands[0] if operation.operands else None
         called = tensor.called if tensor is not None else code(operation.place.source)
         boolean = "Boolean" in operation.message
-        title = f"{called}{f' {shape(tensor.shape)}' if tensor else ''} has several elements; Python asked for {'one truth value' if boolean else 'one number'}"
+        result = next((o for o in operation.operands[1:] if o.tensor.dtype == "bool" and not o.source), None)
+        if boolean and result is not None:  # `x < y` was computed; it is what has no truth value
+            called = code(operation.place.source)
+            rest = tuple(o for o in operation.operands if o is not result)
+            operation = dataclasses.replace(operation, operands=rest)
+        sizes = (result or tensor).shape if tensor is not None else None
+        title = f"{called}{f' {shape(sizes)}' if sizes is not None else ''} has several elements; Python asked for {'one truth value' if boolean else 'one number'}"
         fixes = ["`.all()` or `.any()`, whichever is meant; `&`, `|`, `~` instead of `and`, `or`, `not`."] if boolean else ["Reduce first (`.mean()`, `.sum()`, an index), or `.tolist()` for all values."]
         return report(self.name, operation, title=title, label="several elements", lead=tensor, why=f"torch says: {line_of(operation.message)}",
                       creates=[of_tensor(tensor)], fixes=fixes)  # fmt: skip

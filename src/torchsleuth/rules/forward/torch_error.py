@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Argument, FailedOperation, Operand, shortened
+from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import Culprits, advice, argument_fact, failed, offender_facts, offenders, operand_facts, setting_facts
+from torchsleuth.rules.forward._words import Culprits, advice, argument_fact, failed, of_axis, offender_facts, offenders, operand_facts, setting_facts
 
 
 class TorchError(CrashRule):
@@ -65,6 +67,7 @@ class TorchError(CrashRule):
         culprits.lead(operation, Role.OPERAND, label, lead)
         if argument is not None and argument.made is not None:
             culprits.create(argument.made, f"{argument.name} = {argument.value} comes from here")
+        culprits.create(*_size_said(operation))
         facts = offender_facts(named)
         facts += operand_facts(operation)
         shown = [item for item in operation.arguments if item.value and item not in named and item.value not in ("None", "False")]
@@ -88,6 +91,13 @@ class TorchError(CrashRule):
         settle = "Run it again with `torchsleuth run --deep`: every operation is then logged, and both lines are named."
         title = "a tensor that backward needs was overwritten; the recorded lines do not say which"
         return Diagnosis(self.name, title, Confidence.POSSIBLE, (), facts, why, advice(settle))
+
+
+def _size_said(operation: FailedOperation) -> tuple[Made | None, str]:
+    """The one size of one operand that the message states, greater than what a mere count of dimensions may be."""
+    said = {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.]*\w)", operation.message)}
+    found = [(operand, axis) for operand in operation.operands for axis, size in enumerate(operand.shape) if size in said and size > 8]
+    return of_axis(*found[0]) if len(found) == 1 else (None, "")
 
 
 def first_sentence(message: str, most: int = 400) -> str:

@@ -99,7 +99,7 @@ class ViewSize(CrashRule):
         culprits = Culprits()
         called = tensor.called if tensor is not None else "the tensor"
         elements = [operation.argument(f"{name}[{k}]") for k in range(len(sizes)) for name in ("size", "shape") if operation.argument(f"{name}[{k}]")]
-        odd = _odd_size(sizes, tensor.shape if tensor is not None else ())
+        odd = _odd_size(sizes, tensor.shape) if tensor is not None else None
         argument = elements[odd] if odd is not None and len(elements) == len(sizes) else None
         product = math.prod(size for size in sizes if size >= 0)
         rest = " (times whatever -1 stands for)" if -1 in sizes else ""
@@ -128,19 +128,17 @@ class ViewSize(CrashRule):
         elif tensor is not None:
             for axis in _unexplained(sizes, tensor.shape):
                 size_creates(culprits, tensor, axis)
-        for name in {element.name.split("[")[0] for element in elements if element}:
-            for element in elements:
-                if element is None or element is argument or element.made is None or story or not element.name.startswith(name):
-                    continue
-                if elements.index(element) in _unmatched(sizes, tensor.shape if tensor is not None else ()):
-                    culprits.create(element.made, f"{element.source} = {element.value} comes from here")
+        # Of a tensor that is gone only the number of its elements is known: a size that divides it may well be right.
+        loose = _unmatched(sizes, tensor.shape) if tensor is not None else [k for k, size in enumerate(sizes) if size > 0 and count % size]
+        for k, element in enumerate(elements):
+            if element is not None and element is not argument and not story and len(elements) == len(sizes) and k in loose:
+                culprits.create(element.made, f"{element.source} = {element.value} comes from here")
         parts = _split(sizes, tensor.shape if tensor is not None else ())
-        if parts and not story:
-            whole_size, factors, position = parts
+        for whole_size, factors, position in parts if not story else ():
             text = f"Dimension {position} of {called} has size {whole_size}; it is to be split into {' × '.join(map(str, factors))} = {math.prod(factors)}"
             loose = [factor for factor in factors if factor and whole_size % factor]
             facts.append(Fact(text + (f"; {whole_size} is not divisible by {loose[0]}." if loose else "."), Known.INFERRED))
-            if loose:
+            if loose and not fixes:
                 fixes = [f"Take sizes that multiply to {whole_size}: a divisor of {whole_size} instead of {loose[0]}, or a size that {loose[0]} divides."]
         if not fixes:
             fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
@@ -203,12 +201,20 @@ def _odd_size(sizes: list[int], have: tuple[int, ...]) -> int | None:
     return None
 
 
-def _split(sizes: list[int], have: tuple[int, ...]) -> tuple[int, list[int], int] | None:
-    """The one dimension that is to be split into several (heads × features), all others being kept."""
+def _split(sizes: list[int], have: tuple[int, ...]) -> list[tuple[int, list[int], int]]:
+    """The dimensions that are each to be split into several (heads × features), all others being kept."""
     asked, own = _unmatched(sizes, have), _unmatched(list(have), tuple(sizes))
-    if len(own) != 1 or len(asked) < 2 or any(sizes[k] < 1 for k in asked):
-        return None
-    return have[own[0]], [sizes[k] for k in asked], own[0]
+    if not own or len(asked) < 2 * len(own) or len(asked) % len(own) or any(sizes[k] < 1 for k in asked):
+        return []
+    each = len(asked) // len(own)
+    parts = [(have[k], [sizes[j] for j in asked[n * each : (n + 1) * each]], k) for n, k in enumerate(own)]
+    # Of several, only what rounding has made smaller shows which sizes belong to which dimension.
+    return parts if len(own) == 1 or all(_rounded(whole, factors) for whole, factors, _ in parts) else []
+
+
+def _rounded(whole: int, factors: list[int]) -> bool:
+    product = math.prod(factors)
+    return product == whole or any(whole // factor * factor == product for factor in factors)
 
 
 def _explains(sizes: list[int], odd: int, have: int, count: int) -> bool:
