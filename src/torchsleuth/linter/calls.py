@@ -215,7 +215,7 @@ class Calls(Results):
         if name in ("unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit"):
             return self._several(node, name, (base,), view=True)
         out = self.view_of(base, node, name)
-        if name == "view":
+        if name in ("view", "expand"):  # both are told every size; `x.expand(n, *x.shape)` adds dimensions
             given = node.args[1:] if len(args) and args[0] is base and not isinstance(node.func, ast.Attribute) else node.args
             if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
                 given = given[0].elts
