@@ -231,7 +231,7 @@ def _read_function(frame: Frame, dotted) -> tuple[Context, list[ast.Assign]]:
     if found is not None:
         return found
     context = Context(frame, dotted)
-    context.with_numpy = dotted(ast.Name("np", ast.Load())) == "numpy"
+    context.with_numpy = any(dotted(ast.Name(alias, ast.Load())) == "numpy" for alias in ("np", "numpy", "onp", "_np"))
     statements = own_nodes(frame.node)
     for node in statements:
         for target in _targets(node):
