@@ -170,6 +170,15 @@ AS_WRITTEN = {
                 loss += torch.nn.functional.mse_loss(p[i], t[i])
             return loss / p.size(0)
      """, lambda: (torch.randn(6), torch.randn(6))),
+    "what follows the list takes all of it": ("""
+        def f(cm: torch.Tensor):
+            rates = []
+            for i in range(cm.shape[0]):
+                right = cm[i, i]
+                wrong = cm[:, i].sum() - cm[i, i]
+                rates.append(right / (right + wrong + 1e-7))
+            return torch.stack(rates).mean()
+     """, lambda: (torch.rand(4, 4) * 9,)),
     "on the device it was made on": ("""
         def f(n: int):
             out = torch.zeros(n, device="meta")

@@ -222,6 +222,8 @@ class Calls(Results):
             if given and not any(isinstance(g, ast.Starred) for g in given) and is_sizes(given, self):
                 out.ndim = len(given)
                 out.shape = tuple(size_name(g) for g in given)
+                if name == "expand" and all(ast.unparse(g) in ("1", "-1") for g in given):
+                    out.expanded = base.expanded  # dimensions of size one: nothing is repeated
         return out
 
     def _several(self, node, name: str, tensors, has_dim: bool = False, view: bool = False) -> Value:

@@ -303,3 +303,18 @@ def epoch(model, loader, criterion, optimizer):
         with torch.no_grad():
             total_loss += loss
     return total_loss
+
+
+def displaced():
+    a = torch.eye(3).expand(1, -1, -1)
+    a[..., :2, -1] = torch.tensor([1.0, 0.0])
+    return a
+
+
+def support(cfg, poly, poly_mask, faces, support_masked):
+    s = cfg.smooth_sharpness
+    dist_mask = torch.where(poly_mask, torch.zeros_like(poly), torch.full_like(poly, -1e6))
+    a = (torch.softmax(s * dist_mask, dim=0) * poly).sum(dim=0)
+    face = (torch.softmax(-s * support_masked, dim=0) * faces).sum(dim=0)
+    soft_mask = poly_mask.float()
+    return a + (torch.softmax(s * soft_mask, dim=0) * poly).sum(dim=0), face
