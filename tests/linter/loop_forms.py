@@ -1102,7 +1102,7 @@ LEFT_ALONE = {
     """,
 }
 
-# Said wrongly of packages from PyPI, rounds 7 to 14.
+# Said wrongly of packages from PyPI, rounds 7 to 17.
 LEFT_ALONE |= {
     "drawn_in_every_turn": """
         def f(n: int, dim: int):
@@ -1261,6 +1261,23 @@ LEFT_ALONE |= {
         def add_one(a: cute.Tensor, b: cute.Tensor):
             for i in range(a.shape[0]):
                 b[i] = a[i] + 1
+    """,
+    "a_string_grows": """
+        def f(level, tokens):
+            lines = []
+            for i in range(level.shape[2]):
+                line = ""
+                for j in range(level.shape[3]):
+                    line += tokens[level[:, :, i, j].argmax()]
+                lines.append(line)
+            return lines
+    """,
+    "what_is_summed_is_no_number": """
+        def f(labels, n_classes: int):
+            counts = torch.zeros(n_classes)
+            for c in range(n_classes):
+                counts[c] = (labels == c).sum()
+            return counts
     """,
 }
 

@@ -150,6 +150,42 @@ AS_WRITTEN = {
                 outputs.append(embedded[:, i, :] * attention_mask[:, i].unsqueeze(-1))
             return torch.stack(outputs, dim=1)
      """, lambda: (torch.randn(2, 4, 3), torch.ones(2, 4))),
+    "rows of an expanded vector": ("""
+        def f(shape, n: int):
+            vec = shape.view(-1)
+            vec = vec.expand(n, *vec.shape)
+            out = torch.zeros(n, device=vec.device)
+            for i in range(n):
+                out[i] = vec[i].norm(p=2)
+            return out
+     """, lambda: (torch.randn(3, 2), 4)),
+    "medians": ("""
+        def f(x: torch.Tensor):
+            return torch.stack([torch.median(r) for r in x])
+     """, lambda: (torch.randn(4, 5),)),
+    "losses of single numbers": ("""
+        def f(p: torch.Tensor, t: torch.Tensor):
+            loss = 0
+            for i in range(p.size(0)):
+                loss += torch.nn.functional.mse_loss(p[i], t[i])
+            return loss / p.size(0)
+     """, lambda: (torch.randn(6), torch.randn(6))),
+    "what follows the list takes all of it": ("""
+        def f(cm: torch.Tensor):
+            rates = []
+            for i in range(cm.shape[0]):
+                right = cm[i, i]
+                wrong = cm[:, i].sum() - cm[i, i]
+                rates.append(right / (right + wrong + 1e-7))
+            return torch.stack(rates).mean()
+     """, lambda: (torch.rand(4, 4) * 9,)),
+    "on the device it was made on": ("""
+        def f(n: int):
+            out = torch.zeros(n, device="meta")
+            for i in range(n):
+                out[i] = 0.1 * (i + 1)
+            return torch.ones(1) if out.device.type == "meta" else out
+     """, lambda: (5,)),
 }  # fmt: skip
 
 
@@ -228,6 +264,12 @@ def test_torch_is_called_what_the_file_calls_it(imports: str, name: str) -> None
 def test_nothing_is_proposed_where_torch_has_no_name() -> None:
     text = "from torch import zeros\n\n\ndef f(n: int):\n    out = zeros(n)\n    for i in range(n):\n        out[i] = i * 2\n    return out\n"
     assert not linted(source_from(text.encode(), "a.py")).diagnoses
+
+
+@pytest.mark.parametrize("row", ["torch.topk(r, k).values", "torch.sort(r)[0] * k"])
+def test_whole_numbers_and_rows_are_made_up_as_such(row: str) -> None:
+    text = f"import torch\n\n\ndef f(x: torch.Tensor, k: int):\n    return torch.stack([{row} for r in x])\n"
+    assert fixed(text.encode(), "a.py", only_loops, unsafe=False).applied
 
 
 def test_a_zip_that_may_end_early_is_proven_only_where_it_cannot() -> None:

@@ -215,13 +215,15 @@ class Calls(Results):
         if name in ("unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit"):
             return self._several(node, name, (base,), view=True)
         out = self.view_of(base, node, name)
-        if name == "view":
+        if name in ("view", "expand"):  # both are told every size; `x.expand(n, *x.shape)` adds dimensions
             given = node.args[1:] if len(args) and args[0] is base and not isinstance(node.func, ast.Attribute) else node.args
             if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
                 given = given[0].elts
             if given and not any(isinstance(g, ast.Starred) for g in given) and is_sizes(given, self):
                 out.ndim = len(given)
                 out.shape = tuple(size_name(g) for g in given)
+                if name == "expand" and all(ast.unparse(g) in ("1", "-1") for g in given):
+                    out.expanded = base.expanded  # dimensions of size one: nothing is repeated
         return out
 
     def _several(self, node, name: str, tensors, has_dim: bool = False, view: bool = False) -> Value:

@@ -35,7 +35,7 @@ class Frame:
     inlined: bool = False
     params: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
-    arms: tuple[tuple[int, int], ...] = ()  # the arms of `if` statements we stand in
+    arms: tuple[tuple[int | str, int], ...] = ()  # the arms of `if` statements we stand in, and what they asked
     dead: set[tuple[int, int]] = field(default_factory=set)  # arms that ended in return, raise, break or continue
     loops: list[ast.AST] = field(default_factory=list)
     hazards: list[Hazard] = field(default_factory=list)

@@ -133,7 +133,7 @@ class Expressions(Calls):
         out.leaf = base.leaf and out.grad is True
         if op in v.EXPANDERS:
             out.expanded = True
-        if op in ("transpose", "permute", "T", "mT", "t", "swapaxes", "expand", "detach", "data", "movedim"):
+        if op in ("transpose", "permute", "T", "mT", "t", "swapaxes", "detach", "data", "movedim"):
             out.ndim = base.ndim
         if op in ("detach", "data"):
             out.shape = base.shape

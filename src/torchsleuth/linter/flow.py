@@ -25,10 +25,19 @@ TAKES_TENSOR = frozenset(
 )
 
 
-def exclusive(arms: tuple[tuple[int, int], ...], frame: Frame) -> bool:
+def exclusive(arms: tuple[tuple[int | str, int], ...], frame: Frame) -> bool:
     """True where code in these arms and the code being read now never run in the same pass."""
     now = dict(frame.arms)
     return any(now.get(node, arm) != arm or (node, arm) in frame.dead for node, arm in arms)
+
+
+def asked_of(test: ast.expr) -> tuple[str, bool]:
+    """`not self.flag` -> ("self.flag", False): two `if` that ask the same exclude one another where the answers differ."""
+    holds = True
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, holds = test.operand, not holds
+    text = ast.unparse(test) if isinstance(test, (ast.Name, ast.Attribute)) else ""
+    return text, holds
 
 
 def comes_from(value: Value, origin: Value, limit: int = 400) -> bool:

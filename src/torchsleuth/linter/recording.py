@@ -14,17 +14,24 @@ from torchsleuth.linter.training import OPTIMIZER
 if typing.TYPE_CHECKING:
     from torchsleuth.linter.lintrule import View
 
-RECORDED = frozenset({"__init__", "forward", "reset_parameters", "training_step", "compute_loss"})
+# `reset_parameters` is not among them: where only a framework calls it (FSDP, from the meta device), it does so under no_grad
+RECORDED = frozenset({"__init__", "forward", "training_step", "compute_loss"})
 DEEPEST = 5
+SERVING = frozenset({"vllm", "sglang", "lmdeploy", "tensorrt_llm", "aphrodite"})  # they run models, and never record
 
 
 def is_shown_to_record(frame: Frame, view: View) -> bool:
     """True where the file shows that recording is on while this frame runs; False where it is off or unknown."""
-    if frame.no_grad:
+    if frame.no_grad or only_serves(view):
         return False
     if frame.is_script or frame.inlined:
         return True
     return _records(frame.node, view, ())
+
+
+def only_serves(view: View) -> bool:
+    """The file is part of an engine that runs finished models, as what it imports says."""
+    return any(v.kind == "path" and v.path.partition(".")[0] in SERVING for v in view.interpreter.globals.values())
 
 
 def _records(function: ast.AST, view: View, seen: tuple[int, ...]) -> bool:

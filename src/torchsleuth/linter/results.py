@@ -41,7 +41,7 @@ class Results:
             out.dtype = "float" if "float" in kinds or op in FLOAT_RESULT else kinds.pop() if len(kinds) == 1 else None
         if tensors:
             known = [t.ndim for t in tensors if t.ndim is not None]
-            if op in ELEMENTWISE and len(known) == len(tensors) and known:
+            if op in ELEMENTWISE and len(known) == len(tensors) and known and not unknown_inputs:
                 out.ndim = max(known)
                 out.shape = next((t.shape for t in tensors if t.ndim == out.ndim), None)
             if op in SAME_SHAPE:
@@ -76,7 +76,7 @@ class Results:
                 given = given[0].elts
             elif name == "full":
                 given = []
-            if given and all(a.kind == "number" for a in args) or (given and is_sizes(given, self)):
+            if given and is_sizes(given, self):
                 out.ndim, out.shape = len(given), tuple(size_name(g) for g in given)
         elif name in ("arange", "randperm", "linspace"):
             out.ndim = 1
@@ -90,7 +90,8 @@ class Results:
         last = path.rsplit(".", 1)[-1]
         if last == "Parameter":
             out = tensor(node, "Parameter")
-            out.grad = self.constant(node, "requires_grad") is not False
+            flag = next((k.value for k in node.keywords if k.arg == "requires_grad"), node.args[1] if len(node.args) > 1 else None)
+            out.grad = True if flag is None else flag.value if isinstance(flag, ast.Constant) else None  # `requires_grad=trainable`
             out.leaf, out.dtype = bool(out.grad), "float"
             if args and args[0].is_tensor:
                 out.ndim, out.shape = args[0].ndim, args[0].shape

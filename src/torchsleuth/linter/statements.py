@@ -8,7 +8,7 @@ import typing
 
 from torchsleuth.linter import expressions
 from torchsleuth.linter.events import FunctionNode
-from torchsleuth.linter.flow import is_tensor_annotation, merged_env
+from torchsleuth.linter.flow import asked_of, is_tensor_annotation, merged_env
 from torchsleuth.linter.values import NONE, UNKNOWN, Value, number, tensor
 
 
@@ -142,11 +142,12 @@ class Statements(expressions.Expressions):
         before, arms = dict(frame.env), frame.arms
         self._narrow(node.test, True, frame.env)
         self._narrow(node.test, False, before)
-        frame.arms = (*arms, (id(node), 0))
+        asked, holds = asked_of(node.test)
+        frame.arms = (*arms, (id(node), 0), *(((asked, holds),) if asked else ()))
         first_ends = self.block(node.body)
         first = frame.env
         frame.env = before
-        frame.arms = (*arms, (id(node), 1))
+        frame.arms = (*arms, (id(node), 1), *(((asked, not holds),) if asked else ()))
         second_ends = self.block(node.orelse)
         second = frame.env
         frame.arms = arms
@@ -173,6 +174,12 @@ class Statements(expressions.Expressions):
                 is_tensor = asks or (len(test.args) > 1 and any(is_tensor_annotation(t, self) for t in ast.walk(test.args[1])))
                 if is_tensor != holds and env[test.args[0].id].kind == "tensor":
                     env[test.args[0].id] = UNKNOWN
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Call) and ast.unparse(test.left.func) == "type":
+            asked = test.left.args[0] if test.left.args else None  # `type(x) is not torch.Tensor`, `type(x) in [list, tuple]`
+            if isinstance(asked, ast.Name) and asked.id in env and env[asked.id].kind == "tensor":
+                agrees = isinstance(test.ops[0], (ast.Is, ast.Eq, ast.In)) == holds
+                if agrees != any(is_tensor_annotation(t, self) for t in ast.walk(test.comparators[0])):
+                    env[asked.id] = UNKNOWN
         elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name) and test.left.id in env:
             if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
                 if isinstance(test.ops[0], ast.Is) == holds and isinstance(test.ops[0], (ast.Is, ast.IsNot)):

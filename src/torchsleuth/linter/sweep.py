@@ -22,6 +22,7 @@ from torchsleuth.linter.source import Unreadable, source_from
 LABEL = "\x00file"
 # Fewer files than this are not worth starting processes for.
 WORTH_A_POOL = 12
+COLLECTED_AFTER = 4_000_000  # bytes of source whose trees may lie around: about 300 MB
 Progress = Callable[[int, int], None]
 
 
@@ -94,8 +95,11 @@ def _linted(pending: list[tuple[int, str, bytes, str]], jobs: int) -> Iterable[t
             yield place, key, text
 
 
+_since_collected = 0  # bytes of source, in a worker
+
+
 def _calm() -> None:
-    """In a worker: no cycle collection (millions of long-lived nodes), and silence on Ctrl-C."""
+    """In a worker: cycles are collected between files only (within one, millions of nodes live on), and silence on Ctrl-C."""
     import gc
     import signal
 
@@ -104,8 +108,16 @@ def _calm() -> None:
 
 
 def _job(work: tuple[bytes, str, int, str]) -> tuple[int, str, str]:
+    global _since_collected
     data, suffix, place, key = work
-    return place, key, linted_text(data, suffix)
+    text = linted_text(data, suffix)
+    _since_collected += len(data)
+    if _since_collected > COLLECTED_AFTER:
+        import gc
+
+        gc.collect()
+        _since_collected = 0
+    return place, key, text
 
 
 def linted_text(data: bytes, suffix: str) -> str:

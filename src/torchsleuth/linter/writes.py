@@ -10,6 +10,9 @@ from torchsleuth.linter.events import Frame, Hazard, Write
 from torchsleuth.linter.flow import comes_from, exclusive, is_self_attribute, root_name
 from torchsleuth.linter.values import Save, Storage, Value, kept_tensors, tensor
 
+# `x.unsqueeze_(0)` counts as a write for autograd (the version goes up, a leaf refuses it), and writes no element.
+RESHAPES = frozenset("unsqueeze squeeze t transpose swapaxes swapdims as_strided".split())
+
 
 class Writes(expressions.Expressions):
     def wrote(self, node: ast.AST, base: Value, where: ast.expr | None, how: str, op: str, others: tuple[Value, ...]) -> Value:
@@ -28,6 +31,8 @@ class Writes(expressions.Expressions):
                 frame.hazards.append(Hazard(save, write, self.time, certain, feeds=feeds))
         after = tensor(node, base.op if how == "data" else f"{op}_", (base, *(o for o in others if o.is_tensor)))
         after.storage, after.ndim, after.shape, after.dtype = base.storage, base.ndim, base.shape, base.dtype
+        if op in RESHAPES:
+            after.ndim = after.shape = None
         after.leaf, after.expanded, after.assumed = base.leaf, base.expanded, base.assumed
         after.grad = base.grad
         if not frame.no_grad and how != "data" and any(o.is_tensor and o.grad for o in others):

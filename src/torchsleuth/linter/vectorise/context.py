@@ -231,8 +231,8 @@ def _read_function(frame: Frame, dotted) -> tuple[Context, list[ast.Assign]]:
     if found is not None:
         return found
     context = Context(frame, dotted)
-    context.with_numpy = dotted(ast.Name("np", ast.Load())) == "numpy"
     statements = own_nodes(frame.node)
+    context.with_numpy = dotted(ast.Name("np", ast.Load())) == "numpy" or any(isinstance(n, ast.Name) and n.id == "numpy" for n in statements)
     for node in statements:
         for target in _targets(node):
             context.counts[target] = context.counts.get(target, 0) + 1

@@ -208,6 +208,8 @@ def _keeps_dtype(plan: Plan, value: Lifted, code: ast.expr, allocation) -> bool:
     read = {ast.unparse(n) for n in ast.walk(code) if isinstance(n, (ast.Name, ast.Attribute))}
     sources = {base for base, facts in plan.reader.lifter.bases.items() if base in read and facts["kind"] == "float"}
     if not allocation.dtype_of:
+        if any(k.arg == "device" for k in allocation.statement.value.keywords):
+            return False
         return all(_has_default_dtype(plan.context.value(base)) for base in sources)
     like = plan.context.like
     if any(base != allocation.dtype_of and like.get(base) != allocation.dtype_of for base in sources):
@@ -369,6 +371,8 @@ def accumulated(plan: Plan, accumulator: Accumulator, before: list[ast.stmt]) ->
         operator = ast.Mult() if accumulator.how == "prod" else ast.Add() if accumulator.sign > 0 else ast.Sub()
         return _updated(accumulator, operator, code, False)
     statement, initial = start
+    if isinstance(initial, ast.JoinedStr) or isinstance(initial, ast.Constant) and isinstance(initial.value, str):
+        raise GiveUp(f"`{variable}` is a string")
     text = ast.unparse(initial)
     neutral = {"sum": ("0", "0.0"), "prod": ("1", "1.0")}.get(accumulator.how, ())
     if text in neutral:

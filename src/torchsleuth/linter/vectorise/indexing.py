@@ -293,6 +293,7 @@ class Indexing:
                     parents = [n for n in ast.walk(node) if isinstance(n, ast.Call) and any(c is child for c in ast.walk(n))]
                     if not parents or all(_is_elementwise_call(p) for p in parents):
                         self.context.exact_ranks[text] = len(entries)
+                        self.assume(f"`{text}` has {len(entries)} dimension{'s' * (len(entries) != 1)}")  # `y[i]` of [n, 1] is one number, too
 
 
 def _is_elementwise_call(node: ast.Call) -> bool:

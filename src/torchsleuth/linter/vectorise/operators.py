@@ -146,7 +146,16 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         values = [lifter.lift(a) for a in node.args]
         difference = lifter.elementwise(values, lambda a, b: ast.BinOp(a, ast.Sub(), b))
         apart = replace(difference, code=method(difference.code, "square" if last == "mse_loss" else "abs"), kept=None)
-        return reduction(lifter, apart, "mean", [], {})
+        if not apart.more and not apart.rank:
+            return apart  # a loss of single numbers
+        if not apart.more:
+            return reduction(lifter, apart, "mean", [], {})
+        # Single numbers or rows, nothing says which: one more dimension serves both.
+        extra = {base: facts["extra"] for base, facts in lifter.bases.items()}
+        mean = reduction(lifter, replace(apart, code=method(apart.code, "unsqueeze", number(-1))), "mean", [], {})
+        for base, facts in lifter.bases.items():
+            facts["extra"] = extra[base]
+        return mean
     if last == "cosine_similarity" and len(node.args) >= 2:
         dim = integer(keywords.get("dim", node.args[2] if len(node.args) > 2 else ast.Constant(1)))
         values = [lifter.lift(a) for a in node.args[:2]]

@@ -8,7 +8,7 @@ import typing
 from dataclasses import replace
 
 from torchsleuth.linter.vectorise.context import integer, is_dotted
-from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, dims_argument, expression, method, name, number
+from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, RankUnknown, dims_argument, expression, method, name, number
 from torchsleuth.linter.vectorise.shapes import loops_first
 
 if typing.TYPE_CHECKING:
@@ -127,6 +127,8 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
             value = loops_first(lifter, value)
         start = len(value.axes)
         code = method(method(value.code, "flatten", number(start)), last, dim=number(start), **extra)
+        if last == "median":
+            code = ast.Attribute(code, "values", ast.Load())
         kept = None
         if last in SEVERAL_DIMS and value.is_root:
             over = expression(f"tuple(range({start}, {ast.unparse(value.code)}.ndim))")
@@ -137,11 +139,8 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         return Lifted(code, value.axes, False, value.sizes[:start], kind, kept=kept, kept_more=kept is not None and lead == start, root=value.root, whole=whole)
     places = [p for p, d in enumerate(value.dims) if d in (INNER, ONE)]
     if not places:
-        if last in ("sum", "mean", "amax", "amin", "prod"):
-            return value
-        if last == "norm":
-            return replace(value, code=method(value.code, "abs"), kept=None)
-        raise GiveUp(f"`{last}` of a single number")
+        # Nobody reduces a number: it has dimensions that nothing here shows.
+        raise RankUnknown(f"`{last}` of what looks like a single number")
     dims = tuple(d for d in value.dims if d not in (INNER, ONE))
     sizes = tuple(s for p, s in enumerate(value.sizes) if p not in places)
     if len(places) > 1 and last not in SEVERAL_DIMS:
@@ -219,6 +218,9 @@ def pair_part(lifter: Lifter, node: ast.Call, part: str, optional: bool = False)
     extra = {k: copy.deepcopy(w) for k, w in keywords.items()}
     code = ast.Attribute(method(value.code, last, *leading, dim=number(place), **extra), part, ast.Load())
     if last in ("sort", "topk", "cummax", "cummin"):
+        facts = lifter.bases.get(value.root)
+        if facts is not None and value.more:
+            facts["extra"] = max(facts["extra"], 1)
         return replace(value, code=code, kept=None, sizes=tuple(None if p == place else s for p, s in enumerate(value.sizes)))
     if value.more and (place < 0 or place >= len(value.dims)):
         facts = lifter.bases.get(value.root)

@@ -206,6 +206,8 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
     sizes = {text for key in _all_keys(plan) if key[0] == "expr" for text in [key[1]]}
     if name in sizes:
         return {"name": name, "kind": "size", "class": _class(lifter, ("expr", name))}
+    if _is_whole_number(name, plan):
+        return {"name": name, "kind": "size", "class": "=2"}
     if name in lifter.numbers or name in plan.reader.accumulators:
         return {"name": name, "kind": "number"}
     if any(name in text.split(".") for text in lifter.numbers):
@@ -224,6 +226,12 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
         dims = [_dim_class(plan, name, d) for d in range(known)]
         return {"name": name, "kind": "float", "rank": rank, "entries": known, "extra": 0 if rank else 1, "dims": dims}
     return {"name": name, "kind": "number"}
+
+
+def _is_whole_number(name: str, plan: Plan) -> bool:
+    arguments = getattr(plan.context.frame.node, "args", None)
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments is not None else []
+    return any(a.arg == name and isinstance(a.annotation, ast.Name) and a.annotation.id == "int" for a in every)
 
 
 def _features(module: str, plan: Plan) -> str | None:

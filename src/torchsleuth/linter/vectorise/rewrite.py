@@ -11,6 +11,8 @@ from torchsleuth.linter.vectorise.lifted import GiveUp
 from torchsleuth.linter.vectorise.plan import Plan
 from torchsleuth.model import Edit, Span
 
+OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda)
+
 
 def code_of(node: ast.AST) -> str:
     return ast.unparse(ast.fix_missing_locations(node))
@@ -36,9 +38,20 @@ def edits_for(plan: Plan, source: Source) -> tuple[Edit, ...]:
         if id(node) in inside and isinstance(plan.loop, ast.stmt):
             raise GiveUp("an edit inside another")
         text = code_of(code)
+        if isinstance(code, OPERATIONS) and _binds_tighter(node, source.tree):
+            text = f"({text})"
         span = source.span(node)
         edits.append(Edit(span, text, source.digest))
     return tuple(edits)
+
+
+def _binds_tighter(node: ast.AST, tree: ast.AST) -> bool:
+    """`torch.stack(rows).mean()`: what stands around an expression would take only a part of what takes its place."""
+    for parent in ast.walk(tree):
+        if isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Attribute, ast.Subscript, ast.Call, ast.IfExp, ast.Starred, ast.Await)):
+            if any(child is node for child in ast.iter_child_nodes(parent)):
+                return not (isinstance(parent, ast.Call) and parent.func is not node or isinstance(parent, ast.Subscript) and parent.value is not node)
+    return False
 
 
 def _block_of(statement: ast.stmt, tree: ast.AST) -> list[ast.stmt]:

@@ -6,7 +6,7 @@ import ast
 
 from torchsleuth.linter.events import Hazard
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
-from torchsleuth.linter.recording import is_shown_to_record
+from torchsleuth.linter.recording import is_shown_to_record, only_serves
 from torchsleuth.model import Confidence, Role
 
 INPLACE_FORMS = ("module", "inplace-argument")
@@ -54,7 +54,7 @@ class InplaceOverSaved(LintRule):
 
     def on_hazard(self, hazard: Hazard, view: View) -> Found:
         write = hazard.write
-        if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard):
+        if write.how in INPLACE_FORMS or write.how == "data" or not reportable(hazard) or only_serves(view):
             return None
         if (hazard.feeds or not hazard.certain and _is_handed_back(write)) and not is_shown_to_record(write.frame, view):
             return None  # an argument normalised in place: whoever does that has no graph, where nothing shows one

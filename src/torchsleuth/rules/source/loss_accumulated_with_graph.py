@@ -91,6 +91,8 @@ class LossAccumulatedWithGraph(LintRule):
 def _statements(body: list[ast.stmt]):
     for statement in body:
         yield statement
+        if isinstance(statement, ast.With) and any("no_grad" in (text := ast.unparse(i.context_expr)) or "inference_mode" in text for i in statement.items):
+            continue  # a sum that is not recorded has no history, whatever is added
         for name in ("body", "orelse"):
             if isinstance(statement, (ast.If, ast.With)):
                 yield from _statements(getattr(statement, name, []))

@@ -60,7 +60,7 @@ class MaskBeforeSoftmax(LintRule):
         if node is None:
             return None
         mask = _mask_operand(node)
-        if mask is None or _is_applied_again(mask, call):
+        if mask is None or _is_applied_again(mask, call) or _holds_scores(mask, call) or _is_multiplied_by_one_number(mask, node, call):
             return None
         return self.diagnosis(
             f"`{view.short(node)}` before softmax does not mask: exp(0) is 1",
@@ -89,6 +89,28 @@ def _mask_operand(node: ast.AST) -> ast.expr | None:
         if isinstance(part, ast.Compare):
             return part
     return None
+
+
+def _holds_scores(mask: ast.expr, call: Call) -> bool:
+    """`dist_mask = torch.where(inside, 0, -1e6)`, `scores_masked`: what is large and negative where it does not count."""
+    if not isinstance(mask, ast.Name):
+        return False
+    made = last_definition(call.frame.node, mask.id, call.node.lineno)
+    numbers = [n.value for n in ast.walk(made.value) if isinstance(n, ast.Constant)] if isinstance(made, ast.Assign) else []
+    return mask.id.lower().endswith("masked") or any(isinstance(n, (int, float)) and abs(n) >= 1000 for n in numbers) or (
+        isinstance(made, ast.Assign) and "inf" in ast.unparse(made.value))  # fmt: skip
+
+
+def _is_multiplied_by_one_number(mask: ast.expr, node: ast.AST, call: Call) -> bool:
+    """`sharpness * mask`: there are no scores that could be masked."""
+    other = (node.right if node.left is mask else node.left) if isinstance(node, ast.BinOp) else None
+    if isinstance(other, ast.UnaryOp):
+        other = other.operand
+    if isinstance(other, ast.Name):
+        made = last_definition(call.frame.node, other.id, call.node.lineno)
+        other = made.value if isinstance(made, ast.Assign) and isinstance(made.value, (ast.Attribute, ast.Constant)) else other
+    value = call.frame.env.get(other.id) if isinstance(other, ast.Name) else None
+    return isinstance(other, (ast.Constant, ast.Attribute)) or value is not None and value.kind == "number"
 
 
 def _multiplied(call: Call) -> ast.AST | None:

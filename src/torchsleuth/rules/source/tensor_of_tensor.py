@@ -74,7 +74,7 @@ class TensorOfTensor(LintRule):
 
 
 def _is_asked_about(name: str, function: ast.AST) -> bool:
-    return any(isinstance(n, ast.Call) and isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).rsplit(".", 1)[-1] in ("isinstance", "is_tensor")
+    return any(isinstance(n, ast.Call) and isinstance(n.func, (ast.Name, ast.Attribute)) and ast.unparse(n.func).rsplit(".", 1)[-1] in ("isinstance", "is_tensor", "type")
                and n.args and isinstance(n.args[0], ast.Name) and n.args[0].id == name for n in ast.walk(function))  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.linter.events import Write
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.writes import RESHAPES
 from torchsleuth.model import Confidence, Role
 
 
@@ -44,8 +45,8 @@ class WriteIntoExpanded(LintRule):
     def on_write(self, write: Write, view: View) -> Found:
         if not write.target.expanded or write.how == "data":
             return None
-        if write.how == "method" and write.op in ("fill", "zero"):
-            return None  # one value for all elements is what comes out
+        if write.how == "method" and (write.op in ("fill", "zero") or write.op in RESHAPES):
+            return None  # one value for all elements is what comes out; or no element is written
         return self.diagnosis(
             f"`{write.text}` was expanded: its repeated elements are one place in memory, and it is written to",
             [view.culprit(Role.MUTATE, write.node, "writes to shared elements", write.frame)],

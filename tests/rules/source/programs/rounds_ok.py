@@ -1,4 +1,4 @@
-"""Right code that lint once accused, from packages it had not read before (rounds 7 to 14)."""
+"""Right code that lint once accused, from packages it had not read before (rounds 7 to 17)."""
 
 import functools
 
@@ -211,3 +211,110 @@ class Query(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad=None):
         return None, None
+
+
+class Norm(nn.Module):  # FSDP calls `reset_parameters` under no_grad, after it has left the meta device
+    def __init__(self, n):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n))
+
+    def reset_parameters(self):
+        if hasattr(self, "weight"):
+            self.weight.fill_(1)
+
+
+def is_pure(blades: torch.Tensor):
+    if not type(blades) in [torch.Tensor]:
+        blades = torch.tensor(blades)
+    return blades.long()
+
+
+def scene_of(dsm, device="cpu"):
+    if type(dsm) is not torch.Tensor:
+        dsm = torch.tensor(dsm, device=device)
+    return dsm.unsqueeze(-1)
+
+
+scene_of(torch.rand(4, 4))
+
+
+class Watson(nn.Module):
+    def __init__(self, n, trainable=False):
+        super().__init__()
+        self.trainable = trainable
+        self.phase = nn.Parameter(torch.zeros(n, n), requires_grad=trainable)
+
+    def weights(self):
+        w = torch.exp(self.phase)
+        if not self.trainable:
+            w[0, 0] = 0.0
+        return w
+
+    def forward(self, x):
+        return (x * self.weights()).sum()
+
+
+class Parallel(nn.Module):
+    def __init__(self, n, both):
+        super().__init__()
+        self.both = both
+        self.first = nn.LayerNorm(n)
+        self.last = nn.Linear(n, n)
+
+    def forward(self, x: torch.Tensor):
+        out = x
+        if self.both:
+            out = self.first(x)
+        y = self.last(out)
+        if not self.both:
+            return y
+        return y * 2
+
+
+class Residual(nn.Module):
+    def __init__(self, n, new):
+        super().__init__()
+        self.new = new
+        self.norm = nn.LayerNorm(n)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+        h = x * 1
+        kept = h
+        if self.new:
+            kept = self.norm(h)
+        if not self.new:
+            h += y
+        return kept + h
+
+
+def grid(nx, ny):
+    x = torch.linspace(-1, 1, steps=ny).expand(nx, -1)
+    x.unsqueeze_(0).unsqueeze_(3)
+    return x.contiguous()
+
+
+def epoch(model, loader, criterion, optimizer):
+    total_loss = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            total_loss += loss
+    return total_loss
+
+
+def displaced():
+    a = torch.eye(3).expand(1, -1, -1)
+    a[..., :2, -1] = torch.tensor([1.0, 0.0])
+    return a
+
+
+def support(cfg, poly, poly_mask, faces, support_masked):
+    s = cfg.smooth_sharpness
+    dist_mask = torch.where(poly_mask, torch.zeros_like(poly), torch.full_like(poly, -1e6))
+    a = (torch.softmax(s * dist_mask, dim=0) * poly).sum(dim=0)
+    face = (torch.softmax(-s * support_masked, dim=0) * faces).sum(dim=0)
+    soft_mask = poly_mask.float()
+    return a + (torch.softmax(s * soft_mask, dim=0) * poly).sum(dim=0), face
