@@ -38,19 +38,22 @@ class May:
     def length(self) -> int | None:
         return self.table.shape[1] if self.table.dim() == 2 else None
 
-    def allows(self, moved: torch.Tensor, near: bool = False) -> bool:
-        """Does any reading of the axes allow this movement? `near`: a length that is off by one or two will do, if no other is there."""
+    def allows(self, moved: torch.Tensor, near: bool = False, plain: bool = False) -> bool:
+        """Does any reading of the axes allow this movement? `near`: a length that is off by one or two will do, if no other is there.
+
+        `plain`: where an axis has the size of the batch, samples are not looked for as part of another one.
+        """
         if not moved.any() or (self.rows is not None and self.rows.allows(moved)):
             return True
         self.table = self.table.to(moved.device)
         if near and self.length is not None and self.length >= 4 and self.length not in moved.shape:
             for axis, size in enumerate(moved.shape):
-                if 1 <= abs(size - self.length) <= 2:
+                if 1 <= abs(size - self.length) <= 2 and (size != self.batch or moved.shape.count(size) > 1):
                     for end in ("first", "last"):
                         other = May(self._fitted(size, end))
                         if other.allows(moved):
                             return True
-        for view in self._readings(moved):
+        for view in self._readings(moved, split=not plain or self.batch not in moved.shape):
             if not (view[0] & ~view[1]).any():
                 return True
         return False
@@ -66,13 +69,13 @@ class May:
     def healed(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """The second run's result, with the first run's values wherever the change must not show."""
         shape = first.shape
-        b = next((axis for axis, size in enumerate(shape) if size == self.batch), None)
-        t = next((axis for axis, size in enumerate(shape) if size == self.length and axis != b), None)
-        if b is not None and (self.length is None or t is not None):
-            allowed = _along(self.table, len(shape), b) if t is None else _spread(self.table, len(shape), b, t)
+        samples = [axis for axis, size in enumerate(shape) if size == self.batch]
+        positions = [axis for axis, size in enumerate(shape) if size == self.length]
+        if len(samples) == 1 and (self.length is None or (len(shape) > 2 and len(positions) == 1 and positions != samples)):
+            allowed = _along(self.table, len(shape), samples[0]) if self.length is None else _spread(self.table, len(shape), samples[0], positions[0])
             return laid_like(torch.where(allowed, second, first), second)
-        if b is not None:
-            return first  # pooled: no axis for positions, so the change must not show at all (also where there are as many samples as positions)
+        if samples:
+            return first  # no axis for positions, or more than one that may be it: what is left would be laid at the door of the next operation
         flags, _ = moved_flags(first, second)
         best: torch.Tensor | None = None
         for view, allowed in self._readings(flags):
@@ -95,11 +98,11 @@ class May:
         anywhere = self.table.any(0)
         return all((moved & ~_along(anywhere, moved.dim(), axis)).any() for axis in exact)
 
-    def _readings(self, moved: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _readings(self, moved: torch.Tensor, split: bool = True) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Pairs of the moved flags, reshaped, and the flags of where they may be."""
         batch, length = self.batch, self.length
         shapes: list[torch.Tensor] = [moved]
-        for axis, size in enumerate(moved.shape):
+        for axis, size in enumerate(moved.shape if split else ()):
             before, after = moved.shape[:axis], moved.shape[axis + 1 :]
             if length is not None and size == batch * length and length > 1 and batch > 1:
                 shapes.append(moved.reshape(*before, batch, length, *after))
@@ -291,7 +294,7 @@ def first_moved(
             if not flags.any():
                 continue
             found = Found(a, distance(first, second, flags), allowed)
-            if may.allows(flags, near=True):
+            if may.allows(flags, near=True, plain=True):
                 if a.name in _VIEWS and may.misread(flags):
                     misread[seen.key] = found
                 continue

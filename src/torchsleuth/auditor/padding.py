@@ -161,8 +161,8 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
     fitted = functools.partial(_fitted, length=length, more=columns)
     enough = (~padding.valid).sum(1)
     enough = enough >= min(columns, int(enough.max()))
-    # A row that had no padding has an edge now that it had not: a convolution sees that.
-    may = May(~(padding.valid & enough[:, None]), rows=May(~enough) if _windows(lab) else None)
+    # A row that had hardly any padding has an edge now that it had not, which a convolution sees; such rows may move altogether.
+    may = May(~(padding.valid & enough[:, None]), rows=May(~enough))
     whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)
     difference = _fitted_difference(base, result, may, fitted, whole, lab.floor)
     if difference is None:
