@@ -145,3 +145,45 @@ def test_random_state_is_left_alone(ops):
     before = torch.get_rng_state()
     main(["check", "ops.py"])
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_whole_numbers_are_guessed_so_that_they_show(tmp_path, capsys) -> None:
+    """A power of 1 would hide the forgotten factor, and a forward that takes float32 only is checked in it."""
+    file = tmp_path / "powers.py"
+    file.write_text(
+        textwrap.dedent("""
+        import torch
+        from torch.autograd import Function
+
+
+        class Power(Function):
+            @staticmethod
+            def forward(ctx, x, n):
+                ctx.save_for_backward(x)
+                ctx.n = n
+                return x ** n
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return g * x ** (ctx.n - 1), None
+
+
+        class Single(Function):
+            @staticmethod
+            def forward(ctx, x):
+                assert x.dtype == torch.float32
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return 2 * g * x
+        """),
+        encoding="utf-8",
+    )
+    assert main(["check", str(file)]) == 1
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert "3 times too small" in text and "2 Functions checked: 1 wrong" in text, text

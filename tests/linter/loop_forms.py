@@ -1272,6 +1272,14 @@ LEFT_ALONE |= {
                 lines.append(line)
             return lines
     """,
+    "a_list_of_all_turns_around_it": """
+        def f(x: torch.Tensor, scales: int, d: int):
+            features = []
+            for i in range(scales):
+                for j in range(x.shape[1]):
+                    features.append(x[i, j, ::d].view(-1))
+            return torch.cat(features).view(-1, scales)
+    """,
     "what_is_summed_is_no_number": """
         def f(labels, n_classes: int):
             counts = torch.zeros(n_classes)

@@ -31,6 +31,7 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 INDEX_NAMES = re.compile(r"(^|_)(idx|ids?|index|indices|labels?|targets?|tokens?|classes|input_ids)$", re.IGNORECASE)
 MASK_NAMES = re.compile(r"mask$", re.IGNORECASE)
 INTEGER_NAMES = re.compile(r"^(dim|axis|n|k|num|size|groups?|stride|padding|kernel|heads?|num_heads|n_heads)$", re.IGNORECASE)
+PLACE_NAMES = re.compile(r"dim|axis|group|stride|pad|kernel|size|dilat|rank|seed|step|start|end|idx|index|head", re.IGNORECASE)
 FLOAT_NAMES = re.compile(r"^(eps|epsilon|p|alpha|beta|gamma|lambd|lambda_|lam|scale|slope|negative_slope|temperature|tau|t|factor|coeff|threshold|margin|min|max|min_val|max_val|lo|hi|low|high|lower|upper)$", re.IGNORECASE)  # fmt: skip
 
 
@@ -79,15 +80,18 @@ def guessed_inputs(function: type, seed: int | None = None) -> tuple[tuple, str]
     if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()) and not parameters:
         raise UsageError(f"{subject.name}: forward takes *args; pass --shapes")
     choices = [_candidates(p, generator) for p in parameters]
-    tried = 0
+    single = [[v.float() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in c] for c in choices]
     error: Exception | None = None
     accepted: list[tuple] = []
     state = torch.get_rng_state()
     try:
-        for combination in _nearest_first(choices):
-            tried += 1
-            if tried > TRIES:
-                break
+        # float32 only where forward takes nothing else: some kernels know no other type.
+        several = itertools.chain(itertools.islice(_nearest_first(choices), TRIES), (None,), itertools.islice(_nearest_first(single), TRIES // 10))
+        for combination in several:
+            if combination is None:
+                if accepted:
+                    break
+                continue
             try:
                 with torch.no_grad():
                     run = subject.forward(tuple(v.clone() if isinstance(v, torch.Tensor) else v for v in combination))
@@ -145,7 +149,8 @@ def _candidates(parameter: typing.Any, generator: torch.Generator) -> list:
     note = note if isinstance(note, str) else getattr(note, "__name__", "")
     name = parameter.name
     if note == "int" or (not note and INTEGER_NAMES.match(name)):
-        return [1, 2, 0, -1]
+        # A factor or power of 1 hides what is forgotten of it, one of 2 what was written out; a dimension is likelier 1.
+        return [1, 2, 0, -1] if PLACE_NAMES.search(name) else [3, 2, 1, 0, -1]
     if note == "float" or (not note and FLOAT_NAMES.match(name)):
         return [0.7, torch.randn(4, generator=generator, dtype=torch.float64)]
     if note == "bool":

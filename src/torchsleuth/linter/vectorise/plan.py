@@ -197,7 +197,7 @@ def plan_assigned_comprehension(statement: ast.Assign, body: list[ast.stmt], pos
         gathered = _read_comprehension(statement.value, reader)
         plan = Plan(statement, reader=reader, context=reader.context)
         finals: list[ast.stmt] = []
-        _gathered(plan, statement.targets[0].id, gathered, [], body[position + 1 :], frame, finals)
+        _gathered(plan, statement.targets[0].id, gathered, None, body[position + 1 :], frame, finals)
         plan.statements = finals
         return _finished(plan)
 
@@ -238,8 +238,8 @@ def _gathered(plan: Plan, variable: str, gathered: Gathered, before, after, fram
         raise GiveUp(f"the list `{variable}` itself is used after the loop")
     if any(k.arg in ("dtype", "device") for k in call.keywords):
         raise GiveUp("what is gathered is given another dtype or device")
-    start = initial_of(plan, variable, before) if before else None
-    if before:
+    if before is not None:  # None: the statement itself makes the list
+        start = initial_of(plan, variable, before)
         if start is None or ast.unparse(start[1]) not in ("[]", "list()"):
             raise GiveUp(f"`{variable}` does not start as an empty list just before the loop")
         starts_no_longer(plan, start[0], variable)
