@@ -193,7 +193,7 @@ class Session:
             view.trace.change = None
             facts = [*view.watch.inputs, *preflight.crash_facts(self.call, view.trace, error)]
             facts = preflight.named_tables(facts, self.call, self.model)
-            facts = facts or preflight.too_long(self.call, view.trace)
+            facts = facts or preflight.against_configuration(self.call, view.trace)
             self.fields["inputs"] = (*self.fields.get("inputs", ()), *facts)
             self.exception = RaisedException(type(error).__name__, str(error))
             what = "the model could not be run" if self._forward is None else "the loss and its gradients could not be computed"
