@@ -145,6 +145,8 @@ def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     """Other ids at `where`, only such as occur in the input."""
+    if ids.dim() == 2 and bool(((neighbour := ids.roll(1, 0)) != ids)[where.expand_as(ids)].any()):
+        return torch.where(where.expand_as(ids), neighbour, ids)  # of the same column: each may have a table of its own
     values = ids.unique()
     if values.numel() < 2:
         return ids
