@@ -935,3 +935,24 @@ def attention_over_positions_averages_distributions():
 
     batch = torch.randn(4, 7, 6), torch.rand(4, 7, 6).softmax(-1)
     return {"model": M(score=nn.Linear(6, 1), out=nn.Linear(6, 3)), "batch": batch, "loss_fn": ce(Y4)}
+
+
+@correct
+def a_bag_of_instances_with_one_label():
+    class M(Seq):
+        def forward(self, bag):
+            share = self.score(bag.tanh()).softmax(0)
+            return self.out((share * bag).sum(0)), share
+
+    loss = lambda out: F.binary_cross_entropy_with_logits(out[0], torch.ones(1))  # noqa: E731
+    return {"model": M(score=nn.Linear(6, 1), out=nn.Linear(6, 1)), "batch": torch.randn(23, 6), "loss_fn": loss}
+
+
+@correct
+def columns_with_a_table_each():
+    class M(Seq):
+        def forward(self, kinds):
+            return self.out(torch.cat([table(kinds[:, i]) for i, table in enumerate(self.tables)], 1))
+
+    kinds = torch.stack([torch.tensor([4, 1, 0, 3]), torch.tensor([0, 2, 1, 1])], 1)
+    return {"model": M(tables=nn.ModuleList([nn.Embedding(5, 4), nn.Embedding(3, 4)]), out=nn.Linear(8, 3)), "batch": kinds, "loss_fn": ce(Y4)}

@@ -205,3 +205,14 @@ def nothing_to_convert(bug):
 
     y = torch.randn(10)
     return {"model": Scores(1), "batch": (torch.randn(10, 6), y if bug else y[:, None]), "loss_fn": loss}
+
+
+@planted("missing-marked-by-nan", "not-finite")
+def missing_marked_by_nan(bug):
+    def loss(out, y):
+        marked = y.masked_fill(y.abs() > 1, float("nan"))  # on purpose: not here does it go wrong
+        known = ~marked.isnan()
+        filled = marked if bug else marked.nan_to_num()
+        return ((out - filled) ** 2 * known).sum() / known.sum()  # culprit: missing-marked-by-nan
+
+    return {"model": Scores(), "batch": (torch.randn(10, 6), torch.randn(10, 4)), "loss_fn": loss}

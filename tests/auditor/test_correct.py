@@ -94,6 +94,16 @@ def test_sequences_beyond_the_maximum(name):
     assert rules(report) <= {"input-out-of-range", "suspicious-input"} and report.diagnoses
 
 
+def test_positions_and_channels_that_the_configuration_does_not_allow():
+    model, batch = architectures.ARCHITECTURES["bert-classes"]()
+    positions = torch.arange(30, 30 + architectures.L).expand(architectures.B, -1)
+    (found,) = torchsleuth.audit(model, {**batch, "position_ids": positions}).diagnoses
+    assert "goes up to 37; the model's configuration allows 32 positions" in found.facts[0].text
+    model, batch = architectures.ARCHITECTURES["vit"]()
+    (found,) = torchsleuth.audit(model, {**batch, "pixel_values": batch["pixel_values"].permute(0, 2, 3, 1)}).diagnoses
+    assert "channels last" in found.title
+
+
 def test_positions_that_begin_after_the_paddings_own():
     model, batch = architectures.ARCHITECTURES["roberta"]()  # 32 rows for positions, and positions count from 2
     longer = {k: torch.cat([v] * 4, 1)[:, :31] if v.dim() == 2 else v for k, v in batch.items()}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import torchsleuth
 from torchsleuth import cli, testing
@@ -235,7 +239,6 @@ def test_a_loss_of_torchs_own_is_said_of_the_functions_return(tmp_path):
     """The installed command is a file like any other; it is not the program."""
     import os
     import subprocess
-    import sys
     import sysconfig
 
     (tmp_path / "factory_for_audit.py").write_text(FACTORY)
@@ -267,6 +270,12 @@ def test_a_batch_may_be_an_object():
 
     for batch in (Sample(X), types.SimpleNamespace(x=X), Fields(x=X)):
         assert [d.rule for d in torchsleuth.audit(Model(), (batch,)).diagnoses] == ["batch-mixing"]
+
+
+def test_ids_of_columns_with_a_table_each_stay_in_their_column():
+    from correct_zoo import CORRECT
+
+    assert not torchsleuth.audit(**CORRECT["columns_with_a_table_each"]()).notes
 
 
 def test_quantised_models_are_not_accused():

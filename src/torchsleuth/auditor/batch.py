@@ -7,12 +7,9 @@ nothing is assumed (or it is marked as assumed, and said).
 from __future__ import annotations
 
 import collections
-import copy
-import dataclasses
 import functools
 import inspect
 import re
-import types
 import typing
 from dataclasses import dataclass, field
 
@@ -20,8 +17,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.accelerator import at_hand
-
-Path = tuple[typing.Any, ...]
+from torchsleuth.auditor.containers import Attribute, Path, attributes_of, with_tensor
 
 _MASKLIKE = ("mask", "pad", "valid", "keep")
 _LABELLIKE = ("label", "target", "tgt_y", "gold", "answer")
@@ -91,7 +87,7 @@ class Call:
             for position, item in enumerate(value):
                 self._collect(item, f"{name}[{position}]", (*path, position))
         elif len(path) < 5:
-            for attribute, item in _attributes(value):
+            for attribute, item in attributes_of(value):
                 self._collect(item, attribute, (*path, Attribute(attribute)))
 
     def replaced(self, changes: dict[Path, torch.Tensor]) -> tuple[tuple, dict]:
@@ -99,7 +95,7 @@ class Call:
         args, kwargs = list(self.args), dict(self.kwargs)
         for path, tensor in changes.items():
             root: typing.Any = args if path[0] == 0 else kwargs
-            root[path[1]] = _with(root[path[1]], path[2:], tensor)
+            root[path[1]] = with_tensor(root[path[1]], path[2:], tensor)
         return tuple(args), kwargs
 
     def leaf(self, name: str) -> Leaf | None:
@@ -112,42 +108,6 @@ class Call:
         if not sizes:
             return None
         return collections.Counter(sizes).most_common(1)[0][0]
-
-
-class Attribute(str):
-    """A step of a path that is an attribute of an object, and no key."""
-
-    __slots__ = ()
-
-
-def _attributes(value: typing.Any) -> list[tuple[str, typing.Any]]:
-    """What an object of the program's own (a dataclass, a plain class) holds; nothing for what is no container of data."""
-    if isinstance(value, (type, nn.Module, types.ModuleType, str, bytes)) or callable(value):
-        return []
-    if dataclasses.is_dataclass(value):
-        return [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
-    return [(name, item) for name, item in getattr(value, "__dict__", {}).items() if name[:1] != "_"]
-
-
-def _with(value: typing.Any, path: Path, tensor: torch.Tensor) -> typing.Any:
-    if not path:
-        return tensor
-    if isinstance(path[0], Attribute):
-        changed = copy.copy(value)
-        object.__setattr__(changed, path[0], _with(getattr(value, path[0]), path[1:], tensor))  # of a frozen dataclass, too
-        return changed
-    if isinstance(value, collections.abc.Mapping):
-        try:
-            table: typing.Any = dict(value) if type(value) is dict else copy.copy(value)
-            table[path[0]] = _with(value[path[0]], path[1:], tensor)
-        except TypeError:  # it cannot be changed
-            table = {**value, path[0]: _with(value[path[0]], path[1:], tensor)}
-        return table
-    items = list(value)
-    items[path[0]] = _with(items[path[0]], path[1:], tensor)
-    if hasattr(value, "_fields"):
-        return type(value)(*items)
-    return type(value)(items) if type(value) in (list, tuple) else items
 
 
 def signature_of(model: nn.Module) -> inspect.Signature:

@@ -7,7 +7,7 @@ import typing
 import torch
 
 from torchsleuth.auditor.observation import AxisFact
-from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, tensors_in
+from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
@@ -98,8 +98,8 @@ class PickWatch:
 
     def install(self) -> None:
         for name in ("gather", "take_along_dim"):
-            self.trace.watchers.setdefault(name, []).append(self._picked)
-        self.trace.watchers.setdefault("mul", []).append(self._weighed)
+            self.trace.watchers.setdefault(name, []).append(quietly(self._picked))
+        self.trace.watchers.setdefault("mul", []).append(quietly(self._weighed))
 
     def _picked(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`log_p.gather(dim, labels)`"""

@@ -15,6 +15,8 @@ from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
 _SINGULAR = {"log", "log2", "log10", "exp", "div", "true_divide", "reciprocal", "pow", "rsqrt", "__rtruediv__", "__rdiv__", "__pow__", "expm1",
              "sinh", "cosh", "tan", "log_", "exp_", "div_", "square", "logit", "lgamma"}  # fmt: skip
+# Calls that put values somewhere, and compute nothing.
+_PLACING = {"where", "masked_fill", "masked_fill_", "cat", "stack", "__setitem__", "index_put_", "fill_", "masked_scatter", "scatter", "index_fill"}
 MOST = 32  # places remembered
 
 
@@ -23,6 +25,7 @@ class FiniteWatch:
         self.trace = trace
         self.places: list[tuple[Op, str, str]] = []  # the call, "nan", "inf" or "given" (NaN, with the data), and what its inputs were like
         self.resting = False
+        self._data: set[int] = set()  # keys of tensors into which the program has put NaN itself
         self._spoilt: set[int] = set()  # keys of tensors known to hold NaN
 
     def install(self) -> None:
@@ -47,6 +50,9 @@ class FiniteWatch:
             return  # a value cannot be read while a graph is captured
         if any(bool(t.isnan().any()) for t in results):
             known = any(seen.key in self._spoilt for seen in op.ins)
+            if not known and op.name in _PLACING and (self._given(op, args, kwargs) or any(a != a for a in (*args, *kwargs.values()) if isinstance(a, float))):
+                self._data.update(seen.key for seen in op.outs)  # NaN stands for what is missing, and was put there on purpose
+                return
             self._spoilt.update(seen.key for seen in op.outs)
             inputs = [t for t in tensors_in((args[1:] if op.writes else args, kwargs)) if t.is_floating_point()]
             if not known and not any(bool(t.isnan().any()) for t in inputs):
@@ -64,9 +70,11 @@ class FiniteWatch:
             if not tensor.is_floating_point() or not (bad := tensor.isnan()).any():
                 continue
             chain = list(self.trace.made_through(seen, ARRANGING))
-            if not chain or not chain[-1].ins or chain[-1].name in ARRANGING:
+            meant = bool(chain) and any(one.key in self._data for one in chain[-1].outs)
+            if not chain or not chain[-1].ins or chain[-1].name in ARRANGING or meant:
                 what = "a parameter" if seen.key in self.trace.parameters else f"operand {number}"
-                return f"{what} of `{op.name}`, shape {list(seen.size)}, holds {int(bad.sum())} NaN, the first at {bad.nonzero()[0].tolist()}, and was given so"
+                return f"{what} of `{op.name}`, shape {list(seen.size)}, holds {int(bad.sum())} NaN, the first at {bad.nonzero()[0].tolist()}" + (
+                    f"; they were put in by `{chain[-1].name}`" if meant else "; it was given so")
         return ""
 
     def culprit(self, loss: torch.Tensor | None) -> NotFinite | None:

@@ -145,6 +145,8 @@ def disturbed(tensor: torch.Tensor, where: torch.Tensor, loudness: float = 1.0) 
 
 def _other_ids(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     """Other ids at `where`, only such as occur in the input."""
+    if ids.dim() == 2 == where.dim() and bool((where.all(1) == where.any(1)).all()) and bool(((neighbour := ids.roll(1, 0)) != ids)[where].any()):
+        return torch.where(where, neighbour, ids)  # a whole sample: its columns may have a table each, so values stay in their column
     values = ids.unique()
     if values.numel() < 2:
         return ids

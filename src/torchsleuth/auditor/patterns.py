@@ -16,7 +16,7 @@ from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site, Swap
 from torchsleuth.auditor.owners import built, class_origin
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
-from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, tensors_in
+from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, quietly, tensors_in
 from torchsleuth.origin import Origin
 
 HOT_REPEATS = 64
@@ -36,9 +36,9 @@ class SoftmaxWatch:
 
     def install(self) -> None:
         for name in ("softmax", "log_softmax"):
-            self.trace.watchers.setdefault(name, []).append(self._softmax)
+            self.trace.watchers.setdefault(name, []).append(quietly(self._softmax))
         for name in ("matmul", "bmm", "__matmul__", "einsum"):
-            self.trace.watchers.setdefault(name, []).append(self._product)
+            self.trace.watchers.setdefault(name, []).append(quietly(self._product))
 
     def _softmax(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         dim = op.argument(1, "dim")
@@ -148,7 +148,7 @@ class AliasWatch:
 
     def install(self) -> None:
         for name in ("stack", "cat", "hstack", "vstack", "concat"):
-            self.trace.watchers.setdefault(name, []).append(self._gather)
+            self.trace.watchers.setdefault(name, []).append(quietly(self._gather))
 
     def _gather(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         items = args[0] if args else kwargs.get("tensors")

@@ -91,12 +91,22 @@ def _label_facts(scores: tuple[int, ...], labels: tuple[int, ...], dtype: torch.
     return []
 
 
-def too_long(call: Call, trace: Trace) -> list[InputFact]:
-    """A forward pass that raised on sequences longer than the model's configuration or its table of positions allows."""
+def against_configuration(call: Call, trace: Trace) -> list[InputFact]:
+    """A forward pass that raised on what the model does not allow: channels elsewhere, sequences longer than its configuration or its table of positions."""
     config = getattr(call.model, "config", None)
+    if (channels := getattr(config, "num_channels", None)) is not None:
+        for leaf in call.leaves:
+            size = leaf.tensor.shape
+            if len(size) == 4 and size[1] != channels and size[3] == channels:
+                text = f"the model's configuration says {channels} channels in axis 1; `{leaf.name}` is {list(size)}, with {channels} in the last axis"
+                return [InputFact("channels-last", leaf.name, text, limit=channels)]
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if not isinstance(limit, int):
         return []
+    positions = call.leaf("position_ids")
+    if positions is not None and positions.tensor.numel() and int(positions.tensor.max()) >= limit:
+        text = f"`position_ids` goes up to {int(positions.tensor.max())}; the model's configuration allows {limit} positions (0 to {limit - 1})"
+        return [InputFact("too-long", "position_ids", text, int(positions.tensor.max()), limit=limit)]
     said = f"the model's configuration allows {limit}"
     for path, table in call.model.named_modules():
         if isinstance(table, nn.Embedding) and table.padding_idx is not None and "position" in path:

@@ -193,7 +193,7 @@ class Session:
             view.trace.change = None
             facts = [*view.watch.inputs, *preflight.crash_facts(self.call, view.trace, error)]
             facts = preflight.named_tables(facts, self.call, self.model)
-            facts = facts or preflight.too_long(self.call, view.trace)
+            facts = facts or preflight.against_configuration(self.call, view.trace)
             self.fields["inputs"] = (*self.fields.get("inputs", ()), *facts)
             self.exception = RaisedException(type(error).__name__, str(error))
             what = "the model could not be run" if self._forward is None else "the loss and its gradients could not be computed"
@@ -301,7 +301,10 @@ class Session:
         self.fields["shifts"] = order.shifts()
         moves += order.moves()
         evidence = batches.batch_is_first(self.call, self.paddings, [target for _, target, _, _ in step.watch.targets])
-        mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
+        if _compares_rows(step, self.call.batch_size):
+            mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
+        else:
+            mixing, remark = [], f"batch mixing was not tested: the loss compares nothing for each of the {self.call.batch_size} rows of the input, which may be one sample"
         if mixing:  # a neighbour that is shorter may show in a mixture of the samples, too
             moves = [move for move in moves if move.kind != "padding-shorter"]
         moves += mixing
@@ -382,6 +385,12 @@ def _no_collections() -> typing.Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _compares_rows(step: StepView, size: int | None) -> bool:
+    """Does what a loss compares count the input's rows? (A bag of instances or the nodes of a graph may have one label together.)"""
+    compared = [n for _, call in step.watch.losses for shape in (call.input, call.target) if shape is not None for n in shape.size]
+    return not compared or not size or any(n and n % size == 0 for n in compared)
 
 
 class _NotFinite(Exception):

@@ -72,6 +72,18 @@ Watcher = Callable[[Op, tuple, dict, typing.Any], None]
 Change = Callable[[Op, tuple, dict, typing.Any], typing.Any]
 
 
+def quietly(watcher: Watcher) -> Watcher:
+    """A watcher that never raises into the program: what it cannot read it leaves out."""
+
+    def watch(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        try:
+            watcher(op, args, kwargs, result)
+        except Exception:
+            pass
+
+    return watch
+
+
 class Trace(TorchFunctionMode):
     def __init__(
         self,
