@@ -79,6 +79,7 @@ class StaleSave:
     complete: bool = False  # the writes account for every step from version_saved to version_now
     candidates: tuple[WriteSite, ...] = ()  # where no write could be singled out: what may have written
     storage: int = 0  # equal for saves of the same memory; a number without other meaning
+    untrained: bool = False  # a parameter; and nothing that the gradient goes on to from there is held by an optimizer in sight
     named_in: str = ""  # the function in which it has its name, where that is not the one that saved it
     # Of the failing one, where an optimizer's step wrote: what was made before that step and used after it.
     carried: tuple[CarriedTensor, ...] = ()

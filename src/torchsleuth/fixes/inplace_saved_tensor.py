@@ -32,6 +32,9 @@ class InplaceSavedTensorFixer(Fixer):
         if any(_is_step(scripts, site) for site in sites):
             return _around_step(scripts, evidence, every, sites)
         if failing.tensor.kind == "parameter" and failing.tensor.is_leaf:
+            unrecorded = _unrecorded_target(scripts, every) if failing.untrained else None
+            if unrecorded is not None:
+                return [unrecorded]
             moved = _weights_after_backward(scripts, evidence, sites)
             if moved is not None:
                 return [moved]
@@ -318,6 +321,27 @@ def carried_over(scripts: Scripts, script: Script, backward: ast.stmt) -> Fix | 
     )
 
 
+def _unrecorded_target(scripts: Scripts, saves: list[StaleSave]) -> Fix | None:
+    """What no optimizer trains, computed under `no_grad`, where each such save is made by a plain assignment."""
+    edits: list[Edit] = []
+    done: set[ast.stmt] = set()
+    for save in saves:
+        found = _statement(scripts, save.place)
+        torch = found[0].module_name("torch") if found is not None else None
+        if found is None or torch is None or not save.untrained:
+            return None
+        script, statement = found
+        if not isinstance(statement, ast.Assign) or not script.is_alone_on_line(statement):
+            return None
+        if statement not in done:
+            done.add(statement)
+            edits += script.inside(f"with {torch}.no_grad():", statement, statement) or []
+    if not edits:
+        return None
+    meaning = "No gradient goes back from there, to weights that no optimizer in sight holds."
+    return scripts.fix(f"Compute `{short(scripts.get(saves[0].place).segment(next(iter(done))), 40)}` under `no_grad`.", edits, meaning, safe=False)
+
+
 def _weights_after_backward(scripts: Scripts, evidence: Evidence, sites: list[WriteSite]) -> Fix | None:
     """Weights changed by hand between forward and backward: change them after it."""
     failed = backward_statement(scripts, evidence)
@@ -328,6 +352,8 @@ def _weights_after_backward(scripts: Scripts, evidence: Evidence, sites: list[Wr
     found = _statement(scripts, sites[0].place)
     if found is None or found[0] is not script:
         return None
+    if script.scope_of(found[1]) is not script.scope_of(backward):
+        return None  # in another function: what could be moved is its definition, not the write
     outer = found[1]
     while outer not in block:
         parent = next((a for a in script.ancestors(outer) if isinstance(a, ast.stmt)), None)

@@ -170,6 +170,8 @@ class OperationLog(TorchFunctionMode):
             name = attribute if name == "__get__" else f"{attribute}="
 
         began = perf_counter_ns()
+        while frame.f_code.co_name == TRAMPOLINE_NAME:  # another log's (`watch()` inside `torchsleuth run`): it has our caller's file
+            frame = frame.f_back.f_back
         module = _asking_module(frame) if kwargs and kwargs.get("inplace") is True else 0
         program = None
         while frame is not None:

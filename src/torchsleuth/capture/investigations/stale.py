@@ -14,8 +14,10 @@ from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.carried import carried_over
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, saved_name, simple_text
+from torchsleuth.capture.trained import trained_parameters
 from torchsleuth.capture.writes import Writes, grouped, writes_since, written_targets
 from torchsleuth.evidence import CarriedTensor, Place, StaleSave, TensorFact
+from torchsleuth.probe import graph
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
 from torchsleuth.probe.tensors import storage_of, tensor_fact
 from torchsleuth.record.oplog import Operation
@@ -122,6 +124,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         writes.complete,
         writes.candidates,
         storage_of(tensor) if tensor is not None else 0,
+        _is_untrained(crash, node, fact),
         named_in,
         _carried(crash, node, tensor, writes) if failing and tensor is not None else (),
     )
@@ -140,6 +143,14 @@ def _carried(crash: Crash, node: typing.Any, tensor: torch.Tensor, writes: Write
     )
     first = next(moments, None)
     return carried_over(crash, first, lambda inner: inner is node)[0] if first is not None else ()
+
+
+def _is_untrained(crash: Crash, node: typing.Any, fact: TensorFact) -> bool:
+    """A parameter, and neither it nor anything else that the gradient goes on to from there is held by an optimizer in sight."""
+    trained = trained_parameters(crash)
+    if fact.kind != "parameter" or not trained:
+        return False
+    return not any(id(inner.variable) in trained for inner in graph.walk([node]) if hasattr(inner, "variable"))
 
 
 def called_by(place: Place) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from torchsleuth.evidence import Evidence, StaleSave, WriteSite
@@ -113,6 +114,8 @@ def _title(save: StaleSave) -> str:
     tensor = _called(save)
     if save.is_result and not save.tensor.name and tensor != save.tensor.called:
         return f"{upper_first(tensor)}, which its backward needs, was overwritten"
+    if _is_beside(save) and save.place is not None and save.place.source:
+        return f"Memory that {tensor} is a part of was written into after `{short(save.place.source)}` had saved it for backward"
     if save.place is None or not save.place.source:
         return f"{upper_first(tensor)} was overwritten after `{save.operation}` had saved it for backward"
     return f"{upper_first(tensor)} was overwritten after `{short(save.place.source)}` had saved it for backward"
@@ -188,7 +191,8 @@ def _write_label(save: StaleSave, site: WriteSite) -> str:
     elif site.place.known is Known.OBSERVED:
         versions = f", now at version {save.version_now}"
     writer = f"`{site.module}` in it " if site.module and not site.place.source.startswith(f"{site.module}(") else ""
-    return f"{writer}wrote into {_as_written(save, site)}{often}{versions}"
+    where = "beside" if site.overlaps is False else "into"
+    return f"{writer}wrote {where} {_as_written(save, site)}{often}{versions}"
 
 
 def _as_written(save: StaleSave, site: WriteSite) -> str:
@@ -210,10 +214,20 @@ def _through(save: StaleSave) -> str:
     """The saving expression; of a module or function of which it is but a part, that part: the `relu` in `net(x)`."""
     if save.place is None or not save.place.source:
         return f"`{save.operation}`"
-    call = re.fullmatch(r"([\w.]+)\(.*\)", save.place.source, re.DOTALL)
-    name = call[1].rpartition(".")[2].strip("_").lower() if call else ""
+    name = _called_last(save.place.source)
     part = save.is_result and name and name.replace("_", "") != save.operation.strip("_").replace("_", "")
     return f"`{save.operation}` in `{short(save.place.source)}`" if part else f"`{short(save.place.source)}`"
+
+
+def _called_last(source: str) -> str:
+    """`exp` of `net(x).exp()`, `net` of `net(x)`; "" where it is no call."""
+    try:
+        call = ast.parse(source, mode="eval").body
+    except SyntaxError:
+        return ""
+    function = call.func if isinstance(call, ast.Call) else None
+    name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    return name.strip("_").lower()
 
 
 def _save_label(save: StaleSave) -> str:
@@ -250,6 +264,8 @@ def _facts(save: StaleSave, others: int) -> list[Fact]:
             facts.append(_doubt(save, steps))
     else:
         facts.append(_doubt(save, steps))
+    if save.untrained:
+        facts.append(Fact(f"No optimizer in sight holds {save.tensor.called}, or anything else that {_through(save)} was computed from.", Known.OBSERVED))
     if others:
         facts.append(
             Fact(f"{others} more saved tensor(s) of this graph were overwritten too; backward stopped at this one.", Known.OBSERVED)
@@ -320,6 +336,8 @@ def _fixes(save: StaleSave, write: WriteSite | None) -> list[Fix]:
                 "Recomputing the forward uses the updated weights, which is what alternating (GAN-style) training means.",
             )
         )
+    elif save.untrained and save.place is not None and not save.is_result:
+        advice.append((f"Compute `{short(save.place.source)}` under `torch.no_grad()`, as is usual for a target that follows another network.", "No gradient goes there then."))
     elif save.tensor.kind == "parameter":
         advice.append((f"Move `{short(write.place.source)}` after the `backward()` that still needs the old weights.", ""))
     else:
