@@ -35,6 +35,10 @@ class Source(typing.NamedTuple):
     function: str
     crossed: tuple[str, ast.AST, str] | None
     axis: int | None = None  # for `batch, length = x.shape`: which of the sizes
+    refuted: bool = False  # every way on from here leads to another number
+
+
+_ANOTHER = Source("", ast.Constant(None), "", None, refuted=True)  # the trail ended at a constant that is not the number
 
 
 class At(typing.NamedTuple):
@@ -82,7 +86,8 @@ class Numbers:
         return _only([result for result in found if not opaque or isinstance(result.node, ast.Constant)])
 
     def follow(self, frame: Frame, node: ast.AST, number: int) -> Source | None:
-        return _Trail(self._files, number).follow(At(frame), node)
+        found = _Trail(self._files, number).follow(At(frame), node)
+        return found if found is not _ANOTHER else None
 
     def _may_be(self, found: Source, number: int, tensors: bool) -> bool:
         """An expression at which the trail ends is believed where it is live and the number, or else can be nothing but one."""
@@ -102,7 +107,7 @@ class Numbers:
             return None
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         ends = [_Trail(self._files, number).follow(At(frame, (None,) if isinstance(value, ast.Dict) else ()), value) for value in values]
-        constants = [end for end in ends if end is not None and isinstance(end.node, ast.Constant)]
+        constants = [end for end in ends if end is not None and end is not _ANOTHER and isinstance(end.node, ast.Constant)]
         return _only(constants) if len(constants) == 1 else None
 
 
@@ -119,10 +124,13 @@ class _Trail:
         if at.left <= 0:
             return None
         if isinstance(node, ast.Constant):
-            return at.end(node) if type(node.value) is int and node.value == self._number else None
+            return at.end(node) if type(node.value) is int and node.value == self._number else _ANOTHER
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         found = method(at, node) if method is not None else None
-        return found or (at.end(node) if self._may_end(node) else None)
+        if found is not None and found is not _ANOTHER:
+            return found
+        end = at.end(node) if self._may_end(node) else None
+        return found if end is None else end._replace(refuted=found is _ANOTHER)
 
     def _may_end(self, node: ast.AST) -> bool:
         """A container is no number, and arithmetic on constants is another one."""
@@ -166,7 +174,7 @@ class _Trail:
         for name, value in reversed(list(zip(node.keys, node.values))):  # the last entry of a name counts
             if name is None:
                 found = self.follow(at.of(*at.selectors), value)
-                if found is not None:
+                if found is not None and found is not _ANOTHER:
                     return found
             elif isinstance(name, ast.Constant) and name.value == key:
                 return self.follow(at.of(*rest), value)
@@ -182,7 +190,8 @@ class _Trail:
         if not at.selectors:
             return None
         if isinstance(node.op, ast.BitOr):  # of dictionaries: the right one counts
-            return self.follow(at.of(*at.selectors), node.right) or self.follow(at.of(*at.selectors), node.left)
+            found = self.follow(at.of(*at.selectors), node.right)
+            return found if found is not None and found is not _ANOTHER else self.follow(at.of(*at.selectors), node.left)
         sides = (node.left, node.right) if isinstance(node.op, ast.Add) else (node.left,)
         return _only([self.follow(at.of(*loosened(at.selectors)), side) for side in sides])
 
@@ -216,7 +225,7 @@ class _Trail:
             ways.append(self._parameter(at, name))
         stores = stores_into(frame.scope, name, at.selectors) if at.selectors else ()
         stored = [self.follow(at.of(*rest), value) for value, rest in stores]
-        if ways or is_parameter or any(way is not None for way in stored):
+        if ways or is_parameter or any(way is not None and way is not _ANOTHER for way in stored):
             return _only([*ways, *stored])
         if not isinstance(frame.scope, ast.Module):
             outer = enclosing(frame.filename, frame.scope)  # a closure's variable, or a global
@@ -241,9 +250,8 @@ class _Trail:
     def _parameter(self, at: At, name: str) -> Source | None:
         frame = at.frame
         calls = [(frame.outer, frame.call)] if frame.outer is not None and frame.call is not None else list(self._callers(frame))
-        if not calls:  # a library called it back, and gave what it gives
-            default = default_of(frame.scope, name)
-            return self.follow(at.of(*at.selectors), default) if isinstance(default, ast.Constant) else None
+        if not calls:
+            return self._uncalled(at, name)
         return _only([self._given(at, outer, call, name) for outer, call in calls])
 
     def _given(self, at: At, outer: Frame, call: ast.Call, name: str) -> Source | None:
@@ -265,9 +273,28 @@ class _Trail:
         found = None
         for keyword in call.keywords:
             if keyword.arg is None:
-                found = found or self.follow(at.inside(outer, name, *at.selectors), keyword.value)
+                way = self.follow(at.inside(outer, name, *at.selectors), keyword.value)
+                found = found or (way if way is not _ANOTHER else None)
         default = default_of(frame.scope, name) if found is None and (certain or not any(isinstance(a, ast.Starred) for a in call.args)) else None
         return found or (self.follow(at.of(*at.selectors), default) if default is not None else None)
+
+    def _uncalled(self, at: At, name: str) -> Source | None:
+        """Nobody calls the function by its name: `KINDS[kind](**options)`, or a library calls it back.
+
+        Then a keyword of the parameter's name that is the number is taken for what was given, where there is only one; else
+        the default, where it is the number.
+        """
+        if at.selectors:
+            return None
+        for filename in dict.fromkeys((at.frame.filename, *self._files)):
+            tree = source.tree_of(filename)
+            given = [k.value for call in ast.walk(tree) if isinstance(call, ast.Call) for k in call.keywords if k.arg == name] if tree is not None else []
+            same = [value for value in given if constant_value(value) == self._number]
+            if len(same) == 1:
+                around = frame_at(filename, same[0])
+                return self.follow(at.inside(around), same[0]) if around is not None else None
+        default = default_of(at.frame.scope, name)
+        return self.follow(at.of(), default) if isinstance(default, ast.Constant) else None
 
     def _callers(self, frame: Frame) -> typing.Iterator[tuple[Frame, ast.Call]]:
         """Every call in the program's files that may be of this function: its name is all that tells."""
@@ -337,7 +364,7 @@ class _Trail:
         if isinstance(node.func, ast.Attribute):
             if name in ("get", "pop") and node.args and isinstance(node.args[0], ast.Constant):
                 found = self.follow(at.of(node.args[0].value, *selectors), node.func.value)
-                return found or (self.follow(at.of(*selectors), node.args[1]) if len(node.args) > 1 else None)
+                return found if found is not None and found is not _ANOTHER else (self.follow(at.of(*selectors), node.args[1]) if len(node.args) > 1 else None)
             if name in ("values", "copy") and not node.args:
                 return self.follow(at.of(*selectors), node.func.value)
             if name == "items" and not node.args and len(selectors) > 1 and selectors[1] == 1:
@@ -361,7 +388,7 @@ class _Trail:
             return self.follow(at.of(*at.selectors[1:]), keyword)
         for given in node.keywords:
             found = self.follow(at.of(*at.selectors), given.value) if given.arg is None else None
-            if found is not None:
+            if found is not None and found is not _ANOTHER:
                 return found
         if name == "_replace" and isinstance(node.func, ast.Attribute):
             return self.follow(at.of(*at.selectors), node.func.value)
@@ -425,10 +452,12 @@ def _field_default(call: ast.Call) -> ast.AST | None:
 
 
 def _only(found: list[Source | None]) -> Source | None:
-    """The one that ends in the number itself, or the only one there is."""
-    there = [result for result in found if result is not None]
+    """The one that ends in the number itself, or the only one there is that no constant refutes."""
+    there = [result for result in found if result is not None and result is not _ANOTHER]
+    if not there:
+        return _ANOTHER if found and all(result is _ANOTHER for result in found) else None
     sure = [result for result in there if isinstance(result.node, ast.Constant)]
-    there = sure or there
+    there = sure or [result for result in there if not result.refuted] or there
     return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 else None
 
 

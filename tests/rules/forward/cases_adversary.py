@@ -390,4 +390,48 @@ def windows(x, size):
 side = 7  #! create
 windows(torch.randn(1, 32, 32, 3), side)  #! create
 """, "view-size", ("Dimension 2 of `x` has size 32; it is to be split into 4 × 7 = 28",), late=False),
+    Case("keyword-of-a-factory", """\
+import torch
+from torch import nn
+class Pool(nn.Module):
+    def __init__(self, axis):
+        super().__init__()
+        self.axis = axis  #! create
+    def forward(self, x):
+        return x.mean(dim=self.axis)  #! index
+def make(kind, **options):
+    return {"pool": Pool}[kind](**options)
+pool = make("pool", axis=3)  #! create
+pool(torch.randn(2, 16, 8))  #! create
+""", "dimension-out-of-range", ("`dim` = 3",), late=False),
+    Case("counted-in-a-loop", """\
+import torch
+from torch import nn
+def build(spec, c, side):
+    layers, flat = [], False
+    for kind, out in spec:
+        if kind == "conv":
+            layers.append(nn.Conv2d(c, out, 3, padding=1))
+        elif not flat:
+            layers.append(nn.Flatten())
+            c, flat = c * side, True  #! create
+        if kind == "linear":
+            layers.append(nn.Linear(c, out))  #! create
+        c = out
+    return nn.Sequential(*layers)
+net = build([("conv", 16), ("linear", 10)], 3, 8)
+net(torch.randn(4, 3, 8, 8))  #! operand
+""", "matmul-shape", ("1024 features", "takes 128"), late=(15, 16)),
+    Case("reflected-too-far", """\
+import torch
+from torch.nn import functional as F
+clip = torch.randn(1, 1, 300)  #! create
+F.pad(clip, (512, 512), mode="reflect")  #! operand
+""", "conv-shape", ("300 values at dimension 2", "must be smaller than the dimension"), late=True),
+    Case("as-many-pixels-as-channels", """\
+import torch
+from torch import nn
+net = nn.Sequential(nn.Conv2d(8, 32, 1), nn.BatchNorm2d(8))  #! create
+net(torch.randn(2, 8, 8, 8))  #! operand
+""", "norm-shape", ("32 channels", "Build the layer with 32 features"), late=False),
 ]

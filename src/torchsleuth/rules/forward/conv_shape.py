@@ -111,6 +111,18 @@ class ConvShape(CrashRule):
                 why=f"Nothing is left after this layer. torch says: {message}", creates=creates, facts=facts,
                 fixes=["Use larger inputs, padding, a smaller kernel, or fewer poolings and strides before it."],
             )  # fmt: skip
+        border = re.search(r"Padding size should be less than the corresponding input dimension, but got: padding \((\d+), (\d+)\) at dimension (\d+)", message)
+        if border and given is not None:
+            size, axis = given.shape[int(border[3])], int(border[3])
+            pad = operation.argument("pad", "padding")
+            return report(
+                self.name, operation, title=f"{called} has {size} values at dimension {axis}, too few to be padded by {border[1]} and {border[2]} of its own",
+                label=f"{size} values; padding by {border[1]} and {border[2]}", lead=given,
+                why="Reflection takes the values of the border from the tensor itself, without the outermost one: the padding must be smaller than the dimension.",
+                creates=[of_axis(given, axis), *([(pad.made, "the padding comes from here")] if pad is not None else [])],
+                facts=[*facts, *([seen(f"{argument_fact(pad)}.")] if pad is not None and pad.value else [])],
+                fixes=["Pad by less, pad with a constant (`mode='constant'`) or `mode='replicate'`, or leave out inputs that are too short."],
+            )  # fmt: skip
         if given is not None and re.search(r"\dD", message):
             facts.append(seen(f"{called} has {len(given.shape)} dimensions."))
         return report(

@@ -90,8 +90,8 @@ class NormShape(CrashRule):
         if channel and given is not None:
             have, want = (int(channel[1]), int(channel[2])) if channel[1] else (int(channel[4]), int(channel[3]))
             fixes = [f"Build the layer with {have} features, or bring the {want} features to dimension 1."]
-            if want in given.shape[2:]:
-                other = given.shape.index(want, 2)
+            other = len(given.shape) - 1  # channels come second or last; a picture of as many pixels is a coincidence
+            if given.source and other > 1 and given.shape[other] == want and given.shape.count(want) == 1:
                 facts.append(inferred(f"Dimension {other} of {called} has size {want}: the layer looks at dimension 1."))
                 fixes = [f"`{expr(given, 'x')}.transpose(1, {other})`, if dimension {other} holds the features."]
             return report(self.name, operation, title=f"{called} has {have} channels (dimension 1); {layer} was built for {want}", label=f"{have} channels; {want} are taken", lead=given,
