@@ -132,9 +132,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
         fix = advice(_remedy(move.operation))
-    elif move.mask_unused:
+    elif move.instead:
         title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
-        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions" + (f", in the place of `{move.instead}`." if move.instead else "."))
+        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions, in the place of `{move.instead}`.")
     elif move.pooled:
         title = "padding leaks into the pooled output"
         fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
