@@ -40,6 +40,7 @@ class Watch:
     losses: list[tuple[Op, LossCall]] = field(default_factory=list)
     shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
+    dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
     duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
@@ -162,6 +163,8 @@ class Watch:
                 layer=self.trace.site(astray) if astray is not None else None,
             ),
         ))  # fmt: skip
+        if classes is None and reduction != "none" and given.shape == target.shape and given.dim() in (2, 3) and given.numel() <= MOST_IDS:
+            self.dense[id(op)] = (given.detach().clone(), target.detach().clone())
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
             shift = shift_of(self.trace, op, given, target, ignore, self.lookups)
