@@ -291,14 +291,16 @@ class Session:
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         moves += order.moves()
-        evidence = batches.batch_is_first(self.call, self.paddings, [target for _, target, _, _ in step.watch.targets])
-        mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
+        targets = [target for _, target, _, _ in step.watch.targets]
+        evidence = batches.batch_is_first(self.call, self.paddings, targets)
+        second = batches.batch_is_second(self.call, targets) if not evidence else None
+        mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         if mixing:  # a neighbour that is shorter may show in a mixture of the samples, too
             moves = [move for move in moves if move.kind != "padding-shorter"]
         moves += mixing
         if remark:
             self.notes.append(remark)
-        elif not mixing and lab.separate:
+        elif not mixing and lab.separate and second is None:
             moves += self.attempt("the place in the batch", lambda: order_moves(lab)) or []
         statistics = experiments.batch_statistics_remark(self.model)
         if statistics:
