@@ -43,6 +43,16 @@ def test_bug_is_found_with_its_line(path):
         assert wanted in words, words
 
 
+EVERY_LINE = ["statistics_over_padded_frames", "triangle_one_too_wide", "language_model_time_first", "labels_cut_without_a_shift", "lengths_not_subsampled"]
+
+
+@pytest.mark.parametrize("name", EVERY_LINE)
+def test_every_line_to_change_is_named(name):
+    path = Path(__file__).parent / "programs" / f"{name}.py"
+    report, _, _ = audited(path)
+    assert culprit_lines(path.read_text()) <= {c.span.line for d in report.diagnoses for c in d.culprits}, report.diagnoses
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
 def test_correct_program_is_clean_and_undisturbed(path, tmp_path):
     fixed = tmp_path / path.name

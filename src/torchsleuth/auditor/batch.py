@@ -387,6 +387,17 @@ def declared_pad_ids(model: nn.Module) -> set[int]:
     return found
 
 
+def batch_is_second(call: Call, targets: list[torch.Tensor]) -> int | None:
+    """How many samples the second axis counts, if labels say that it does: one for each of its entries, and none for each of the first's."""
+    inputs = [leaf.tensor for leaf in call.leaves if leaf.tensor.dim() >= 2 and not is_label(leaf)]
+    shapes = {tuple(tensor.shape[:2]) for tensor in inputs if tensor.dim() > 2 or not tensor.is_floating_point()}
+    counts = {t.shape[0] for t in targets + [leaf.tensor for leaf in call.leaves if is_label(leaf)] if t.dim() == 1}
+    if len(shapes) != 1 or len(counts) != 1:
+        return None
+    (first, second), count = shapes.pop(), counts.pop()
+    return second if count == second != first and second > 1 else None
+
+
 def batch_is_first(call: Call, paddings: list[Padding], targets: list[torch.Tensor]) -> bool:
     """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
     if paddings:

@@ -92,7 +92,7 @@ class Causality:
 
     def _forecast(self) -> Question | None:
         """A series whose next step the loss asks for: the goal at t is the input at t + 1."""
-        for _, goal in self.step.watch.forecasts:
+        for _, goal in self.step.watch.dense.values():
             for leaf in self.call.leaves:
                 for axis in (1, 0):
                     given, asked = leaf.values, goal.to(leaf.values.device)

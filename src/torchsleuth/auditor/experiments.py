@@ -24,19 +24,22 @@ _GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs"}
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
 
 
-def mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
-    """Change one sample; the others may not move. Also a remark where movement is by design."""
+def mixing_moves(lab: Lab, evidence: bool, second: int | None = None) -> tuple[list[Move], str]:
+    """Change one sample; the others may not move. Also a remark where movement is by design.
+
+    `evidence`: something says that the first axis counts the samples. `second`: something says that the second does, and how many.
+    """
     try:
-        return _mixing_moves(lab, evidence)
+        return _mixing_moves(lab, evidence) if second is None else _mixing_moves(lab, True, 1, second)
     finally:
         lab.loudness = 1.0
 
 
-def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
-    size = lab.call.batch_size
+def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = None) -> tuple[list[Move], str]:
+    size = lab.call.batch_size if size is None else size
     if size is None or size < 2:
         return [], "batch mixing was not tested: the batch holds one sample" if size == 1 else ""
-    leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf, lab) and leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
+    leaves = [leaf for leaf in lab.call.leaves if _is_content(leaf, lab) and leaf.tensor.dim() > axis and leaf.tensor.shape[axis] == size]
     if not leaves or _is_graph(lab.call, size):
         return [], "batch mixing was not tested: the inputs describe a graph" if leaves else ""
     # Where samples are put in another order, one of them may stand where it stood: then a second one is tried.
@@ -44,7 +47,7 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         only = torch.zeros(size, dtype=torch.bool, device=leaves[0].tensor.device)
         only[row] = True
         may = May(only)
-        change = [(leaf, _rows(leaf.tensor, row, 0)) for leaf in leaves]
+        change = [(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves]
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
         if difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None:
@@ -67,7 +70,7 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
         return [], ""  # one unbatched sequence
     if found is not None and found.op.name.endswith("_dynamic"):
         return [], f"the samples are linked by quantisation, which takes its range over the whole batch (`{found.op.name}`); that is not reported"
-    if found is not None and found.op.name in _STATISTICS and lab.runner.model.training and _clean_in_eval(lab, leaves, may, row):
+    if found is not None and found.op.name in _STATISTICS and lab.runner.model.training and _clean_in_eval(lab, leaves, may, row, axis):
         return [], "in train mode the samples are linked by batch statistics computed in the model's own code; that is not reported"
     if found is not None and _recombines(found.op, size) and _own_row_moves(lab.base, result, difference, row, size):
         return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
@@ -75,7 +78,7 @@ def _mixing_moves(lab: Lab, evidence: bool) -> tuple[list[Move], str]:
     changed = f"Changing sample {row} of {names} and nothing else"
     moves = []
     for rank, (found, one) in enumerate(places):
-        layer, setting = built(lab, found.op, "mixing") if found is not None else (None, "")
+        layer, setting = built(lab, found.op, "mixing") if found is not None and axis == 0 else (None, "")
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
         moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting))
     return moves, ""
@@ -140,10 +143,10 @@ def _second_axis_separates(lab: Lab, leaves: list[Leaf]) -> bool:
     return first_difference(lab.base, result, May(only), scalars=False, floor=lab.floor) is None
 
 
-def _clean_in_eval(lab: Lab, leaves: list[Leaf], may: May, row: int) -> bool:
+def _clean_in_eval(lab: Lab, leaves: list[Leaf], may: May, row: int, axis: int) -> bool:
     calm = Lab(lab.runner, lab.call, lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval"), lab.trace, lab.floor, "eval")
     calm.loudness = lab.loudness
-    result, _ = calm.run([(leaf, _rows(leaf.tensor, row, 0)) for leaf in leaves])
+    result, _ = calm.run([(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves])
     return first_difference(calm.base, result, may, scalars=False, floor=lab.floor, needs_batch=True) is None
 
 

@@ -300,9 +300,11 @@ class Session:
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         moves += order.moves()
-        evidence = batches.batch_is_first(self.call, self.paddings, [target for _, target, _, _ in step.watch.targets])
-        if _compares_rows(step, self.call.batch_size):
-            mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence)) or ([], "")
+        targets = [target for _, target, _, _ in step.watch.targets]
+        evidence = batches.batch_is_first(self.call, self.paddings, targets)
+        second = batches.batch_is_second(self.call, targets) if not evidence else None
+        if second is not None or _compares_rows(step, self.call.batch_size):
+            mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         else:
             mixing, remark = [], f"batch mixing was not tested: the loss compares nothing for each of the {self.call.batch_size} rows of the input, which may be one sample"
         if mixing:  # a neighbour that is shorter may show in a mixture of the samples, too
@@ -310,7 +312,7 @@ class Session:
         moves += mixing
         if remark:
             self.notes.append(remark)
-        elif not mixing and lab.separate:
+        elif not mixing and lab.separate and second is None:
             moves += self.attempt("the place in the batch", lambda: order_moves(lab)) or []
         statistics = experiments.batch_statistics_remark(self.model)
         if statistics:

@@ -129,6 +129,8 @@ class StepView:
                 target, ignore, reduction = targets[id(op)]
                 call = _with_padding(call, target, ignore, reduction, paddings)
                 extra += _ignored_class(call, target, ignore, paddings)
+            elif id(op) in self.watch.dense:
+                call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(call)
         return tuple(calls), extra + self._inverted(paddings)
 
@@ -168,6 +170,19 @@ def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, redu
         # All of them, and all alike: labels of another sequence of the same length would be mixed.
         if counted.numel() == labels.numel() >= 2 and counted.unique().numel() == 1 and (not padding.assumed or int(counted[0]) == padding.pad_id):
             return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
+    return call
+
+
+def _with_padded_numbers(call: LossCall, given: torch.Tensor, target: torch.Tensor, paddings: list[Padding]) -> LossCall:
+    """Targets that are zero at all padded positions and at no other, and predictions there that are something else."""
+    for padding in paddings:
+        valid = padding.valid.to(target.device)
+        if padding.mask is None or not padding.right or call.weighted or target.shape[:2] != valid.shape:
+            continue
+        real, guessed = target.reshape(*valid.shape, -1), given.reshape(*valid.shape, -1)
+        if bool(real[~valid].any()) or not bool((real[valid] != 0).any(-1).all()) or not bool((guessed[~valid] != 0).any(-1).all()):
+            continue
+        return dataclasses.replace(call, padded_counted=int((~valid).sum()), pad_label=0, counted=valid.numel())
     return call
 
 

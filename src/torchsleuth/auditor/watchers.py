@@ -23,7 +23,6 @@ LOSSES = {
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
     "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
 }  # fmt: skip
-_DISTANCES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
 
@@ -41,7 +40,7 @@ class Watch:
     losses: list[tuple[Op, LossCall]] = field(default_factory=list)
     shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
-    forecasts: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # losses that compare series [samples, positions, features] with others
+    dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
     duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
@@ -163,8 +162,8 @@ class Watch:
                 layer=self.trace.site(astray) if astray is not None else None, **facts,
             ),
         ))  # fmt: skip
-        if op.name in _DISTANCES and given.shape == target.shape and target.dim() == 3 and target.numel() <= MOST_IDS:
-            self.forecasts.append((op, target.detach().clone()))
+        if classes is None and reduction != "none" and given.shape == target.shape and given.dim() in (2, 3) and given.numel() <= MOST_IDS:
+            self.dense[id(op)] = (given.detach().clone(), target.detach().clone())
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
             shift = shift_of(self.trace, op, given, target, ignore, self.lookups)

@@ -15,7 +15,8 @@ class PaddingInLoss(AuditRule):
     What happened
     -------------
     The labels that reached the loss were compared with the mask of the inputs: at padded positions they
-    are not `ignore_index`, so they count; or real positions hold the ignored label.
+    are not `ignore_index`, so they count; or real positions hold the ignored label. Targets that are numbers
+    are zero at all padded positions and at no others, and predictions there are compared with them.
 
     Why
     ---
@@ -38,7 +39,8 @@ class PaddingInLoss(AuditRule):
 
     Fix
     ---
-    `labels.masked_fill(mask == 0, -100)`, or `ignore_index=` set to a pad label that is no class.
+    `labels.masked_fill(mask == 0, -100)`, or `ignore_index=` set to a pad label that is no class. Numbers:
+    `loss(prediction[mask], target[mask])`.
 
     Common false explanations
     -------------------------
@@ -54,15 +56,18 @@ class PaddingInLoss(AuditRule):
             if not loss.padded_counted or loss.site.span in seen:
                 continue
             seen.add(loss.site.span)
+            classes = loss.ignore_index is not None
+            label = "label" if classes else "target"
             yield Diagnosis(
-                self.name, f"{loss.padded_counted} padded positions count in the loss", Confidence.CERTAIN,
-                (culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"label {loss.pad_label} at padded positions counts"),),
+                self.name, f"{loss.padded_counted} padded positions count in the loss", Confidence.CERTAIN if classes else Confidence.LIKELY,
+                (culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"{label} {loss.pad_label} at padded positions counts"),),
                 observed(
-                    f"{loss.padded_counted} of {loss.counted} labels that count stand at padded positions; all of them are {loss.pad_label}",
-                    f"`ignore_index` is {loss.ignore_index}",
+                    f"{loss.padded_counted} of {loss.counted} {label}s that count stand at padded positions; all of them are {loss.pad_label}",
+                    f"`ignore_index` is {loss.ignore_index}" if classes else "what is predicted there is not zero, and the targets of real positions are not",
                 ),
-                "The model is trained to predict the pad label where there is nothing, and the loss is an average over positions that hold no data.",
-                (advice("Set labels at padded positions to -100, or pass the pad label as `ignore_index`."),),
+                f"The model is trained to predict the pad {label} where there is nothing, and the loss is an average over positions that hold no data.",
+                (advice("Set labels at padded positions to -100, or pass the pad label as `ignore_index`." if classes else
+                        "Compare real positions only (`loss(prediction[mask], target[mask])`), or multiply by the mask with `reduction=\"none\"` and divide by its sum."),),
             )  # fmt: skip
         for fact in observation.inputs:
             if fact.kind == "ignored-class" and fact.site is not None:

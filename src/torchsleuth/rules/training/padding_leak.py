@@ -64,6 +64,7 @@ class PaddingLeak(AuditRule):
                 yield _diagnosis(observation, move)
 
 
+_ATTENTION = {"multi_head_attention_forward", "scaled_dot_product_attention"}
 _COUNTING = {"mean", "sum", "div", "var", "std", "var_mean", "std_mean", "norm", "layer_norm", "instance_norm", "group_norm", "batch_norm", "avg_pool1d", "cumsum"}
 
 
@@ -139,9 +140,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
-    elif move.mask_unused:
+    elif move.instead:
         title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
-        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions" + (f", in the place of `{move.instead}`." if move.instead else "."))
+        fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions, in the place of `{move.instead}`.")
     elif move.unmasked or _hides_queries(move):
         title = "padding takes part in an attention: nothing hides its keys"
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
@@ -157,7 +158,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         fix = advice(_remedy(move.operation))
     elif move.pooled:
         title = "padding leaks into the pooled output"
-        fix = advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
+        fix = advice(_remedy(move.operation)) if move.operation in _ATTENTION and not move.mask_site else advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
                      "the step at `length - 1`, or the mask given to the attention.")  # fmt: skip
     else:
         title = "padding leaks into the outputs at real positions" if "position" in move.where else "padding leaks into the output"
