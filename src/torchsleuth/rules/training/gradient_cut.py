@@ -110,6 +110,6 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained"  # fmt: skip
     sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
     return Diagnosis(
-        GradientCut.name, title, Confidence.CERTAIN if sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
+        GradientCut.name, title, Confidence.CERTAIN if sure and cut.sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
         f"{reason[0].upper()}{reason[1:]}. The forward values are right, and the parameters before this point stay as they are.", (advice(fix),),
     )  # fmt: skip
