@@ -43,6 +43,7 @@ class OtherSteps:
     ) -> None:
         """`called` are modules seen so far. Of the models in `again` (identities) the first step had not ended when it was read."""
         self.view = first.continued()
+        self.view.finite.resting = True  # a look at every value is too dear for steps that were not asked about
         self.view.trace.most = min(self.view.trace.most, len(first.trace.ops) + MOST_OPERATIONS)
         self.found: list[Observation] = []
         self.completed: dict[int, dict[str, typing.Any]] = {}  # fields of those models, by their identity
@@ -235,8 +236,6 @@ class OtherSteps:
         )  # fmt: skip
         kept = {name: fields.get(name, ()) for name in ("weights", "cuts", "unused")}
         kept["cuts"] = tuple(self._with_use(one, cut, keys) for cut in kept["cuts"])
-        if fields.get("not_finite") is not None:
-            kept["not_finite"] = fields["not_finite"]
         return self._named(one, kept)
 
     def _with_use(self, one: Captured, cut: Cut, keys: dict[str, int]) -> Cut:

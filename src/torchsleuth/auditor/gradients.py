@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.branches import on_another_way
+from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
 from torchsleuth.auditor.owners import built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
@@ -87,12 +88,13 @@ class Flow:
         self.output_keys = {key for t in outputs if (key := trace.known_key(t)) is not None}
         self.to_output = trace.ancestors(self.output_keys)
 
-    def ends(self, names: Iterable[str]) -> tuple[dict[int, set[str]], dict[int, Op]]:
-        """For each call where history ends on the way to the loss: the parameters it ends for. And forced results."""
+    def ends(self, names: Iterable[str]) -> tuple[dict[int, set[str]], dict[int, Op], set[int]]:
+        """For each call where history ends on the way to the loss: the parameters it ends for. And forced results; and which of the
+        calls only hand out values that may or may not have come back."""
         live: dict[int, set[str]] = {self.keys[n]: {n} for n in names if n in self.keys}
         dead: dict[int, dict[int, set[str]]] = {}  # key -> cut operation -> parameters
-        exits: dict[int, set[str]] = collections.defaultdict(set)
-        choices: dict[int, set[str]] = collections.defaultdict(set)  # exits that only say which way the program goes
+        exits: list[Leaving] = []
+        choices: list[Leaving] = []  # exits that only say which way the program goes
         forced: dict[int, Op] = {}
         bare: set[int] = set()  # made without history, whatever they were made from
         for op in self.trace.ops:
@@ -112,13 +114,12 @@ class Flow:
             if op.name == "requires_grad_":
                 for cut in lost:
                     forced.setdefault(cut, op)
-            if op.name in EXITS and op.index <= self.before_loss and not _asked_by_torch(op):
-                left = choices if _chooses(op) else exits
-                if mine:
-                    left[op.index] |= mine
+            if op.name in EXITS and op.index <= self.before_loss and not asked_by_torch(op):
+                left = choices if chooses(op) else exits
+                left.append(Leaving(op, op.index, set(mine)))
                 for cut, who in lost.items():
                     # `.detach().numpy()` is one thing; a number read out of an index was lost where the index was made.
-                    left[op.index if self.trace.ops[cut].name in ("detach", "data") else cut] |= who - mine
+                    left.append(Leaving(op, op.index if self.trace.ops[cut].name in ("detach", "data") else cut, who - mine))
             bare.update(seen.key for seen in op.outs if not seen.requires_grad)
             copied = op.name == "tensor"  # always a new leaf, even with `requires_grad=True`
             for seen in op.outs:
@@ -136,16 +137,20 @@ class Flow:
                 for cut, who in cuts.items():
                     ends[cut] |= who
         # Values that left torch may have come back; a number that chose the next action is no culprit where there are such.
-        earlier = {index: exits.pop(index) for index in [*exits] if index < self.since}  # of another optimizer's step, for its own ends
-        for ways in (exits, earlier, choices):
+        earlier = [one for one in exits if one.named < self.since]  # of another optimizer's step, for its own ends
+        guessed: set[int] = set()
+        for ways in ([one for one in exits if one.named >= self.since], earlier, choices):
             explained = set().union(*ends.values()) if ends else set()
-            for index, who in ways.items():
-                if who - explained:
-                    ends[index] |= who - explained
-        return ends, forced
+            left = [one._replace(who=one.who - explained) for one in ways if one.who - explained]
+            kept, seen = (left, set()) if ways is choices else come_back(self.trace, self.on_the_way, left)
+            for one in kept:
+                if ways is not choices and one.named not in seen and one.named not in ends:
+                    guessed.add(one.named)
+                ends[one.named] |= one.who
+        return ends, forced, guessed
 
     def cuts(self, missing: list[str], whole_loss: bool) -> tuple[list[Cut], set[str]]:
-        ends, forced = self.ends(missing)
+        ends, forced, guessed = self.ends(missing)
         # A rollout or a teacher's pass under `no_grad` is no culprit for what is lost in a pass that was meant to train.
         # Nor is `autograd.grad`, which gives derivatives without history unless it is told to, where anything else is.
         ops = self.trace.ops
@@ -174,7 +179,7 @@ class Flow:
                 Cut(
                     op.name, reason, site, tuple(sorted(who)), whole_loss,
                     self.trace.site(forced_op) if forced_op else None, len(members),
-                    site_of(op.scope) if reason == "no-grad" else None,
+                    site_of(op.scope) if reason == "no-grad" else None, sure=not all(o.index in guessed for o, _ in members),
                 )  # fmt: skip
             )
             explained |= who
@@ -225,26 +230,26 @@ class Flow:
             first = next((op for op in self.trace.ops if not op.writes and any(seen.key in keys for seen in op.ins)), None)
             if first is None or origin_of_place(first) is not Origin.USER:
                 continue
-            if self.trace.descendants(keys) & self.output_keys:
+            below = self.trace.descendants(keys)
+            if below & self.output_keys:
                 continue  # it is in what the model returns; the loss does not look at it
-            found.append(Unused(tuple(names), how, path, kind, self.trace.site(first)))
+            found.append(Unused(tuple(names), how, path, kind, self.trace.site(first), end=self._end(below)))
         return found
+
+    def _end(self, below: set[int]) -> Site | None:
+        """The first of these results that nothing takes up any more: there they are dropped."""
+        taken = {seen.key for op in self.trace.ops for seen in op.ins}
+        for op in self.trace.ops:
+            made = [seen.key for seen in op.outs if seen.requires_grad and seen.key in below]
+            if made and op.ins and not op.writes and not any(key in taken for key in made):
+                return self.trace.site(op) if origin_of_place(op) is Origin.USER else None
+        return None
 
 
 def _silenced(op: Op) -> bool:
     """The program has switched history off around it; a function of torch's that does so inside (`sample`) was called with it on."""
     here, scope = op.place, op.scope
     return not op.grad_enabled and (here.user_code, here.user_offset) != (scope.user_code, scope.user_offset)
-
-
-def _chooses(op: Op) -> bool:
-    """A truth value or a whole number: it says which branch, action or entry is taken, and is no part of what is computed."""
-    return op.name in ("__bool__", "is_nonzero", "__index__", "__int__") or not any(s.dtype.is_floating_point or s.dtype.is_complex for s in op.ins)
-
-
-def _asked_by_torch(op: Op) -> bool:
-    """A check of arguments in torch's own code (`Categorical` looks whether its logits are numbers)."""
-    return op.name in ("__bool__", "is_nonzero") and not op.place.direct
 
 
 def _beside(op: Op, seen: Seen) -> bool:

@@ -109,6 +109,7 @@ class Cut:
     forced: Site | None = None  # `requires_grad_()` called on the result
     times: int = 1
     scope: Site | None = None  # the `with torch.no_grad()` it stood in
+    sure: bool = True  # False: values were handed out here, and were not seen to come back
     used: Site | None = None  # where a later step, which does not compute it anew, takes it up
 
 
@@ -122,6 +123,7 @@ class Unused:
     module_type: str
     site: Site | None = None
     built: Site | None = None  # where the layer is made
+    end: Site | None = None  # the last thing computed from its result, which nothing takes up
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ class OptimizerFact:
     site: Site | None = None
     rebound: Site | None = None
     step: int = 1  # the optimizer step at which it was seen
+    copied: Site | None = None  # these were copied here from tensors that the optimizer holds
 
 
 @dataclass(frozen=True, slots=True)

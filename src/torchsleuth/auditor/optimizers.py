@@ -73,6 +73,8 @@ class OptimizerWatch:
         self._numbers: dict[int, tuple[int, int]] = {}  # parameter -> what the trace calls it and its gradient
         self._original_init: typing.Any = None
         self._original_schedule: typing.Any = None
+        self._original_copy: typing.Any = None
+        self.copies: dict[int, tuple[weakref.ref, int, Site]] = {}  # parameter -> itself, what it is a copy of, and where that was made
 
     def start(self) -> None:
         """Notes where optimizers are built; that is not to be seen later."""
@@ -100,12 +102,30 @@ class OptimizerWatch:
 
         scheduling.__doc__, scheduling.__wrapped__, scheduling.torchsleuth = schedules.__doc__, schedules, self  # type: ignore[attr-defined]
         LRScheduler.__init__ = scheduling  # type: ignore[method-assign]
+        copying = nn.Parameter.__deepcopy__
+        self._original_copy = copying
+
+        def copied(parameter: nn.Parameter, memo: dict) -> nn.Parameter:
+            made = copying(parameter, memo)
+            if not watch._first_over and (site := site_of(place_here(2))) is not None:
+                watch.copies[id(made)] = (weakref.ref(made), id(parameter), site)
+            return made
+
+        copied.__doc__, copied.__wrapped__, copied.torchsleuth = copying.__doc__, copying, self  # type: ignore[attr-defined]
+        nn.Parameter.__deepcopy__ = copied  # type: ignore[method-assign]
 
     def stop(self) -> None:
         if self._original_init is not None and getattr(Optimizer.__init__, "torchsleuth", None) is self:
             Optimizer.__init__ = self._original_init  # type: ignore[method-assign]
         if self._original_schedule is not None and getattr(LRScheduler.__init__, "torchsleuth", None) is self:
             LRScheduler.__init__ = self._original_schedule  # type: ignore[method-assign]
+        if self._original_copy is not None and getattr(nn.Parameter.__deepcopy__, "torchsleuth", None) is self:
+            nn.Parameter.__deepcopy__ = self._original_copy  # type: ignore[method-assign]
+
+    def copy_site(self, parameter: torch.Tensor, held: typing.Container[int]) -> Site | None:
+        """Where this parameter was copied (`deepcopy`) from one of those."""
+        made, source, site = self.copies.get(id(parameter), (None, 0, None))
+        return site if made is not None and made() is parameter and source in held else None
 
     def registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         """A parameter or layer is put in the place of another one, after some optimizer was built."""

@@ -85,6 +85,10 @@ class StepReading:
         facts = optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, self._elsewhere(one), used)
         if self._fixed(one):
             facts = []
+        held, named = {id(p) for p in parameters_of(optimizer)}, dict(one.model.named_parameters())
+        if any(self._states.get(key) == "ok" for key in held):
+            held = set()  # what it holds is trained; a copy of that which has a gradient, too, is a teacher
+        facts = [dataclasses.replace(f, copied=self._optimizers.copy_site(named[f.weights[0]], held)) for f in facts]
         if len(self.captured) > 1 and (name := called_name(one.site)):
             facts = [dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in facts]
         fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._optimizers.no_update}

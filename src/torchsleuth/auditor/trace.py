@@ -33,6 +33,8 @@ _QUESTIONS = {
 }  # fmt: skip
 _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 # Calls that carry a tensor's values out of torch's sight.
+ENTRIES = {"tensor", "as_tensor", "from_numpy", "asarray"}  # and those that bring values in
+MOST_VALUES = 64
 EXITS = {"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__", "is_nonzero"}
 
 
@@ -49,7 +51,7 @@ class Op:
     """One call. `tensors` is empty unless the trace keeps results."""
 
     __slots__ = ("index", "name", "place", "module", "ins", "outs", "plain", "grad_enabled", "scope", "tensors",
-                 "writes", "numbers")  # fmt: skip
+                 "writes", "numbers", "values")  # fmt: skip
 
     def __init__(self, index: int, name: str, place: Place, module: str, ins: tuple[Seen, ...], plain: tuple) -> None:
         self.index, self.name, self.place, self.module, self.ins, self.plain = index, name, place, module, ins, plain
@@ -58,6 +60,7 @@ class Op:
         self.scope: Place = NOWHERE
         self.tensors: tuple[torch.Tensor, ...] = ()
         self.writes = False
+        self.values: tuple[float, ...] = ()  # the first of those that an exit hands out, or that an entry brings in
         self.numbers = (0, 0)  # autograd sequence numbers before and after the call
 
     def argument(self, position: int, name: str, default: typing.Any = None) -> typing.Any:
@@ -234,6 +237,8 @@ class Trace(TorchFunctionMode):
         for seen in op.outs:
             if seen.key not in given:  # `y.float()` of what is float already gives `y` back: it did not make it
                 self.producer.setdefault(seen.key, op.index)
+        if op.name in EXITS or (op.name in ENTRIES and not inputs):
+            op.values = _values(result)
         if op.name in ("data", "detach") and outputs and outputs[0].numel() == 1:
             self.bared[outputs[0].data_ptr()] = op.outs[0].key
         if self.keep:
@@ -352,6 +357,25 @@ def _name_of(func: typing.Any) -> str | None:
         name = getattr(getattr(func, "__self__", None), "__name__", "")
         return "requires_grad_" if name == "requires_grad" else None
     return None if name in _QUESTIONS else name
+
+
+def _values(result: typing.Any) -> tuple[float, ...]:
+    if isinstance(result, float):
+        return (result,)
+    with torch._C.DisableTorchFunction():
+        if isinstance(result, torch.Tensor):
+            result = result.detach().flatten()[:MOST_VALUES].tolist() if result.device.type == "cpu" and result.is_floating_point() else []
+        elif hasattr(result, "ravel"):  # a NumPy array
+            result = result.ravel()[:MOST_VALUES].tolist()
+    found: list[float] = []
+    todo = [result] if isinstance(result, list) else []
+    while todo and len(found) < MOST_VALUES:
+        value = todo.pop(0)
+        if isinstance(value, list):
+            todo = value[:MOST_VALUES] + todo
+        elif isinstance(value, float):
+            found.append(value)
+    return tuple(found)
 
 
 def _plain(value: typing.Any, depth: int = 0) -> typing.Any:

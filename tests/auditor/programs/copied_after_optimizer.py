@@ -1,4 +1,4 @@
-# rule: optimizer-parameters
+# rule: optimizer-parameters, exactly
 BUG = True
 import copy
 
@@ -7,7 +7,7 @@ from torch import nn
 
 torch.manual_seed(0)
 pretrained = nn.Sequential(nn.Linear(7, 14), nn.ReLU(), nn.Linear(14, 2))
-student = copy.deepcopy(pretrained)
+student = copy.deepcopy(pretrained)  # culprit
 opt = torch.optim.SGD((pretrained if BUG else student).parameters(), lr=0.05, momentum=0.9)  # culprit
 for step in range(4):
     x, y = torch.randn(16, 7), torch.randint(0, 2, (16,))

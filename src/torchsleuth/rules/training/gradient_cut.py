@@ -50,8 +50,9 @@ class GradientCut(AuditRule):
     ---
     Gradients flow along recorded operations. Some calls hand out values without the record: `argmax`
     and comparisons (their results are whole numbers or truth values), `.item()`, `float()`, `.numpy()`,
-    `.data`, `.detach()`, `torch.tensor(...)` of existing tensors, integer dtypes, and everything under
-    `torch.no_grad()`. The forward values stay right, the optimizer skips the parameters, and nothing
+    `.data`, `.detach()`, `torch.tensor(...)` of existing tensors, integer dtypes, a distribution's
+    `sample()` (`rsample()` keeps the record), and everything under `torch.no_grad()`. A custom Function
+    whose `backward` returns None for an input stops its gradient, too. The forward values stay right, the optimizer skips the parameters, and nothing
     is said. `requires_grad_()` on the result silences the one error that would have told.
 
     Example
@@ -110,6 +111,6 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained"  # fmt: skip
     sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
     return Diagnosis(
-        GradientCut.name, title, Confidence.CERTAIN if sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
+        GradientCut.name, title, Confidence.CERTAIN if sure and cut.sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
         f"{reason[0].upper()}{reason[1:]}. The forward values are right, and the parameters before this point stay as they are.", (advice(fix),),
     )  # fmt: skip

@@ -21,8 +21,9 @@ class NoUpdate(AuditRule):
 
     Why
     ---
-    The gradients were cleared between `backward()` and `step()`, the optimizer holds other tensors than
-    the ones that got gradients, the learning rate is zero, or `backward()` was never called at all. A
+    The gradients were cleared between `backward()` and `step()` (or clipped to a norm of zero), the optimizer
+    holds other tensors than the ones that got gradients, the learning rate is zero, `backward()` was never
+    called at all, or another optimizer's `step()` was called in the place of this one's. A
     step by hand must write into the parameters: `p = p - lr * p.grad` makes a new tensor and gives it the
     loop's name, and the model keeps the old one.
 

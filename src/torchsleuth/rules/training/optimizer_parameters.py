@@ -58,6 +58,8 @@ class OptimizerParameters(AuditRule):
             culprits = []
             if fact.rebound is not None:
                 culprits.append(culprit(fact.rebound, Role.MUTATE, "new parameters, made after the optimizer was built"))
+            if fact.copied is not None:
+                culprits.append(culprit(fact.copied, Role.CREATE, "the model that is trained is a copy; the optimizer holds what it was copied from"))
             if fact.site is not None:
                 culprits.append(culprit(fact.site, Role.CALL, "the optimizer is built here", Known.OBSERVED))
             if not culprits and observation.call is not None:
@@ -66,7 +68,10 @@ class OptimizerParameters(AuditRule):
             stale = fact.kind == "stale"
             build = "`weight.copy_(...)` under `no_grad` keeps the tensors that the optimizer holds; or build it anew when they are replaced." \
                 if fact.step > 1 else "Build the optimizer after the model is complete."  # fmt: skip
-            title = "the optimizer holds old weights that the model no longer uses" if stale else \
+            if fact.copied is not None:
+                build = "Give the optimizer the parameters of the model that is trained: build it after the copy, from the copy."
+            title = "the optimizer holds the weights of another model: the one that is trained is a copy" if fact.copied is not None else \
+                "the optimizer holds old weights that the model no longer uses" if stale else \
                 f"{listed(fact.weights, 2)} get a gradient, but are not in the optimizer"  # fmt: skip
             yield Diagnosis(
                 self.name, title, Confidence.CERTAIN if stale else Confidence.LIKELY, tuple(culprits),

@@ -52,6 +52,8 @@ class UnusedParameters(AuditRule):
             culprits = ()
             if unused.site is not None:
                 culprits = (culprit(unused.site, Role.LOST_GRAD, "its result is neither returned nor used in the loss"),)
+                if unused.end is not None and unused.end.span != unused.site.span:
+                    culprits = (*culprits, culprit(unused.end, Role.LOST_GRAD, "computed from it, and nothing takes this up"))
             elif unused.built is not None:
                 culprits = (culprit(unused.built, Role.LOST_GRAD, "made here, and not used in this step"),)
             elif observation.call is not None:
