@@ -912,7 +912,7 @@ def as_many_clusters_as_nodes():
     class M(Seq):
         def forward(self, x, adj):
             share = (adj @ self.assign(x)).softmax(-1)  # each node's share of the clusters: no attention
-            return self.out((share.transpose(1, 2) @ self.mid(x)).mean(1))
+            return self.out(torch.relu(share.transpose(1, 2) @ self.mid(x)).mean(1))
 
     return {"model": M(assign=nn.Linear(8, 7), mid=nn.Linear(8, 8), out=nn.Linear(8, 3)), "batch": (torch.randn(4, 7, 8), torch.rand(4, 7, 7)), "loss_fn": ce(Y4)}
 

@@ -170,7 +170,7 @@ def _made_anew(trace: Trace, difference: Difference, may: May) -> bool:
     Followed back from the output by size: the axis must come from a tensor that has it, as far as the input.
     """
     sizes = {may.length, may.batch * (may.length or 0)}
-    wanted = {op.index for op in trace.ops if any(tensor.shape == difference.first.shape and torch.equal(tensor, difference.first) for tensor in op.tensors)}
+    wanted = {op.index for op in trace.ops if any(tensor.shape == difference.first.shape and torch.equal(tensor.to(difference.first.device), difference.first) for tensor in op.tensors)}
     todo, seen = list(wanted), set()
     while todo:
         op = trace.ops[todo.pop()]
