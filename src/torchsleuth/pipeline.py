@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -21,12 +22,17 @@ _SHARE_OF_A_CHILD = 8
 _MOST_VERIFIED = 3  # of those; each may cost three times what it took to get there
 
 
+_serials = itertools.count()
+_shown: dict[tuple, int] = {}  # what was printed, and by which watch
+
+
 class Watch:
     """Records from `start()` on; turns an exception into a report. One per program."""
 
     def __init__(self, options: Options, command: str = "run") -> None:
         self.options = options
         self._command = command
+        self._serial = next(_serials)
         self._recorder: typing.Any = None
         self._child_recorder: typing.Any = None  # in a forked child: its own
         self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
@@ -150,12 +156,19 @@ class Watch:
             json.write(report, self.options.json)
         if self.options.audit and not report.diagnoses and not self.options.quiet:
             _say("; ".join(("the audit found nothing", *report.notes)))
-        if report.diagnoses and not self.options.quiet:
+        if report.diagnoses and not self.options.quiet and not self._told_within(report):
             from torchsleuth.render import terminal
 
             console = terminal.console_for()
             console.print()
             terminal.show(report, console)
+
+    def _told_within(self, report: Report) -> bool:
+        """A `watch()` or `install()` of the program's own, inside `torchsleuth run`, has printed this already."""
+        key = tuple((diagnosis.rule, diagnosis.title, tuple(culprit.span for culprit in diagnosis.culprits)) for diagnosis in report.diagnoses)
+        within = _shown.get(key, -1) > self._serial
+        _shown[key] = max(_shown.get(key, -1), self._serial)
+        return within
 
     def conclude(self, error: BaseException | None) -> None:
         """Report and deliver; a failure of our own is one line, and the program's traceback stands."""

@@ -26,3 +26,4 @@ def test_the_outer_log_sees_through_the_inner_one(tmp_path: Path) -> None:
     run = run_program(script)
     assert run.culprits() == {("save", 6), ("mutate", 7)}, run.stderr
     assert {culprit["source"] for culprit in run.diagnoses[0]["culprits"]} == {"torch.ones(3, requires_grad=True).exp()", "h.sub_(1)"}
+    assert run.stderr.count("━━ torchsleuth ━━") == 1, run.stderr  # printed once, by the inner one; the outer one writes the file
