@@ -74,15 +74,8 @@ class May:
         if len(samples) == 1 and (self.length is None or (len(shape) > 2 and len(positions) == 1 and positions != samples)):
             allowed = _along(self.table, len(shape), samples[0]) if self.length is None else _spread(self.table, len(shape), samples[0], positions[0])
             return laid_like(torch.where(allowed, second, first), second)
-        if samples:
-            return first  # no axis for positions, or more than one that may be it: what is left would be laid at the door of the next operation
-        flags, _ = moved_flags(first, second)
-        best: torch.Tensor | None = None
-        for view, allowed in self._readings(flags):
-            outside = (view & ~allowed).reshape(flags.shape)
-            if best is None or int(outside.sum()) < int(best.sum()):
-                best = outside
-        return first if best is None else laid_like(torch.where(best, first, second), second)
+        # No axis for samples or positions, or more than one that may be it: what was left would be laid at the door of the next operation.
+        return first
 
     def misread(self, moved: torch.Tensor) -> bool:
         """An axis of the right size is there, and the movement is not where it should be along it.

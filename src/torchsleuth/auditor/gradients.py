@@ -19,7 +19,7 @@ from torch import nn
 from torchsleuth.auditor.branches import on_another_way
 from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
-from torchsleuth.auditor.owners import built, owner_classes
+from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
 from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin, origin_of_file
@@ -205,6 +205,22 @@ class Flow:
             return "integer"
         return "no-grad" if not op.grad_enabled else "other"
 
+    def drawn(self, wanted: set[str]) -> list[Cut]:
+        """Samples drawn without history from what has one, on the way to the loss, where no score of theirs (`log_prob`) is taken.
+
+        The parameters may get a gradient from elsewhere (a divergence), and nothing is missing that would tell.
+        """
+        found: dict[tuple, tuple[Op, Site, set[str]]] = {}
+        for op in draws(self.trace):
+            site = self.trace.site(op)
+            if site is None or ".sample(" not in site.source or not any(seen.key in self.on_the_way for seen in op.outs):
+                continue
+            before = self.trace.ancestors({seen.key for seen in op.ins if seen.requires_grad})
+            found.setdefault((op.place.user_code, op.place.user_offset), (op, site, set()))[2].update(name for name in wanted & self.keys.keys() if self.keys[name] in before)
+        if not found or any("log_prob" in site.source for op in self.trace.ops if op.ins and (site := self.trace.site(op)) is not None):
+            return []
+        return [Cut(op.name, "no-grad", site, tuple(sorted(who)), scope=site, partly=True, sure=False) for op, site, who in found.values() if who]
+
     def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
         """Parameters nothing was computed from, or whose result went nowhere."""
         used = used_modules(self.trace, self.keys, self.before_loss)
@@ -244,6 +260,14 @@ class Flow:
             if made and op.ins and not op.writes and not any(key in taken for key in made):
                 return self.trace.site(op) if origin_of_place(op) is Origin.USER else None
         return None
+
+
+def draws(trace: Trace) -> list[Op]:
+    """Calls inside functions of torch's that switch history off themselves, with inputs that had one and numbers as a result."""
+    return [
+        op for op in trace.ops
+        if not op.grad_enabled and op.outs and op.outs[0].dtype.is_floating_point and any(seen.requires_grad for seen in op.ins) and not _silenced(op)
+    ]  # fmt: skip
 
 
 def _silenced(op: Op) -> bool:
@@ -383,5 +407,6 @@ def optimizer_facts(
     found = []
     if missing:
         replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
-        found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced))
+        again = bound_again(site) if site is not None and replaced is None and len(stale) == len(held) else None
+        found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced or again, by_syntax=again is not None))
     return found

@@ -14,6 +14,7 @@ from torchsleuth.auditor.batch import Call, Leaf, Padding
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import Runner
+from torchsleuth.auditor.sites import expression
 from torchsleuth.auditor.trace import ARRANGING, Change, Changing, Op, Trace
 
 Fitted = typing.Callable[[torch.Tensor, torch.Tensor], "torch.Tensor | None"]  # a result of the second run at the size of the first one's
@@ -96,6 +97,7 @@ class Lab:
         `rerun` gives the second run's result and trace, `left` what of it still differs from the first.
         """
         places: set[tuple] = set()
+        lines: set[tuple] = set()  # who looks at a line sees all of it
         found: list[tuple[Found | None, Difference]] = []
         while len(found) < MOST_PLACES and len(places) < 2 * MOST_PLACES:
             second, trace = rerun(_healing(first, places, may, fitted) if places else None)
@@ -109,8 +111,11 @@ class Lab:
             if one is None or place is None or place in places or (places and one.op.place.code is not one.op.place.user_code):
                 break
             places.add(place)
-            if not _same_attention(first, one.op, places):
+            span, _ = expression(*place) if place[0] is not None else (None, "")
+            line = (place[0], span.line if span is not None else place[1])
+            if line not in lines and not _same_attention(first, one.op, places):
                 found.append((one, difference))
+            lines.add(line)
             if one.op.place.code is not one.op.place.user_code:
                 break  # inside a library: the program's call is all there is to name
         return found or [(None, difference)]

@@ -294,7 +294,7 @@ class StepWatch(StepReading):
         prefix = f"{called_name(one.site)}."
         late = {prefixed for n, p in one.model.named_parameters() if p.grad is not None for prefixed in (n, prefix + n)}
         for name in ("cuts", "unused"):
-            fields[name] = tuple(fact for fact in fields.get(name, ()) if not late & set(fact.weights))
+            fields[name] = tuple(fact for fact in fields.get(name, ()) if getattr(fact, "partly", False) or not late & set(fact.weights))
 
     # -- the step is over -------------------------------------------------------------------------
 

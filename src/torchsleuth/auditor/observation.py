@@ -111,6 +111,7 @@ class Cut:
     scope: Site | None = None  # the `with torch.no_grad()` it stood in
     sure: bool = True  # False: values were handed out here, and were not seen to come back
     used: Site | None = None  # where a later step, which does not compute it anew, takes it up
+    partly: bool = False  # they get a gradient from elsewhere; what goes through here gives them none
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class OptimizerFact:
     site: Site | None = None
     rebound: Site | None = None
     step: int = 1  # the optimizer step at which it was seen
+    by_syntax: bool = False  # `rebound` was read in the source
     copied: Site | None = None  # these were copied here from tensors that the optimizer holds
 
 

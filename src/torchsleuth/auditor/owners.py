@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import types
 from collections.abc import Iterator
 
@@ -41,6 +42,25 @@ def class_origin(kind: type) -> Origin:
 def _some_code(kind: type) -> types.CodeType | None:
     """The code of a method of this class: it knows its file even when `__main__` has been replaced since."""
     return next((f.__code__ for f in vars(kind).values() if inspect.isfunction(f) and f.__qualname__.startswith(kind.__qualname__)), None)
+
+
+def bound_again(optimizer: Site) -> Site | None:
+    """The one assignment after an optimizer was built that gives the name of its model to something else, as the source has it."""
+    filename = os.path.abspath(optimizer.span.file)
+    tree = syntax_of(filename)
+    if tree is None:
+        return None
+    scope: ast.AST = tree
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno <= optimizer.span.line <= (node.end_lineno or 0):
+            scope = node  # outside in
+    inside = [node for node in ast.walk(scope) if isinstance(node, ast.Call) and optimizer.span.line <= node.lineno <= optimizer.span.end_line]
+    models = {ast.unparse(node.func.value) for node in inside if isinstance(node.func, ast.Attribute) and node.func.attr in ("parameters", "named_parameters")}
+    later = [
+        statement for statement in ast.walk(scope)
+        if isinstance(statement, ast.Assign) and statement.lineno > optimizer.span.end_line and any(ast.unparse(t) in models for t in statement.targets)
+    ]  # fmt: skip
+    return site_of_node(filename, later[0], optimizer.function) if len(later) == 1 else None
 
 
 def built(holder: nn.Module, name: str) -> Site | None:

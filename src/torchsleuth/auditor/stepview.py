@@ -15,7 +15,7 @@ from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.finite import FiniteWatch
-from torchsleuth.auditor.gradients import Flow, follows_another, unregistered, used_modules, weights_of
+from torchsleuth.auditor.gradients import Flow, draws, follows_another, unregistered, used_modules, weights_of
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Weight
 from torchsleuth.auditor.owners import owner_classes
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines, swapped_views
@@ -108,7 +108,7 @@ class StepView:
         wanted = [w for w in weights if w.requires_grad and w.in_optimizer is not False]
         missing = [w.name for w in wanted if w.grad == "none" and w.name in keys]
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
-        if not missing:
+        if not missing and not draws(self.trace):
             return {}
         flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)], since)
         cuts, explained = flow.cuts(missing, whole and loss is not None and loss.grad_fn is None)
@@ -117,6 +117,7 @@ class StepView:
             cut for cut in cuts
             if not (cut.reason in ("no-grad", "detach", "data") and follows_another(model, cut.weights, weights, bool(optimized & set(cut.weights))))
         ]  # fmt: skip
+        cuts += [cut for cut in flow.drawn({w.name for w in wanted}) if not set(cut.weights) & {name for other in cuts for name in other.weights}]
         unused = flow.unused([n for n in missing if n not in explained], owner_classes(model)) if not whole or not cuts else []
         return {"cuts": tuple(cuts), "unused": tuple(unused)}
 

@@ -102,15 +102,16 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     if cut.forced is not None:
         culprits.append(culprit(cut.forced, Role.CREATE, "makes a new leaf; it does not bring the history back"))
     total = sum(w.requires_grad for w in observation.weights)
-    facts = [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]
+    facts = [f"what the loss computes from it gives no gradient to {listed(cut.weights)}; what gradient they have comes from elsewhere"] if cut.partly else \
+        [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]  # fmt: skip
     facts.append("what they compute is in the loss, and the backward pass comes through here" if own else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
     optimized = [w.name for w in observation.weights if w.in_optimizer and w.name in set(cut.weights)]
-    if optimized:
+    if optimized and not cut.partly:
         facts.append(f"the optimizer holds {len(optimized)} of them and will skip them")
     title = "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
-        f"the gradient stops here: {listed(cut.weights, 2)} will not be trained"  # fmt: skip
+        f"the gradient stops here: {listed(cut.weights, 2)} will not be trained" + (" by what comes after it" if cut.partly else "")  # fmt: skip
     sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
     return Diagnosis(
         GradientCut.name, title, Confidence.CERTAIN if sure and cut.sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
-        f"{reason[0].upper()}{reason[1:]}. The forward values are right, and the parameters before this point stay as they are.", (advice(fix),),
+        f"{reason[0].upper()}{reason[1:]}. The forward values are right, and {'that part of the loss does not reach the parameters before this point' if cut.partly else 'the parameters before this point stay as they are'}.", (advice(fix),),
     )  # fmt: skip

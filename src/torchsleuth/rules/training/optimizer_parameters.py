@@ -57,7 +57,8 @@ class OptimizerParameters(AuditRule):
         for fact in observation.optimizer:
             culprits = []
             if fact.rebound is not None:
-                culprits.append(culprit(fact.rebound, Role.MUTATE, "new parameters, made after the optimizer was built"))
+                known = Known.INFERRED if fact.by_syntax else Known.OBSERVED
+                culprits.append(culprit(fact.rebound, Role.MUTATE, "new parameters, made after the optimizer was built", known))
             if fact.copied is not None:
                 culprits.append(culprit(fact.copied, Role.CREATE, "the model that is trained is a copy; the optimizer holds what it was copied from"))
             if fact.site is not None:
@@ -78,7 +79,7 @@ class OptimizerParameters(AuditRule):
                 observed(
                     f"{len(fact.weights)} of {total} trainable parameters got a gradient and are not in {fact.optimizer}: {listed(fact.weights)}",
                     f"this is so since optimizer step {fact.step}; the steps before it trained what was there before" if fact.step > 1 else "",
-                    f"{fact.optimizer} holds {fact.count} tensors" + (", some of which are not parameters of the model" if stale else ""),
+                    f"{fact.optimizer} holds {fact.count} tensors" + (", none of which is a parameter of the model" if fact.by_syntax else ", some of which are not parameters of the model" if stale else ""),
                 ),
                 "An optimizer changes the tensors it was given when it was built, and no others.",
                 (advice(build if stale else
