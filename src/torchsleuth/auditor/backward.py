@@ -33,6 +33,10 @@ class BackwardWatch:
         self._given: dict[int, list[torch.Tensor]] = {}  # tensor -> sums of what the operations gave back for it, before its own hooks
         self._refused: list[tuple[type, int, set[int]]] = []  # a Function, which of its gradients was None, the tensors that would have got it
 
+    def forget(self) -> None:
+        """What was seen belongs to another backward pass."""
+        self._passed, self._given, self._refused = [], {}, []
+
     def attach(self, loss: torch.Tensor) -> None:
         if loss.grad_fn is None:
             return

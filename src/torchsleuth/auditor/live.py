@@ -35,7 +35,7 @@ from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.session import BUDGET_SECONDS
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import parameter_keys
-from torchsleuth.auditor.trace import Op
+from torchsleuth.auditor.trace import Op, tensors_in
 
 MOST_BEFORE_STEP = 50_000  # calls kept from before the first training step
 
@@ -73,6 +73,8 @@ class StepWatch(StepReading):
         trace.carried = True
         trace.watchers.setdefault("backward", []).append(self._after_backward)
         trace.early.setdefault("backward", []).append(self._before_backward)
+        trace.early.setdefault("grad", []).append(self._before_grad)
+        trace.watchers.setdefault("grad", []).append(self._after_grad)
         add = self._handles.append
         add(hooks.register_module_forward_pre_hook(self._enter))
         add(hooks.register_module_forward_hook(self._leave, always_call=True))
@@ -113,7 +115,7 @@ class StepWatch(StepReading):
         """The program died: take everything off and let go of what was captured."""
         self.stop()
         self.captured.clear()
-        self._loss = None
+        self._loss = self._asked = None
 
     def failed(self, error: Exception) -> None:
         """Something here went wrong: the program is not to suffer from it."""
@@ -218,6 +220,9 @@ class StepWatch(StepReading):
             if not self.captured and len(self._more) == 1 and args[0].grad_fn is not None:
                 unseen(self._optimizers.look_for_rebinding)(self.view.trace, self._backward_at, leaves_below(args[0].grad_fn))
         elif self._here() and not self._loss_seen and args and isinstance(args[0], torch.Tensor):
+            if self._asked is not None:  # gradients of another loss were asked for before, and are not what the step uses
+                self._asked = None
+                self._backward.forget()
             self._loss = args[0]
             self._backward_at = op.index
             self._backward.attach(self._loss)
@@ -228,6 +233,22 @@ class StepWatch(StepReading):
             return
         self._backward.detach()
         self._backward_passed()
+
+    @harmless
+    def _before_grad(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`torch.autograd.grad(loss, parameters)`: the loss of this step, if nothing but its gradients is there when the optimizer comes."""
+        outputs, inputs = [*args, kwargs.get("inputs")][:2] if args else (kwargs.get("outputs"), kwargs.get("inputs"))
+        losses, wanted = list(tensors_in(outputs)), {id(tensor) for tensor in tensors_in(inputs)}
+        if not self._here() or self._loss_seen or self._done or self._asked is not None or len(losses) != 1 or losses[0].numel() != 1:
+            return
+        if any(id(p) in wanted for one in self.captured for p in one.model.parameters()):
+            self._asked = (losses[0], op.index)
+            self._backward.attach(losses[0])
+
+    @harmless
+    def _after_grad(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        if self._asked is not None and self._here():
+            self._backward.detach()
 
     @unseen
     def _backward_passed(self) -> None:
@@ -263,6 +284,7 @@ class StepWatch(StepReading):
             return
         if not self._loss_seen and self.captured:
             if any(p.grad is not None for p in parameters_of(optimizer)):
+                self._loss, self._backward_at = self._asked or (self._loss, self._backward_at)
                 self._backward_passed()  # by `torch.autograd.backward`, which no trace sees, or set by hand
             elif not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure would call backward itself
                 self._optimizers.idle(optimizer)
@@ -325,7 +347,7 @@ class StepWatch(StepReading):
                 one.output = None
                 one.live = one.copy or one.live
             losses = [*([self._loss] if self._loss is not None else []), *self._more]
-            self._loss = None
+            self._loss = self._asked = None
             self._more.clear()
             self._release()
             if self.captured:

@@ -35,6 +35,7 @@ class StepReading:
         self._loss_seen = False
         self._more: list[torch.Tensor] = []  # losses whose backward passes add to the same gradients
         self._backward_at: int | None = None
+        self._asked: tuple[torch.Tensor, int] | None = None  # a loss whose gradients `torch.autograd.grad` gave, and when
         self._states: dict[int, str] = {}
         self._keys: dict[int, dict[str, int]] = {}
         self._optimizer: Optimizer | None = None
