@@ -34,6 +34,7 @@ class Captured:
     copy: Call | None = None
     output: typing.Any = None
     training: bool = True
+    around: Site | None = None  # of a call without gradients: what stands in the block that says so
     inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
     dependent: list[str] = field(default_factory=list)  # what in it behaves differently in training
 

@@ -28,6 +28,8 @@ _COMPARISONS = {"gt", "lt", "ge", "le", "eq", "ne", "__gt__", "__lt__", "isnan",
 _INDICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "median", "mode", "kthvalue", "multinomial", "searchsorted",
             "bucketize", "nonzero", "unique"}  # fmt: skip
 
+_READING = {"data", "detach", "clone", "cpu", "numpy", "__format__"}
+
 
 def grad_state(grad: torch.Tensor | None) -> str:
     return grad_states([grad])[0]
@@ -60,12 +62,12 @@ def _state_of(values: torch.Tensor, total: float) -> str:
 
 def used_modules(trace: Trace, keys: dict[str, int], until: int | None = None) -> set[str]:
     """Names of the parameters that some call, up to the loss, took as an input. Writing into one (initialisation, an
-    optimizer's step, this watch's own copies after the loss) is no use of it."""
+    optimizer's step, this watch's own copies after the loss) and copying it (`copy.deepcopy`) is no use of it."""
     by_key = {key: name for name, key in keys.items()}
     return {
         by_key[seen.key]
         for position, op in enumerate(trace.ops)
-        if not op.writes and op.name != "__format__" and (until is None or position <= until)
+        if not op.writes and op.name not in _READING and (until is None or position <= until)
         for seen in op.ins
         if seen.key in by_key
     }
@@ -243,7 +245,7 @@ class Flow:
                 found.append(Unused(tuple(names), how, path, kind, None, made))
                 continue
             keys = {self.keys[name] for name in names}
-            first = next((op for op in self.trace.ops if not op.writes and any(seen.key in keys for seen in op.ins)), None)
+            first = next((op for op in self.trace.ops if not op.writes and op.name not in _READING and any(seen.key in keys for seen in op.ins)), None)
             if first is None or origin_of_place(first) is not Origin.USER:
                 continue
             below = self.trace.descendants(keys)

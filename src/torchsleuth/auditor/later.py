@@ -28,7 +28,7 @@ from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unsee
 from torchsleuth.auditor.observation import KeptGradient, ModeFact, NoUpdate, Site
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
-from torchsleuth.auditor.sites import place_here, place_of, site_of
+from torchsleuth.auditor.sites import place_here, place_of, site_of, without_history
 from torchsleuth.auditor.trace import Trace
 
 STEPS_FOR_GRADIENTS = 4
@@ -279,7 +279,7 @@ class LaterWatch:
                 self._look()
             return
         call = Call(module, tuple(inputs), keywords())
-        self._evaluated.append(Captured(module, call, site_of(place_here(2)), autocast_here(call), copied(call)))
+        self._evaluated.append(Captured(module, call, site_of(place_here(2)), autocast_here(call), copied(call), around=without_history(2)))
         self._flags[id(module)] = [(m, m.training) for m in module.modules()]
         norm = next((m for m in module.modules() if isinstance(m, BATCH_NORMS) and m.training and m.num_batches_tracked is not None), None)
         if norm is not None:
@@ -347,7 +347,7 @@ class LaterWatch:
                 modules = tuple(self._dependent[id(one.model)][:4])
                 found.append((
                     id(one.model),
-                    ModeFact("train-in-evaluation", modules, one.site, gap, operation, metric=site, updated=updated, output=name),
+                    ModeFact("train-in-evaluation", modules, one.site, gap, operation, metric=site, updated=updated, output=name, around=one.around),
                 ))  # fmt: skip
         return found
 

@@ -312,6 +312,7 @@ class ModeFact:
     metric: Site | None = None  # where the evaluation's result is compared with something
     output: str = ""
     updated: bool = False  # BatchNorm took the evaluation's data into its running values
+    around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,29 @@ def site_of(place: Place, module: str = "", module_type: str = "") -> Site | Non
     return Site(span, source, code.co_qualname, excerpt(code.co_filename, span), module, module_type, library)
 
 
+def without_history(depth: int = 1) -> Site | None:
+    """The innermost expression of the program, of those that led here, that stands in a block or function without gradients."""
+    frame: types.FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        code = frame.f_code
+        tree = syntax_of(code.co_filename) if origin_of_file(code.co_filename) is Origin.USER else None
+        if tree is not None and any(node.lineno <= frame.f_lineno <= (node.end_lineno or 0) for node in _blocks(code.co_filename)):
+            return site_of(Place(code, frame.f_lasti, code, frame.f_lasti))
+        frame = frame.f_back
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _blocks(filename: str) -> tuple[ast.With | ast.FunctionDef, ...]:
+    """`with torch.no_grad():` and functions under such a decorator."""
+    found = []
+    for node in ast.walk(syntax_of(filename) or ast.Module([], [])):
+        said = [i.context_expr for i in node.items] if isinstance(node, ast.With) else node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        if any(word in ast.unparse(one) for one in said for word in ("no_grad", "inference_mode", "set_grad_enabled(False)")):
+            found.append(node)
+    return tuple(found)
+
+
 def _decorator(code: types.CodeType) -> Site | None:
     """The decorator of this function that switches gradients off, if it is in the user's code and stands alone or can be told."""
     tree = syntax_of(code.co_filename) if origin_of_file(code.co_filename) is Origin.USER else None

@@ -114,7 +114,9 @@ class TrainModeEvaluation(AuditRule):
             if fact.kind != "train-in-evaluation" or fact.site is None:
                 continue
             culprits = [culprit(fact.site, Role.CALL, "`training` is True here")]
-            if fact.metric is not None and fact.metric.span != fact.site.span:
+            if fact.around is not None and fact.around.span.line != fact.site.span.line:
+                culprits.insert(0, culprit(fact.around, Role.CALL, "the evaluation; `training` is True in it"))
+            if fact.metric is not None and fact.metric.span.line != fact.site.span.line:
                 culprits.append(culprit(fact.metric, Role.OPERAND, "here its result is compared"))
             behave = "behaves" if len(fact.modules) == 1 else "behave"
             yield Diagnosis(
