@@ -206,7 +206,25 @@ def _detaching_use(scripts: Scripts, item: CarriedTensor) -> list[Edit] | None:
     found = occurrences(script, node, item.tensor.name)
     if len(found) != 1:
         return None
+    if _may_be_none(script, node, item.tensor.name):
+        text = f"{script.segment(found[0])} if {script.segment(found[0])} is None else {script.segment(found[0])}.detach()"
+        return [script.replace(found[0], text if isinstance(script.parent(found[0]), (ast.Call, ast.keyword)) else f"({text})")]
     return script.wrapped(found[0], ".detach()")
+
+
+def _may_be_none(script: Script, node: ast.AST, name: str) -> bool:
+    """`def forward(self, x, h=None)`, or `h = None` before the first round."""
+    scope = script.scope_of(node)
+    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = scope.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+        if any(argument.arg == name and isinstance(default, ast.Constant) and default.value is None for argument, default in defaults):
+            return True
+    return any(
+        isinstance(other, ast.Assign) and isinstance(other.value, ast.Constant) and other.value.value is None and any(path_of(t) == name for t in other.targets)
+        for other in script.own_nodes(scope)
+    )
 
 
 def _starts_as_number(script: Script, node: ast.AST, name: str) -> bool:
