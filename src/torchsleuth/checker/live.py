@@ -36,6 +36,7 @@ class FunctionWatch:
         self._seen: set[type] = set()
         self._twice: set[type] = set()  # whose backward the program records, to differentiate it again
         self._kept: dict[int, dict[str, int | None]] = {}  # by the node of a first call: the versions of the tensors on its ctx
+        self._get_user_fn: typing.Any = None
         self._overwritten: set[type] = set()  # of those: one had changed when backward came
 
     def __enter__(self) -> FunctionWatch:
@@ -62,23 +63,22 @@ class FunctionWatch:
 
         _SingleLevelFunction.apply = classmethod(apply)
 
-        twice, kept, original = self._twice, self._kept, BackwardCFunction.apply
-        self._backward_apply = original
+        # Asked for before backward is called, so that no frame of ours stands in a traceback from there. Where torch has no such
+        # method nothing is known of the program's backward passes, and nothing is said that depends on them.
+        self._get_user_fn = original = getattr(BackwardCFunction, "_get_user_fn", None)
+        if original is not None:
 
-        # The engine looks `apply` up on the node; gradients are recorded there only under create_graph=True.
-        def backward_apply(node, *grads):
-            if torch.is_grad_enabled():
-                twice.add(node._forward_cls)
-            if kept and (versions := kept.pop(id(node), None)) and any(_version(node, name) != version for name, version in versions.items()):
-                self._overwritten.add(node._forward_cls)
-            return original(node, *grads)
+            def get_user_fn(node):
+                self._note_backward(node)
+                return original(node)
 
-        BackwardCFunction.apply = backward_apply
+            BackwardCFunction._get_user_fn = get_user_fn
 
     def stop(self) -> None:
         if FunctionWatch._active is self:
             FunctionWatch._active = None
-            BackwardCFunction.apply = self._backward_apply
+            if self._get_user_fn is not None:
+                BackwardCFunction._get_user_fn = self._get_user_fn
             if "apply" in vars(_SingleLevelFunction):
                 del _SingleLevelFunction.apply
 
@@ -129,6 +129,14 @@ class FunctionWatch:
                     self._kept[id(node)] = {name: _version(node, name) for name in names}
                     break
         return outputs
+
+    def _note_backward(self, node: typing.Any) -> None:
+        with contextlib.suppress(Exception):
+            if torch.is_grad_enabled():  # in the engine only under create_graph=True
+                self._twice.add(node._forward_cls)
+            versions = self._kept.pop(id(node), {}) if self._kept else {}
+            if any(_version(node, name) != version for name, version in versions.items()):
+                self._overwritten.add(node._forward_cls)
 
     def _capture(self, function: type, arguments: tuple) -> None:
         if (function.__module__ or "").partition(".")[0] in ("torch", "torchsleuth"):
