@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import os
@@ -18,6 +19,7 @@ from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
 from torchsleuth.options import Options
 
 _MOST_CAUGHT = 20
+_MOST_FROM_ONE_PLACE = 5  # a search by trial and error in a loop is not looked at each time
 _SHARE_OF_A_CHILD = 8
 _MOST_VERIFIED = 3  # of those; each may cost three times what it took to get there
 
@@ -35,8 +37,9 @@ class Watch:
         self._serial = next(_serials)
         self._recorder: typing.Any = None
         self._child_recorder: typing.Any = None  # in a forked child: its own
-        self._caught: list[tuple[int, RaisedException, tuple[Diagnosis, ...]]] = []
-        self._unverified: dict[int, typing.Any] = {}  # of those: what a verification has to know about the failure
+        self._caught: list[tuple[tuple, RaisedException, tuple[Diagnosis, ...]]] = []
+        self._handled: collections.Counter[tuple] = collections.Counter()  # how often an exception from here was looked at
+        self._unverified: dict[tuple, typing.Any] = {}  # of those: what a verification has to know about the failure
         self._busy = False
         self._auditors: tuple[typing.Any, typing.Any] | None = None
         self._children = Children(self._record_in_child, self._diagnosed_in_child)
@@ -94,8 +97,8 @@ class Watch:
         exception, diagnoses = None, ()
         if error is not None:
             exception, diagnoses = self._diagnosed(error, None, final=True)
-        caught = [item for item in self._caught if error is None or item[0] != id(error)]
-        caught += [(0, *told) for told in self._children.died()]
+        caught = [item for item in self._caught if error is None or item[0] != _identity(error)]
+        caught += [((), *told) for told in self._children.died()]
         if self._unverified:
             caught = self._verified(caught)
         diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
@@ -138,8 +141,9 @@ class Watch:
             functions.stop()
             return (), ()
         parts = step.finish()
-        reports = functions.reports()
-        checked = tuple(diagnosis for report in reports for diagnosis in report.diagnoses)
+        # `check` answers whether a Function is right everywhere; here only what this program suffers from is a finding, and no advice.
+        reports = functions.reports(as_used=True)
+        checked = tuple(diagnosis for report in reports if not report.ok for diagnosis in report.diagnoses)
         return parts.diagnoses + checked, parts.notes + tuple(note for report in reports for note in report.notes)
 
     def deliver(self, report: Report) -> None:
@@ -180,7 +184,7 @@ class Watch:
         with _never_harm(), self._recorder.paused() if self._recorder else contextlib.nullcontext():
             exception, diagnoses = self._diagnosed(error, None)
             if diagnoses:
-                self._caught.append((id(error), exception, diagnoses))
+                self._caught.append((_identity(error), exception, diagnoses))
 
     def _diagnosed(
         self, error: BaseException, outer: types.FrameType | None, final: bool = False
@@ -215,7 +219,7 @@ class Watch:
                     if final:
                         verifier = self.replay.verifier(failure, self._progress)
                     elif len(self._unverified) < _MOST_VERIFIED:
-                        self._unverified[id(error)] = failure
+                        self._unverified[_identity(error)] = failure
                 found = repaired(diagnoses, evidence, verifier)
                 if final and self.options.repro:
                     from torchsleuth.repro import writing
@@ -244,20 +248,43 @@ class Watch:
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:
         """The program is about to handle an exception itself (`--caught`)."""
-        if self._busy or len(self._caught) >= _MOST_CAUGHT or any(item[0] == id(error) for item in self._caught):
+        if self._busy or len(self._caught) >= _MOST_CAUGHT:
             return
         from torchsleuth.diagnose import is_nominated
 
-        if not is_nominated(error):
+        identity, places = _identity(error), _places(error)
+        if not is_nominated(error) or any(item[0] == identity for item in self._caught) or self._handled[places] >= _MOST_FROM_ONE_PLACE:
             return
+        self._handled[places] += 1
         self._busy = True
         try:
             with _never_harm(), self._recorder.paused():
                 exception, diagnoses = self._diagnosed(error, frame.f_back)
-                if diagnoses and all(diagnoses != found for _, _, found in self._caught):
-                    self._caught.append((id(error), exception, diagnoses))
+                if diagnoses and all(_spots(diagnoses) != _spots(found) for _, _, found in self._caught):
+                    self._caught.append((identity, exception, diagnoses))
+                else:
+                    self._unverified.pop(identity, None)
         finally:
             self._busy = False
+
+
+def _places(error: BaseException) -> tuple:
+    """Where an exception was on its way so far, innermost last."""
+    out, link = [], error.__traceback__
+    while link is not None:
+        out.append((link.tb_frame.f_code, link.tb_lasti))
+        link = link.tb_next
+    return tuple(out)
+
+
+def _identity(error: BaseException) -> tuple:
+    """Tells one exception on its way out, handled more than once, from others; its id alone does not: a dead one's is used again."""
+    return (id(error), str(error), *_places(error)[-1:])
+
+
+def _spots(diagnoses: tuple[Diagnosis, ...]) -> list[tuple]:
+    """The same rule at the same expressions: the same error with other values, of which one report is enough."""
+    return [(diagnosis.rule, *((culprit.role, culprit.span) for culprit in diagnosis.culprits)) for diagnosis in diagnoses]
 
 
 def _causes(error: BaseException) -> typing.Iterator[Exception]:

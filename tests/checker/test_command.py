@@ -137,6 +137,7 @@ def test_accept_surrogate(ops, capsys):
         "    @staticmethod\n    def backward(ctx, g):\n        return g\n"
     )
     assert main(["check", "ste.py"]) == 1
+    assert capsys.readouterr().out.endswith("1 Function checked: 1 with a surrogate gradient, apparently on purpose\n")
     assert main(["check", "ste.py", "--accept-surrogate"]) == 0
 
 

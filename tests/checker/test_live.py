@@ -6,6 +6,7 @@ import weakref
 import right_functions as right
 import torch
 import wrong_functions as wrong
+from torch.autograd import Function
 
 from torchsleuth.checker.live import FunctionWatch
 
@@ -96,3 +97,66 @@ def test_large_inputs_are_remembered_by_a_sample(monkeypatch):
     (inputs,) = watch.inputs_of(right.Sum)
     assert inputs.shape == (4, 5, 6) and inputs.requires_grad
     assert watch.reports()[0].ok
+
+
+class DifferenceKept(Function):
+    """Right once; its second derivative is silently wrong."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        d = a - b
+        ctx.save_for_backward(d)
+        return d * d
+
+    @staticmethod
+    def backward(ctx, g):
+        (d,) = ctx.saved_tensors
+        return 2 * g * d, -2 * g * d
+
+
+class OnCtx(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g * ctx.x
+
+
+class RoundsThrough(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def _suffered(step) -> set[str]:
+    original = torch.autograd.function.BackwardCFunction._get_user_fn
+    with FunctionWatch() as watch:
+        step(torch.randn(4, 3, requires_grad=True))
+    assert torch.autograd.function.BackwardCFunction._get_user_fn is original
+    return {d.rule for report in watch.reports(as_used=True) for d in report.diagnoses}
+
+
+def test_a_running_program_answers_only_for_what_it_suffers_from():
+    def penalised(x):
+        (g,) = torch.autograd.grad((x * DifferenceKept.apply(x, 2 * x.detach())).sum(), x, create_graph=True)
+        g.sum().backward()
+
+    def overwritten(x):
+        h = x * 1
+        y = OnCtx.apply(h)
+        with torch.no_grad():
+            h.add_(1)
+        y.sum().backward()
+
+    assert _suffered(lambda x: DifferenceKept.apply(x, 2 * x.detach()).sum().backward()) == set()
+    assert _suffered(penalised) == {"function-double-backward"}
+    assert _suffered(lambda x: OnCtx.apply(x * 1).sum().backward()) == set()
+    assert _suffered(overwritten) == {"function-tensor-on-ctx"}
+    assert _suffered(lambda x: RoundsThrough.apply(x).sum().backward()) == set()

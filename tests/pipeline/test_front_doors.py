@@ -106,6 +106,34 @@ def test_caught_errors_are_reported_once_each(tmp_path: Path) -> None:
     assert ("mutate", 6) in run.culprits()
 
 
+def test_caught_errors_in_a_loop_hide_no_other(tmp_path: Path) -> None:
+    """The same error with other values is one; a dead exception's id, which comes again, is not the exception."""
+    path = _write(
+        tmp_path,
+        """
+        import torch
+
+        table = torch.nn.Embedding(4, 2)
+        for i in range(30):
+            try:
+                table(torch.tensor([1, 4 + i]))
+            except IndexError:
+                pass
+        w = torch.ones(3, requires_grad=True)
+        try:
+            w += 1
+        except RuntimeError:
+            pass
+        try:
+            torch.ones(2, 3) @ torch.ones(4, 5)
+        except RuntimeError:
+            pass
+        """,
+    )
+    run = run_program(path, caught=True)
+    assert [d["rule"] for d in run.diagnoses] == ["index-out-of-range", "inplace-on-leaf", "matmul-shape"]
+
+
 def test_a_wrapped_exception_is_explained_by_its_cause(tmp_path: Path) -> None:
     path = _write(
         tmp_path,

@@ -7,13 +7,16 @@ Nothing is read back from a device, no random number is drawn, and the copies ar
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import typing
 
 import torch
-from torch.autograd.function import _SingleLevelFunction
+from torch.autograd.function import BackwardCFunction, _SingleLevelFunction
 
 if typing.TYPE_CHECKING:
     from torchsleuth.checker.report import CheckReport
+    from torchsleuth.checker.trial import Trial
 
 # Inputs larger than this in all are remembered as shapes only.
 LARGEST = 256 * 2**20
@@ -31,6 +34,10 @@ class FunctionWatch:
     def __init__(self) -> None:
         self._inputs: dict[type, tuple | None] = {}
         self._seen: set[type] = set()
+        self._twice: set[type] = set()  # whose backward the program records, to differentiate it again
+        self._kept: dict[int, dict[str, int | None]] = {}  # by the node of a first call: the versions of the tensors on its ctx
+        self._get_user_fn: typing.Any = None
+        self._overwritten: set[type] = set()  # of those: one had changed when backward came
 
     def __enter__(self) -> FunctionWatch:
         self.start()
@@ -43,7 +50,7 @@ class FunctionWatch:
         if FunctionWatch._active is not None:
             raise RuntimeError("another FunctionWatch is active")
         FunctionWatch._active = self
-        seen, capture = self._seen, self._capture
+        seen, capture, note = self._seen, self._capture, self._note_ctx
 
         # Function.apply calls super().apply, found on this class first: programs that bound
         # `op = MyOp.apply` before `start` are seen too, which patching Function.apply would miss.
@@ -51,13 +58,27 @@ class FunctionWatch:
             if cls not in seen:
                 seen.add(cls)
                 capture(cls, arguments)
+                return note(cls, super(_SingleLevelFunction, cls).apply(*arguments, **keywords))
             return super(_SingleLevelFunction, cls).apply(*arguments, **keywords)
 
         _SingleLevelFunction.apply = classmethod(apply)
 
+        # Asked for before backward is called, so that no frame of ours stands in a traceback from there. Where torch has no such
+        # method nothing is known of the program's backward passes, and nothing is said that depends on them.
+        self._get_user_fn = original = getattr(BackwardCFunction, "_get_user_fn", None)
+        if original is not None:
+
+            def get_user_fn(node):
+                self._note_backward(node)
+                return original(node)
+
+            BackwardCFunction._get_user_fn = get_user_fn
+
     def stop(self) -> None:
         if FunctionWatch._active is self:
             FunctionWatch._active = None
+            if self._get_user_fn is not None:
+                BackwardCFunction._get_user_fn = self._get_user_fn
             if "apply" in vars(_SingleLevelFunction):
                 del _SingleLevelFunction.apply
 
@@ -67,8 +88,12 @@ class FunctionWatch:
     def inputs_of(self, function: type) -> tuple | None:
         return self._inputs.get(function)
 
-    def reports(self, accept_surrogate: bool = False) -> list[CheckReport]:
-        """One report per Function seen; the captured inputs are let go. A check that fails is a note, never an error."""
+    def reports(self, as_used: bool = False) -> list[CheckReport]:
+        """One report per Function seen; the captured inputs are let go. A check that fails is a note, never an error.
+
+        `as_used` leaves out what this program does not suffer from: surrogates, which are meant, a wrong second
+        derivative where none is taken, and tensors on ctx that nobody overwrites.
+        """
         from torchsleuth.checker import check_trial
         from torchsleuth.checker.report import report_of
 
@@ -80,16 +105,56 @@ class FunctionWatch:
                 out.append(report_of((), notes=(f"{function.__name__}: its inputs were too large to keep; not checked",)))
                 continue
             try:
-                out.append(report_of((check_trial(function, *inputs),), accept_surrogate))
+                trial = check_trial(function, *inputs)
+                if as_used:
+                    trial = self._suffered(function, trial)
+                report = report_of((trial,), as_used)
+                out.append(dataclasses.replace(report, notes=_in_brief(report)) if as_used and report.ok else report)
             except Exception as error:
                 out.append(report_of((), notes=(f"{function.__name__}: not checked: {error}",)))
         return out
+
+    def _suffered(self, function: type, trial: Trial) -> Trial:
+        idle = () if function in self._twice else ("double-backward", "double-backward-raises")
+        idle += () if function in self._overwritten else ("kept-on-ctx",)
+        return dataclasses.replace(trial, findings=tuple(f for f in trial.findings if f.kind not in idle))
+
+    def _note_ctx(self, function: type, outputs: typing.Any) -> typing.Any:
+        """Remembers the versions of what this call left on its ctx; no tensor is held."""
+        with contextlib.suppress(Exception):
+            for output in outputs if isinstance(outputs, tuple) else (outputs,):
+                node = output.grad_fn if isinstance(output, torch.Tensor) else None
+                if getattr(node, "_forward_cls", None) is function:
+                    names = [name for name, value in vars(node).items() if isinstance(value, torch.Tensor)]
+                    self._kept[id(node)] = {name: _version(node, name) for name in names}
+                    break
+        return outputs
+
+    def _note_backward(self, node: typing.Any) -> None:
+        with contextlib.suppress(Exception):
+            if torch.is_grad_enabled():  # in the engine only under create_graph=True
+                self._twice.add(node._forward_cls)
+            versions = self._kept.pop(id(node), {}) if self._kept else {}
+            if any(_version(node, name) != version for name, version in versions.items()):
+                self._overwritten.add(node._forward_cls)
 
     def _capture(self, function: type, arguments: tuple) -> None:
         if (function.__module__ or "").partition(".")[0] in ("torch", "torchsleuth"):
             return
         size = sum(a.numel() * a.element_size() for a in arguments if isinstance(a, torch.Tensor))
         self._inputs[function] = tuple(_copy(a, size > LARGEST) for a in arguments)
+
+
+def _in_brief(report: CheckReport) -> tuple[str, ...]:
+    """Nobody asked about this Function: what was tried on a right one is for `check` to say."""
+    (trial,) = report.trials
+    verdict = "backward is not the derivative of forward, apparently on purpose" if trial.accepted else "its gradient is right"
+    return f"{trial.function}: {verdict}", *(f"{trial.function}: {remark}" for remark in trial.remarks)
+
+
+def _version(node: typing.Any, name: str) -> int | None:
+    value = vars(node).get(name)
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
 
 
 def _copy(value: typing.Any, large: bool) -> typing.Any:

@@ -62,14 +62,17 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError("; ".join(failed))
     report = report_of(trials, options.accept_surrogate, (*notes, *(f"not checked: {text}" for text in failed)))
     show(report, console_for(sys.stdout))
-    wrong = sum(1 for trial in trials if any(d.outcome == "findings" for d in (report_of((trial,), options.accept_surrogate),)))
-    print(_summary(len(trials), wrong, len(failed)))
+    refused = sum(not report_of((trial,), options.accept_surrogate).ok for trial in trials)
+    wrong = sum(not report_of((trial,), accept_surrogate=True).ok for trial in trials)
+    print(_summary(len(trials), wrong, refused - wrong, len(failed)))
     if options.json:
         json.write(report, options.json)
     return 0 if report.ok and not failed else 1 if not report.ok else 2
 
 
-def _summary(checked: int, wrong: int, failed: int) -> str:
+def _summary(checked: int, wrong: int, surrogates: int, failed: int) -> str:
     plural = "s" * (checked != 1)
-    out = f"{checked} Function{plural} checked: " + (f"{wrong} wrong" if wrong else "all right" if checked > 1 else "right")
+    out = f"{checked} Function{plural} checked: "
+    counted = [f"{wrong} wrong"] * bool(wrong) + [f"{surrogates} with a surrogate gradient, apparently on purpose"] * bool(surrogates)
+    out += ", ".join(counted) or ("all right" if checked > 1 else "right")
     return out + (f", {failed} not checked" if failed else "")

@@ -133,7 +133,7 @@ def _facts(found: RefusedState) -> list[Fact]:
         facts.append(Fact(f"In the model and not in the checkpoint: {_listed(found.missing)}.", Known.OBSERVED))
     if found.unexpected:
         facts.append(Fact(f"In the checkpoint and not in the model: {_listed(found.unexpected)}.", Known.OBSERVED))
-    facts.append(Fact(f"The checkpoint has {found.keys} entries.", Known.OBSERVED))
+    facts.append(Fact(f"The checkpoint has {found.keys} {'entry' if found.keys == 1 else 'entries'}.", Known.OBSERVED))
     return facts
 
 
