@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.keepers import kept_at
+from torchsleuth.capture.keepers import carried_by_caller, kept_at
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
 from torchsleuth.evidence import CarriedTensor, TensorFact
 from torchsleuth.probe import graph
@@ -69,6 +69,11 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
     made, used = timeline.place_of_node(older), timeline.place_of_node(newer)
     if not name and not several and made is not None and used is not None and made.span == used.span:
         name = _augmented(made.source)
+    kept = kept_at(maker, operation, several or (name,))
+    if kept is None and maker is not None and operation is not None:
+        caller = carried_by_caller(crash, sequence_of(older), sequence_of(newer), {maker.user_code, operation.user_code})
+        if caller is not None:
+            (name, kept), several = caller, ()
     shape, dtype = _result_of(older)
     return CarriedTensor(
         TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
@@ -78,7 +83,7 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         operation_of(newer.name()),
         _since(crash, older, is_lost),
         several,
-        kept_at(maker, operation, several or (name,)),
+        kept,
     )
 
 

@@ -268,12 +268,13 @@ def _trained_after(script: Script, backward: ast.stmt) -> set[str]:
 
 def _detached_where_made(scripts: Scripts, script: Script, statement: ast.stmt, item: CarriedTensor) -> Fix | None:
     """What was computed before the loop from values that are not computed there again is data to the loop."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or path_of(statement.targets[0]) != item.tensor.name:
-        return None
-    if item.since is not None or not item.tensor.name:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or item.since is not None or not item.tensor.name:
         return None
     meaning = f"`{item.tensor.name}` is then data to the loop: no gradient goes back through it."
-    edits = script.wrapped(statement.value, ".detach()")
+    if path_of(statement.targets[0]) == item.tensor.name:
+        edits = script.wrapped(statement.value, ".detach()")
+    else:
+        edits = detached(script, [item.tensor.name], statement)  # one of several that the statement unpacks
     return scripts.fix(f"Detach `{item.tensor.name}` where it is made.", edits, meaning, safe=False)
 
 
@@ -282,11 +283,19 @@ def _detached_where_made(scripts: Scripts, script: Script, statement: ast.stmt, 
 
 def _made_outside(scripts: Scripts, script: Script, item: CarriedTensor, loop: ast.stmt | None) -> ast.stmt | None:
     """The statement before the loop, in the loop's own block, that made what each round uses."""
-    if item.made is None or loop is None or scripts.get(_users(item.made)) is not script:
+    if item.made is None or loop is None:
         return None
-    statement = script.statement_at(_users(item.made).span)
     block = script.block_of(loop)
-    return statement if statement in block and block.index(statement) < block.index(loop) else None
+    before = block[: block.index(loop)]
+    statement = script.statement_at(_users(item.made).span) if scripts.get(_users(item.made)) is script else None
+    if statement in before:
+        return statement
+    # Made in a function called there: the one statement that binds it in this function.
+    name = item.tensor.name
+    scope = script.scope_of(loop)
+    binds = [node for node in script.own_nodes(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name]
+    found = script.statement_of(binds[0]) if len(binds) == 1 else None
+    return found if isinstance(found, ast.Assign) and found in before else None
 
 
 def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None, since: int | None = -1) -> Fix | None:
