@@ -71,7 +71,12 @@ def _carried(
     outside = [_made_outside(scripts, script, item, loops[0] if loops else None) for item in carried]
     if loops and any(statement is not None for statement in outside):
         statement, item = next((s, item) for s, item in zip(outside, carried, strict=True) if s is not None)
-        fixes.append(computed_in_loop(scripts, script, backward, statement, item.since))
+        inside = not statement.lineno <= _users(item.made).span.line <= (statement.end_lineno or statement.lineno) or scripts.get(_users(item.made)) is not script
+        if inside:  # in a function called there: if the oldest part that was freed was made there too, the statement makes all of it
+            kept_graph = _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+            if kept_graph:
+                return kept_graph  # the rounds belong to one step of the optimizer
+        fixes.append(computed_in_loop(scripts, script, backward, statement, -1 if inside and item.since is not None else item.since))
         if fixes == [None]:
             at_birth = _detached_where_made(scripts, script, statement, item)
             if at_birth is not None:
@@ -102,7 +107,8 @@ def _carried(
         fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
     if not fixes and not loops:
         return _shared(scripts, script, backward, freed)
-    fixes.append(_detached_where_used(scripts, carried) or _detached_where_used(scripts, carried[:1]))
+    if all(item.kept is None for item in carried):  # else it is used in a function that also goes on from step to step by itself
+        fixes.append(_detached_where_used(scripts, carried) or _detached_where_used(scripts, carried[:1]))
     return fixes
 
 
@@ -179,6 +185,8 @@ def _detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> 
         statement = script.statement_at(item.kept.span) if script is not None else None
         if script is None or not isinstance(statement, ast.Assign):
             return None
+        if names_in(statement, ast.Store) & set(item.names):
+            return None  # it reads and sets the name at once: in the first round that may hold None
         if statement in done:
             continue
         done.add(statement)
