@@ -179,6 +179,18 @@ class GradInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Recomputation:
+    """A checkpointed function that did something else when backward ran it again."""
+
+    call: Place  # the backward
+    function: str  # as the program calls it
+    definition: Place | None  # its first line
+    checkpoint: Place | None  # the `checkpoint(...)` call, where the program has one
+    changes: tuple[tuple[str, Place], ...]  # attributes that the function both reads and changes, and where it changes them
+    draws: tuple[Place, ...]  # calls in it to random numbers that are not torch's, which a checkpoint does not restore
+
+
+@dataclass(frozen=True, slots=True)
 class NanNode:
     """The node at which anomaly mode found NaN, and the operation after it in the forward pass that may have caused it."""
 
@@ -234,6 +246,7 @@ class Evidence:
     backward_root: BackwardRoot | None = None
     grad_input: GradInput | None = None
     nan_node: NanNode | None = None
+    recomputation: Recomputation | None = None
     custom: CustomBackward | None = None
     inference: tuple[GradientCut, ...] = ()
     operation: FailedOperation | None = None  # the forward call that raised

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.keepers import kept_at
+from torchsleuth.capture.keepers import carried_by_caller, kept_at
 from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
 from torchsleuth.evidence import CarriedTensor, TensorFact
 from torchsleuth.probe import graph
@@ -24,9 +24,9 @@ _MOST_CARRIED = 3
 _MOST_WALKED = 20_000
 
 
-def carried_over(crash: Crash, boundary: int, is_lost: Callable[[typing.Any], bool]) -> tuple[tuple[CarriedTensor, ...], list[typing.Any]]:
+def carried_over(crash: Crash, boundary: int, is_lost: Callable[[typing.Any], bool], callers: bool = False) -> tuple[tuple[CarriedTensor, ...], list[typing.Any]]:
     """Edges from a node made after the moment to one made before it that is lost (freed, overwritten) or leads to lost ones;
-    and the older nodes of these edges."""
+    and the older nodes of these edges. `callers`: the state may have been kept by a function further out."""
     leads_to_lost: dict[int, bool] = {}
 
     def lost_below(node: typing.Any) -> bool:
@@ -44,7 +44,7 @@ def carried_over(crash: Crash, boundary: int, is_lost: Callable[[typing.Any], bo
             if older is None or sequence_of(older) >= boundary or not lost_below(older):
                 continue
             edges += [older] if all(older is not other for other in edges) else []
-            item = _carried_tensor(crash, older, node, is_lost)
+            item = _carried_tensor(crash, older, node, is_lost, callers)
             if all((item.made, item.used) != (other.made, other.used) for other in found):
                 found.append(item)
             if len(found) >= _MOST_CARRIED:
@@ -52,7 +52,7 @@ def carried_over(crash: Crash, boundary: int, is_lost: Callable[[typing.Any], bo
     return tuple(found), edges
 
 
-def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost: Callable[[typing.Any], bool]) -> CarriedTensor:
+def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost: Callable[[typing.Any], bool], callers: bool) -> CarriedTensor:
     timeline = crash.timeline
     operation = timeline.operation_of_sequence(sequence_of(newer))
     name = _operand_name(crash, operation, older)
@@ -69,6 +69,11 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
     made, used = timeline.place_of_node(older), timeline.place_of_node(newer)
     if not name and not several and made is not None and used is not None and made.span == used.span:
         name = _augmented(made.source)
+    kept = kept_at(maker, operation, several or (name,))
+    if callers and kept is None and maker is not None and operation is not None:
+        caller = carried_by_caller(crash, sequence_of(older), sequence_of(newer), {maker.user_code, operation.user_code})
+        if caller is not None:
+            (name, kept), several = caller, ()
     shape, dtype = _result_of(older)
     return CarriedTensor(
         TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
@@ -78,7 +83,7 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         operation_of(newer.name()),
         _since(crash, older, is_lost),
         several,
-        kept_at(maker, operation, several or (name,)),
+        kept,
     )
 
 

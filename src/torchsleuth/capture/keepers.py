@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 import types
+import typing
 from collections.abc import Sequence
 
 from torchsleuth import source
 from torchsleuth.capture.syntax import function_of
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Operation
+from torchsleuth.record.ring import Kind
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.crash import Crash
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -29,6 +35,39 @@ def kept_at(maker: Operation | None, user: Operation | None, names: Sequence[str
             if attribute and _names(statement.value) and _names(statement.value) <= set(names) and _reads(using[0], using[1], attribute):
                 found.append(statement)
     return source.place_of_node(maker.user_code, found[0], Known.INFERRED) if len(found) == 1 else None
+
+
+def carried_by_caller(crash: Crash, older: int, newer: int, inner: set[types.CodeType]) -> tuple[str, Place] | None:
+    """`out, self.state = self.model(x, self.state)`: one statement of a function that was still running at the backward, at
+    which it stood when the tensor was made and again when it was used. The functions that did so, called there, have returned
+    since: their own variables have carried nothing over."""
+    frames = [frame.f_code for frame, _ in crash.entries if origin_of(frame.f_code) is Origin.USER]
+    if inner & set(frames):
+        return None
+    lines: dict[types.CodeType, dict[int, int]] = {code: {} for code in frames}
+    for event in crash.timeline.events():
+        if event.kind is Kind.LINE and event.code in lines:
+            # An event has the number of the next node: the last one before a node has its number or a smaller one.
+            for number in (older, newer):
+                if event.sequence <= number:
+                    lines[event.code][number] = event.where
+    for code in reversed(frames):
+        one, other = (source.statement_at(code.co_filename, lines[code].get(number, 0)) for number in (older, newer))
+        if isinstance(one, ast.Assign) and one is other:
+            stored = {ast.unparse(node) for target in one.targets for node in _parts(target)}
+            given = {ast.unparse(item) for call in ast.walk(one.value) if isinstance(call, ast.Call)
+                     for argument in (*call.args, *(keyword.value for keyword in call.keywords)) for item in _parts(argument)}  # fmt: skip
+            place = source.place_of_node(code, one, Known.INFERRED) if len(stored & given) == 1 else None
+            if place is not None:
+                return (stored & given).pop(), place
+    return None
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """The variables and attributes of `a, (b, self.c)`."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return [part for item in node.elts for part in _parts(item)]
+    return [node] if isinstance(node, (ast.Name, ast.Attribute)) else []
 
 
 def _method(code: types.CodeType) -> tuple[ast.AST, ast.ClassDef] | None:

@@ -71,7 +71,12 @@ def _carried(
     outside = [_made_outside(scripts, script, item, loops[0] if loops else None) for item in carried]
     if loops and any(statement is not None for statement in outside):
         statement, item = next((s, item) for s, item in zip(outside, carried, strict=True) if s is not None)
-        fixes.append(computed_in_loop(scripts, script, backward, statement, item.since))
+        inside = not statement.lineno <= _users(item.made).span.line <= (statement.end_lineno or statement.lineno) or scripts.get(_users(item.made)) is not script
+        if inside:  # in a function called there: if the oldest part that was freed was made there too, the statement makes all of it
+            kept_graph = _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+            if kept_graph:
+                return kept_graph  # the rounds belong to one step of the optimizer
+        fixes.append(computed_in_loop(scripts, script, backward, statement, -1 if inside and item.since is not None else item.since))
         if fixes == [None]:
             at_birth = _detached_where_made(scripts, script, statement, item)
             if at_birth is not None:
@@ -102,7 +107,8 @@ def _carried(
         fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
     if not fixes and not loops:
         return _shared(scripts, script, backward, freed)
-    fixes.append(_detached_where_used(scripts, carried) or _detached_where_used(scripts, carried[:1]))
+    if all(item.kept is None for item in carried):  # else it is used in a function that also goes on from step to step by itself
+        fixes.append(_detached_where_used(scripts, carried) or _detached_where_used(scripts, carried[:1]))
     return fixes
 
 
@@ -179,6 +185,8 @@ def _detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> 
         statement = script.statement_at(item.kept.span) if script is not None else None
         if script is None or not isinstance(statement, ast.Assign):
             return None
+        if names_in(statement, ast.Store) & set(item.names):
+            return None  # it reads and sets the name at once: in the first round that may hold None
         if statement in done:
             continue
         done.add(statement)
@@ -286,12 +294,13 @@ def _trained_after(script: Script, backward: ast.stmt) -> set[str]:
 
 def _detached_where_made(scripts: Scripts, script: Script, statement: ast.stmt, item: CarriedTensor) -> Fix | None:
     """What was computed before the loop from values that are not computed there again is data to the loop."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or path_of(statement.targets[0]) != item.tensor.name:
-        return None
-    if item.since is not None or not item.tensor.name:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or item.since is not None or not item.tensor.name:
         return None
     meaning = f"`{item.tensor.name}` is then data to the loop: no gradient goes back through it."
-    edits = script.wrapped(statement.value, ".detach()")
+    if path_of(statement.targets[0]) == item.tensor.name:
+        edits = script.wrapped(statement.value, ".detach()")
+    else:
+        edits = detached(script, [item.tensor.name], statement)  # one of several that the statement unpacks
     return scripts.fix(f"Detach `{item.tensor.name}` where it is made.", edits, meaning, safe=False)
 
 
@@ -300,11 +309,19 @@ def _detached_where_made(scripts: Scripts, script: Script, statement: ast.stmt, 
 
 def _made_outside(scripts: Scripts, script: Script, item: CarriedTensor, loop: ast.stmt | None) -> ast.stmt | None:
     """The statement before the loop, in the loop's own block, that made what each round uses."""
-    if item.made is None or loop is None or scripts.get(_users(item.made)) is not script:
+    if item.made is None or loop is None:
         return None
-    statement = script.statement_at(_users(item.made).span)
     block = script.block_of(loop)
-    return statement if statement in block and block.index(statement) < block.index(loop) else None
+    before = block[: block.index(loop)]
+    statement = script.statement_at(_users(item.made).span) if scripts.get(_users(item.made)) is script else None
+    if statement in before:
+        return statement
+    # Made in a function called there: the one statement that binds it in this function.
+    name = item.tensor.name
+    scope = script.scope_of(loop)
+    binds = [node for node in script.own_nodes(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name]
+    found = script.statement_of(binds[0]) if len(binds) == 1 else None
+    return found if isinstance(found, ast.Assign) and found in before else None
 
 
 def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made: ast.stmt | None, since: int | None = -1) -> Fix | None:

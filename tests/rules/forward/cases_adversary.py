@@ -13,6 +13,22 @@ def encoded(text):
 batch = pad_sequence([encoded("a b a b"), encoded("b")], batch_first=True, padding_value=0)
 nn.Embedding(len(words), 4)(batch)  #! index
 """, "index-out-of-range", ("holds 3", "3 rows"), late=(7, 8)),
+    Case("mask-without-the-added-token", """\
+import torch
+from torch import nn
+attention, first = nn.MultiheadAttention(8, 2, batch_first=True), nn.Parameter(torch.zeros(1, 1, 8))
+words = torch.randn(3, 7, 8)
+padding = torch.zeros(3, 7, dtype=torch.bool)  #! create
+x = torch.cat([first.expand(3, -1, -1), words], 1)  #! create
+attention(x, x, x, key_padding_mask=padding)  #! operand
+""", "attention-mask", ("`padding` [3, 7]", "Give the mask 8 columns"), late=False),
+    Case("loss-of-whole-numbers", """\
+import torch
+from torch import nn
+scores = nn.Linear(3, 1)(torch.randn(4, 3)).squeeze(1)
+clicked = torch.randint(0, 2, (4,))  #! create
+nn.BCEWithLogitsLoss()(scores, clicked)  #! operand
+""", "dtype-mismatch", ("`clicked` is int64", "float32 is needed"), late=False),
     Case("padding-itself", """\
 import torch
 from torch import nn

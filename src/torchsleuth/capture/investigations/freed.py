@@ -39,7 +39,7 @@ def investigate(crash: Crash) -> FreedGraph | None:
         freeing = [item for item in before if not item[3]] or before
         first_place, boundary, consumed_root, _ = next((item for item in freeing if item[1] > oldest), freeing[-1])
         same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
-    carried, edges = carried_over(crash, boundary, graph.is_freed) if boundary is not None else ((), [])
+    carried, edges = carried_over(crash, boundary, graph.is_freed, callers=True) if boundary is not None else ((), [])
     consumed = next((op for op in crash.timeline.operations if op.name in ("backward", "grad") and not op.raised and op.sequence == boundary), None)
     needless = needless_use(crash, edges[0], consumed.index) if len(edges) == 1 and consumed is not None else None
     if needless is not None and carried[0].used is not None and needless[0].span == carried[0].used.span:

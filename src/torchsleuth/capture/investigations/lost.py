@@ -75,6 +75,7 @@ class _Cut(typing.NamedTuple):
     cut: GradientCut
     operation: Operation
     side: str  # of a loss: "input", "target", or "" for neither
+    chosen: bool = False  # it reaches the loss only as whole numbers, which choose and count: no gradient could come that way
 
 
 class _Frozen(typing.NamedTuple):
@@ -107,13 +108,13 @@ class _Search:
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
         producer = self._producer(id(root), storage_of(root), None)
         # With each operation the one of its results that leads to the root (of `max` and `topk` it may be the indices), on
-        # which side of a loss it lies, and what took the values out of torch on the way.
-        pending = [(producer, (id(root), storage_of(root)), "", "")] if producer is not None else []
+        # which side of a loss it lies, what took the values out of torch on the way, and whether they went on as whole numbers.
+        pending = [(producer, (id(root), storage_of(root)), "", "", False)] if producer is not None else []
         seen: set[int] = set()
         cuts: list[_Cut] = []
         frozen: list[_Frozen] = []
         while pending and len(seen) < _MOST_STEPS:
-            operation, wanted, side, handed = pending.pop()
+            operation, wanted, side, handed, chosen = pending.pop()
             if operation.index in seen:
                 continue
             seen.add(operation.index)
@@ -124,21 +125,22 @@ class _Search:
             if losing is not None and not any(mark.requires_grad for mark in leading):
                 cut = self._cut(operation, losing, leading)
                 if cut is not None and all(cut.place.span != other.cut.place.span for other in cuts):
-                    cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side))
+                    cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side, chosen))
                 continue
             handed = operation.name if operation.name in _TO_PYTHON else handed
             unknown = operation.name in _COPIES
             for position, mark in enumerate(operation.operands):
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
-                    pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed))
+                    whole = not dtype_name(mark.dtype).startswith(("float", "bfloat", "complex"))
+                    pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed, chosen or whole))
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
                 if operation.grad_enabled and self._is_parameter(mark):
                     frozen.append(_Frozen(mark.ident, operation, side))
             if unknown:
                 conversions = self._through_python(operation)
-                pending.extend((conversion, (0, 0), side, "") for conversion in conversions)
+                pending.extend((conversion, (0, 0), side, "", chosen) for conversion in conversions)
                 self.bare = self.bare or not conversions and not operation.operands and _takes_values(operation)
         return [cut.cut for cut in self._meant(cuts, frozen)]
 
@@ -150,7 +152,7 @@ class _Search:
             meant = [cut for cut in meant if self._reaches(cut.operation, trained)] or meant
         meant = self._rather_frozen(meant, frozen, trained)
         # Labels, samples and counts are integers by nature. Where a path of real numbers is cut too, that is the one meant.
-        return [cut for cut in meant if cut.cut.reason != "integer"] or meant
+        return [cut for cut in meant if cut.cut.reason != "integer" and not cut.chosen] or [cut for cut in meant if not cut.chosen] or meant
 
     def _rather_frozen(self, cuts: list[_Cut], frozen: list[_Frozen], trained: set[int]) -> list[_Cut]:
         """Recording was on for a network whose weights are frozen, and switched off for another: the first may be the one

@@ -152,6 +152,13 @@ class AttentionMask(CrashRule):
             ]
             creates.append((operation.module_made, "the layer is made here, without `batch_first=True`"))
             fixes = ["Build the layer with `batch_first=True`."]
+        columns = re.search(r"shape\[1\] to be (\d+), but got (\d+)", message)
+        if columns and data is None:
+            # Its rows were counted first, and are right: the sequence that it was made from has another length than the keys.
+            keys = next((item for item in (*operation.call_operands, *operation.operands) if len(item.shape) == 3 and sorted(item.shape[:2]) == sorted((padding.shape[0], int(columns[1])))), None)
+            if keys is not None:
+                creates.append(of_axis(keys, 1 if keys.shape[1] == int(columns[1]) else 0))
+            fixes = [f"Give the mask {columns[1]} columns, one for each key: where tokens are added to a sequence or cut off, do the same to its mask."]
         return report(self.name, operation, title=f"The padding mask {padding.called} {shape(padding.shape)} does not fit the batch", label=f"{shape(padding.shape)} is not [batch, keys]",
                       lead=padding, why=f"A padding mask has one row for each sample and one column for each key. torch says: {message}", creates=creates, facts=facts, fixes=fixes, shown=4)  # fmt: skip
 

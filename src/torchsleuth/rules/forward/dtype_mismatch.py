@@ -93,7 +93,10 @@ class DtypeMismatch(CrashRule):
                           fixes=_single_fix(lead, message))  # fmt: skip
         odd, usual = _odd(operands, message)
         if "can't be cast" in message and operands:
-            odd, usual = operands[0], next((o.tensor.dtype for o in operands if o.tensor.dtype != operands[0].tensor.dtype), "")
+            # What is written has the dtype that the message calls the output's. A loss writes too: into a copy of its target.
+            output = re.search(r"desired output type (\w+)", message)
+            odd = next((o for o in operands if output and o.tensor.dtype == _DTYPES.get(output[1])), operands[0])
+            usual = next((o.tensor.dtype for o in operands if o.tensor.dtype != odd.tensor.dtype), "")
         written = operation.operand("value", "src", "source", "values")
         if written is not None and operands and re.search(r"destination dtypes match|self\.dtype to be equal to src", message):
             odd, usual = written, operands[0].tensor.dtype  # what is written to decides
