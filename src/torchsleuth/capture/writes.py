@@ -206,7 +206,7 @@ def _from_consumers(crash: Crash, node: typing.Any, steps: int) -> Writes:
     return Writes(tuple(sites), True)
 
 
-_WRITING = re.compile(r"^\S+ (\+|-|\*|/|@|//|%|\*\*)= |\.[a-z]\w*_\(")
+_WRITING = re.compile(r"^\S+ (\+|-|\*|/|@|//|%|\*\*)= |\.(?!requires_grad_\()[a-z]\w*_\(")
 
 
 # -- lines, syntax and live objects -----------------------------------------------------------------
@@ -262,7 +262,7 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
                 continue
             function = node.func
             if isinstance(function, ast.Attribute):
-                if function.attr.endswith("_") and not function.attr.endswith("__"):
+                if function.attr.endswith("_") and not function.attr.endswith("__") and function.attr != "requires_grad_":
                     is_function = ast.unparse(function.value).rpartition(".")[2] in _NAMESPACES
                     for written in node.args[:1] if is_function else [_written_through(function.value)]:
                         yield written, node, function.attr

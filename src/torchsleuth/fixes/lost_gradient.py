@@ -223,7 +223,7 @@ def _unwrapped_inside(script: Script, call: ast.Call, node: ast.AST, edits: list
     inside += script.between((span.end_line, span.end_column), script.end(argument))
     text = f"{torch}.stack({inside})" if word == "stack" else f"({inside})"
     text += "".join(f".to({script.segment(k.value)})" for k in call.keywords if k.arg in ("dtype", "device"))
-    return [script.replace(call, text)], f"`{'torch.stack' if word == 'stack' else 'the tensor itself'}` keeps the history; `{ast.unparse(call.func)}` copies bare numbers"
+    return [script.replace(call, text)], f"{'`torch.stack`' if word == 'stack' else 'The tensor itself'} keeps the history; `{ast.unparse(call.func)}` copies bare numbers"
 
 
 def _overlap(one: list[Edit], other: list[Edit]) -> bool:

@@ -14,5 +14,5 @@ class Reader(nn.Module):
 
 reader, state = Reader(), None
 for _ in range(3):
-    guess, state = reader(torch.randn(2, 5, 3), state)
+    guess, state = reader(torch.randn(2, 5, 3), state)  # culprit: create
     guess.pow(2).mean().backward()  # culprit: call
