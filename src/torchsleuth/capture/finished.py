@@ -33,11 +33,18 @@ def frames_of(stack: typing.Sequence[tuple[types.CodeType, int]]) -> Frame | Non
         if scope is None:
             return None
         call = node_in(*inside) if inside is not None else None
-        call = call if isinstance(call, ast.Call) else None
+        call = call if isinstance(call, ast.Call) and _may_call(call, code.co_name) else None
         known = outer if call is not None else None
         outer = Frame(code.co_filename, scope, getattr(code, "co_qualname", code.co_name), call, known, _binding_of(code, scope))
         inside = (code, lasti)
     return outer
+
+
+def _may_call(call: ast.Call, name: str) -> bool:
+    """Between two frames of the program a library's may stand: `DataLoader(Data())` did not call `__getitem__` with its own arguments."""
+    if name in ("forward", "__call__", "__init__", "__new__", "<lambda>"):
+        return True  # called by another name
+    return (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) == name
 
 
 def frame_at(filename: str, node: ast.AST, name: str = "") -> Frame | None:
