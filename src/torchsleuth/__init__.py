@@ -13,7 +13,7 @@ _HOMES = {
     "uninstall": "torchsleuth.pipeline",
     "watch": "torchsleuth.pipeline",
     "check": "torchsleuth.checker",
-    "audit": "torchsleuth.auditor",
+    "audit": "torchsleuth.pipeline",
     "explain": "torchsleuth.explainer",
 }
 __all__ = list(_HOMES)

@@ -10,14 +10,15 @@ import atexit
 import contextlib
 import dataclasses
 import glob
+import json
 import os
-import pickle
 import secrets
 import sys
 import tempfile
 import typing
 
-from torchsleuth.model import Diagnosis, Fact, Known, RaisedException
+from torchsleuth.errors import message_of
+from torchsleuth.model import Diagnosis, Fact, Known, RaisedException, from_plain, to_plain
 
 
 
@@ -84,7 +85,7 @@ class Children:
 
     def told(self, error: BaseException) -> tuple[Diagnosis, ...]:
         """What a child said of the exception that this one repeats; () where none did."""
-        text = str(error)
+        text = message_of(error)
         for told in self._all():
             worker = "" if told.worker is None else f"DataLoader worker process {told.worker}."
             repeats = f"{told.type}: {told.message}" in text or (type(error).__name__ == told.type and told.message == text)
@@ -103,8 +104,10 @@ class Children:
 
     def _all(self) -> typing.Iterator[Told]:
         for path in sorted(glob.glob(glob.escape(self._prefix) + "*")):
-            with contextlib.suppress(OSError, EOFError, pickle.PickleError, AttributeError), open(path, "rb") as file:
-                yield pickle.load(file)
+            # Others can write into this folder, too, under a name that they have seen there.
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError), open(path, encoding="utf-8") as file:
+                if not hasattr(os, "getuid") or os.fstat(file.fileno()).st_uid == os.getuid():
+                    yield from_plain(Told, json.load(file))
 
     def speak(self) -> None:
         """In the child: stand in for what turns exceptions into text.
@@ -135,10 +138,10 @@ class Children:
             return
         data = sys.modules.get("torch.utils.data")
         info = data.get_worker_info() if data is not None else None
-        told = Told(type(error).__name__, str(error), os.getpid(), info.id if info is not None else None, dies, diagnoses)
+        told = Told(type(error).__name__, message_of(error), os.getpid(), info.id if info is not None else None, dies, diagnoses)
         descriptor, path = tempfile.mkstemp(prefix="torchsleuth-unfinished-")
-        with os.fdopen(descriptor, "wb") as file:
-            pickle.dump(told, file)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(to_plain(told), file)
         os.replace(path, f"{self._prefix}{os.getpid()}-{secrets.token_hex(4)}")  # whole, or not at all
 
 

@@ -19,6 +19,12 @@ LOCALS_ARE_A_SNAPSHOT = sys.version_info < (3, 13)
 # -X no_debug_ranges or PYTHONNODEBUGRANGES; then only line numbers are known.
 HAS_POSITIONS = next(iter((lambda: 0).__code__.co_positions()), (None,) * 4)[2] is not None
 
+# `sys.last_exc` beside `sys.last_value` and its like.
+HAS_LAST_EXC = sys.version_info >= (3, 12)
+
+# Up to 3.11 the recursion limit counts calls of C functions (`exec`, `map`), too.
+RECURSION_COUNTS_C_CALLS = sys.version_info < (3, 12)
+
 # What `torch.compile` wraps a function into: `compile_wrapper` since torch 2.8 or so, `_fn` before.
 COMPILED_WRAPPERS = ("compile_wrapper", "_fn")
 

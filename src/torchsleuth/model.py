@@ -156,15 +156,33 @@ class RaisedException:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """The only input of every renderer."""
+    """The only input of every renderer. As a value it shows itself: `print(report)`, or the last line of a notebook's cell."""
 
     command: str
     outcome: Outcome
     exception: RaisedException | None = None
     diagnoses: tuple[Diagnosis, ...] = ()
     notes: tuple[str, ...] = ()  # about torchsleuth's own work: what limited its precision
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
+
+    def __repr__(self) -> str:
+        found = [f"{d.rule} at {d.culprits[0].span.file}:{d.culprits[0].span.line}" if d.culprits else d.rule for d in self.diagnoses]
+        return f"<Report of {self.command}: {self.outcome.value}{'; ' * bool(found)}{', '.join(found)}>"
+
+    def __str__(self) -> str:
+        from torchsleuth.render import notebook  # a renderer, known here only by the one who asks to be shown
+
+        return notebook.text(self)
+
+    def _repr_html_(self) -> str:
+        from torchsleuth.render import notebook
+
+        return notebook.html(self)
 
 
 def unified_diff(file: str, before: str, after: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torchsleuth.record.ring import DEFAULT_HISTORY
 
 DEFAULT_EXACT_SECONDS = 2.0
+DEFAULT_BUDGET_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,4 @@ class Options:
     remember: bool = False  # leave the fixes for `torchsleuth fix` in the working directory
     guard: bool = False  # on a GPU: check every index on the host before its kernel runs
     audit: bool = False  # watch the first training step for silent bugs, and check custom Functions on their first inputs
+    budget_s: float = DEFAULT_BUDGET_SECONDS  # time for the audit's experiments

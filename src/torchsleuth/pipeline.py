@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import os
 import sys
@@ -15,6 +16,7 @@ import types
 import typing
 
 from torchsleuth.children import Children
+from torchsleuth.errors import message_of
 from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
 from torchsleuth.options import Options
 
@@ -80,7 +82,7 @@ class Watch:
         from torchsleuth.auditor.live import StepWatch
         from torchsleuth.checker.live import FunctionWatch
 
-        self._auditors = StepWatch(), FunctionWatch()
+        self._auditors = StepWatch(self.options.budget_s), FunctionWatch()
         for auditor in self._auditors:
             auditor.start()
 
@@ -157,7 +159,10 @@ class Watch:
         if self.options.json:
             from torchsleuth.render import json
 
-            json.write(report, self.options.json)
+            try:
+                json.write(report, self.options.json)
+            except OSError as error:
+                _say(f"cannot write {self.options.json}: {error.strerror}")
         if self.options.audit and not report.diagnoses and not self.options.quiet:
             _say("; ".join(("the audit found nothing", *report.notes)))
         if report.diagnoses and not self.options.quiet and not self._told_within(report):
@@ -176,8 +181,11 @@ class Watch:
 
     def conclude(self, error: BaseException | None) -> None:
         """Report and deliver; a failure of our own is one line, and the program's traceback stands."""
-        with _never_harm():
-            self.deliver(self.report(error))
+        try:
+            with _never_harm():
+                self.deliver(self.report(error))
+        except KeyboardInterrupt:
+            _say("interrupted; there is no report")
 
     def conclude_thread(self, error: BaseException) -> None:
         """A thread died of this; the program goes on."""
@@ -189,9 +197,14 @@ class Watch:
     def _diagnosed(
         self, error: BaseException, outer: types.FrameType | None, final: bool = False
     ) -> tuple[RaisedException, tuple[Diagnosis, ...]]:
-        exception = RaisedException(type(error).__name__, str(error))
+        exception = RaisedException(type(error).__name__, message_of(error))
         if not isinstance(error, Exception) or "torch" not in sys.modules:
             return exception, ()
+        # Tensors of a class of the program's are asked about, too, and its `__torch_function__` must not run for that.
+        with sys.modules["torch"]._C.DisableTorchFunctionSubclass():
+            return exception, self._explained(error, outer, final)
+
+    def _explained(self, error: Exception, outer: types.FrameType | None, final: bool) -> tuple[Diagnosis, ...]:
         from torchsleuth.capture.collect import collect
         from torchsleuth.capture.crash import Crash
         from torchsleuth.diagnose import diagnose
@@ -207,10 +220,13 @@ class Watch:
                         from torchsleuth.repair import verified
 
                         told = verified(told, self.replay.verifier(self.replay.failure(error, crash, caught=False), self._progress))
-                    return exception, told
+                    return told
+                only = ""
                 if crash.is_the_programs_own():
-                    continue
-                diagnoses, evidence = diagnose(type(link).__name__, str(link), lambda needs, crash=crash: collect(crash, needs))
+                    if not crash.is_a_librarys_own():
+                        continue
+                    only = "library-check"
+                diagnoses, evidence = diagnose(type(link).__name__, message_of(link), lambda needs, crash=crash: collect(crash, needs), only)
                 if not diagnoses or evidence is None:
                     continue
                 verifier = None
@@ -225,12 +241,12 @@ class Watch:
                     from torchsleuth.repro import writing
 
                     _say(writing.write(diagnoses[0], evidence, self.options.repro))
-                return exception, found
+                return found
             finally:
                 crash.release()
         if final and self.options.repro:
             _say("no reproduction was written: the failure could not be explained")
-        return exception, ()
+        return ()
 
     def _record_in_child(self) -> None:
         from torchsleuth.record.recorder import Recorder
@@ -248,8 +264,8 @@ class Watch:
 
     def _on_handled(self, error: BaseException, frame: types.FrameType) -> None:
         """The program is about to handle an exception itself (`--caught`)."""
-        if self._busy or len(self._caught) >= _MOST_CAUGHT:
-            return
+        if self._busy or len(self._caught) >= _MOST_CAUGHT or isinstance(type(error).__str__, types.FunctionType):
+            return  # the program's own code makes the words of such an exception, and would run once more than without us
         from torchsleuth.diagnose import is_nominated
 
         identity, places = _identity(error), _places(error)
@@ -279,7 +295,7 @@ def _places(error: BaseException) -> tuple:
 
 def _identity(error: BaseException) -> tuple:
     """Tells one exception on its way out, handled more than once, from others; its id alone does not: a dead one's is used again."""
-    return (id(error), str(error), *_places(error)[-1:])
+    return (id(error), message_of(error), *_places(error)[-1:])
 
 
 def _spots(diagnoses: tuple[Diagnosis, ...]) -> list[tuple]:
@@ -288,13 +304,18 @@ def _spots(diagnoses: tuple[Diagnosis, ...]) -> list[tuple]:
 
 
 def _causes(error: BaseException) -> typing.Iterator[Exception]:
-    """The exception, then what it was raised from: a program may wrap torch's error in its own."""
+    """The exception, then what it was raised from: a program may wrap torch's error in its own, or gather several in a group."""
     seen: set[int] = set()
-    link: BaseException | None = error
-    while isinstance(link, Exception) and id(link) not in seen:
+    pending: list[BaseException | None] = [error]
+    while pending:
+        link = pending.pop()
+        if not isinstance(link, Exception) or id(link) in seen:
+            continue
         seen.add(id(link))
         yield link
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        pending.append(link.__cause__ or (None if link.__suppress_context__ else link.__context__))
+        if isinstance(link, ExceptionGroup):
+            pending += reversed(link.exceptions)
 
 
 @contextlib.contextmanager
@@ -304,7 +325,12 @@ def _never_harm() -> typing.Iterator[None]:
     except Exception as error:
         if os.environ.get("TORCHSLEUTH_DEBUG"):
             raise
-        _say(f"could not finish its report ({type(error).__name__}: {error}); the traceback above stands")
+        _say(f"could not finish its report ({_in_a_line(error)}); the traceback above stands")
+
+
+def _in_a_line(error: BaseException) -> str:
+    first, *others = message_of(error).splitlines() or [""]
+    return f"{type(error).__name__}: {first}{' …' * bool(others)}"
 
 
 def _say(text: str) -> None:
@@ -382,6 +408,31 @@ def watch(**options: typing.Any) -> typing.Iterator[Watch]:
             watch_.conclude(None)
     finally:
         watch_.stop()
+
+
+def audit(model: typing.Any, batch: typing.Any, **options: typing.Any) -> Report:
+    """Experiments on `model` with `batch`: see `torchsleuth.auditor.session.audited`, whose options these are.
+
+    A model that fails on the batch is explained like a program that does: it is run once more, recorded.
+    """
+    from torchsleuth.auditor.session import audited
+
+    report, failing = audited(model, batch, **options)
+    if failing is None or report.diagnoses:
+        return report
+    watch_ = Watch(Options(quiet=True), "audit")
+    watch_.start()
+    try:
+        failing()
+    except Exception as error:
+        watch_.stop()
+        _strip(error)
+        with _never_harm():
+            _, diagnoses = watch_._diagnosed(error, sys._getframe().f_back)
+            return dataclasses.replace(report, diagnoses=diagnoses)
+    finally:
+        watch_.stop()
+    return report
 
 
 def _after_cell(result: typing.Any) -> None:

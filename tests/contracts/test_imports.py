@@ -37,6 +37,15 @@ def test_rules_do_not_import_stages_that_touch_the_program(path: Path) -> None:
     assert not {name for name in _imports(path) if name.startswith(forbidden)}
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_stages_do_not_import_one_another(stage: str) -> None:
+    """`capture` reads what `record` wrote; apart from that only the pipeline and the command line know several of them."""
+    allowed = {stage, "record"} if stage == "capture" else {stage}
+    for path in ROOT.glob(f"{stage}/**/*.py"):
+        used = {parts[1] for parts in (name.split(".") for name in _imports(path)) if parts[0] == "torchsleuth" and len(parts) > 1}
+        assert not used & {*STAGES, "pipeline", "cli"} - allowed, path
+
+
 def test_renderers_know_only_the_model() -> None:
     for path in ROOT.glob("render/*.py"):
         ours = {name for name in _imports(path) if name.startswith("torchsleuth.")}

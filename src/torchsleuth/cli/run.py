@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import typing
 
 from torchsleuth.options import DEFAULT_EXACT_SECONDS
+
+if typing.TYPE_CHECKING:
+    from torchsleuth.pipeline import Watch
 
 SUMMARY = "run a program and explain its failure"
 
@@ -45,7 +49,6 @@ def main(options: argparse.Namespace) -> int:
     from torchsleuth.errors import UsageError
     from torchsleuth.options import Options
     from torchsleuth.pipeline import Watch
-    from torchsleuth.program import run_module, run_script
     from torchsleuth.record.ring import DEFAULT_HISTORY
 
     if not options.program:
@@ -73,8 +76,15 @@ def main(options: argparse.Namespace) -> int:
         from torchsleuth.verify.job import Launch
 
         watch.replay.launch = Launch(name, tuple(arguments), options.module, os.getcwd())
-    run = run_module if options.module else run_script
-    if not options.strict:
+    return run_watched(name, arguments, options.module, watch, options.strict)
+
+
+def run_watched(name: str, arguments: list[str], is_module: bool, watch: Watch, strict: bool) -> int:
+    """The program's exit status; with `strict`, 1 for one that ended well and of which something was found."""
+    from torchsleuth.program import run_module, run_script
+
+    run = run_module if is_module else run_script
+    if not strict:
         return run(name, arguments, watch)
     try:
         status = run(name, arguments, watch)

@@ -23,8 +23,9 @@ from time import perf_counter_ns
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from torchsleuth import unnoticed
 from torchsleuth.origin import Origin, origin_of_file
-from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
+from torchsleuth.record.tracebacks import TRAMPOLINE_NAME, was_in_the_program
 
 MOST_ENTRIES = 40_000  # at some 1.5 kB each: 60 MB at the very most
 MOST_ENTRIES_DEEP = 10 * MOST_ENTRIES  # `--deep` has asked for it
@@ -98,6 +99,7 @@ class Operation(typing.NamedTuple):
     stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off, or sizes are made: the program's frames, innermost first
     module: int  # id() of torch's own module that asked for a result in place (`nn.ReLU(inplace=True)`), else 0
     index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
+    arguments: tuple[int, ...]  # for each operand, which of the call's arguments it was, or was in
 
 
 class OperationLog(TorchFunctionMode):
@@ -115,12 +117,15 @@ class OperationLog(TorchFunctionMode):
         self._count = 0
         self._home = 0
         self._off = False
+        self._tracer: typing.Any = None  # the trace function that was there before us
         self._trampolines: dict[tuple[int, int], types.FunctionType] = {}
 
     # -- on and off -----------------------------------------------------------------------------
 
     def start(self) -> None:
         self._home = threading.get_ident()
+        self._tracer = _gettrace()
+        unnoticed.begin(self)
         self.__enter__()
 
     def stop_observing(self, reason: str) -> None:
@@ -141,6 +146,7 @@ class OperationLog(TorchFunctionMode):
             return False
         self._off = True  # first: `__exit__` itself starts a function, and a recorder's start event may ask again
         self.__exit__(None, None, None)
+        unnoticed.end(self)
         self._trampolines.clear()
         return True
 
@@ -150,15 +156,20 @@ class OperationLog(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):  # noqa: A002 (torch's own name)
         if kwargs is None:
             kwargs = {}
-        name = func.__name__
+        name = getattr(func, "__name__", "")  # a library may hand any callable over
         if name == "__get__" and func.__self__.__name__ in _SILENT_PROPERTIES:
             return func(*args, **kwargs)
         frame = sys._getframe(1)
-        if frame.f_code is _HANDLE:  # a Python function of torch's: its caller is two frames up
+        in_python = frame.f_code is _HANDLE  # a Python function of torch's: its caller is two frames up
+        if in_python:
             frame = frame.f_back.f_back
         call = self._trampolines.get((id(frame.f_code), frame.f_lasti))
         if call is None or call.__globals__ is not frame.f_globals:
             call = self._trampoline(frame)
+        if in_python:
+            call = self._with_callers(frame, call)
+        if _gettrace() is not self._tracer and sys.gettrace() is not None:  # the second takes longer, and does not count our own hook
+            self.stop_observing("a debugger traces the program")
         if self.finished or name in _QUESTIONS:
             del frame
             return call(func, args, kwargs)
@@ -188,11 +199,16 @@ class OperationLog(TorchFunctionMode):
         place = (program.f_code, program.f_lasti, user.f_code, user.f_lasti)
         grad_enabled = _is_grad_enabled()
         operands = []
+        arguments = []
+        position = 0
         for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, _Tensor):
                 operands.append(value)
+                arguments.append(position)
             elif type(value) is tuple or type(value) is list:
                 _collect(value, operands, 3)
+                arguments += [position] * (len(operands) - len(arguments))
+            position += 1
         stack = () if grad_enabled and operands and name not in _GIVES_SIZES else _program_stack(program)
         del frame, program, user
         marks = _marks(operands)
@@ -208,8 +224,9 @@ class OperationLog(TorchFunctionMode):
             began = perf_counter_ns()
             writes = []
             for position, mark in enumerate(marks):
-                if mark[7] >= 0 and operands[position]._version != mark[7]:
-                    writes.append(_new(Write, (position, mark[7], operands[position]._version)))
+                operand = operands[position]
+                if mark[7] >= 0 and (version := operand._version if type(operand) in _PLAIN else _version_of(operand)) != mark[7]:
+                    writes.append(_new(Write, (position, mark[7], version)))
             if raised or result is None:
                 results = ()
             elif isinstance(result, _Tensor):
@@ -220,12 +237,31 @@ class OperationLog(TorchFunctionMode):
             self._count += 1
             self.operations.append(
                 _new(Operation, (self._count, name, *place, sequence, self._sequence_number(), grad_enabled,
-                                 marks, results, tuple(writes), raised, stack, module, index))
+                                 marks, results, tuple(writes), raised, stack, module, index, tuple(arguments)))
             )  # fmt: skip
-            del operands
+            operands = operand = None
             self._spent_ns += perf_counter_ns() - began
             if self._budget_ns is not None and self._spent_ns > self._budget_ns:
                 self.stop_observing("its time budget was spent")
+
+    def _with_callers(self, frame: types.FrameType, call: typing.Callable) -> typing.Callable:
+        """`call` from trampolines for its callers, too, out to the program: torch's Python functions may warn for one further out."""
+        callers = []
+        while len(callers) < _FURTHEST_WARNED and frame.f_back is not None:
+            if (_origins.get(frame.f_code.co_filename) or _learn_origin(frame.f_code.co_filename)) is not _TORCH:
+                break
+            frame = frame.f_back
+            callers.append(self._trampoline(frame))
+        if not callers:
+            return call
+
+        def called(func, args, kwargs):
+            target, given = call, (func, args, kwargs)
+            for caller in callers[:-1]:
+                target, given = caller, (target, given, {})
+            return callers[-1](target, given, {})
+
+        return called
 
     def _trampoline(self, frame: types.FrameType) -> types.FunctionType:
         code = frame.f_code
@@ -245,7 +281,12 @@ def _call(func, args, kwargs): return func(*args, **kwargs)  # fmt: skip  # noqa
 _Tensor = torch.Tensor
 _is_grad_enabled = torch.is_grad_enabled
 _storage_address = torch._C._storage_address
-_USER, _LIBRARY = Origin.USER, Origin.LIBRARY
+_gettrace = sys.gettrace
+_REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError)  # torch's
+_USER, _LIBRARY, _TORCH = Origin.USER, Origin.LIBRARY, Origin.TORCH
+_FURTHEST_WARNED = 4  # `nn.Softmax` without `dim` warns for the caller of its `forward`'s caller
+# A tensor of any other class may have a `__torch_function__` of the program's, which must not see our questions.
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _origins: dict[str, Origin] = {}
 
 
@@ -290,6 +331,10 @@ def _tensors_of(result: object) -> list[torch.Tensor]:
 def _marks(tensors: typing.Sequence[torch.Tensor]) -> tuple[Mark, ...]:
     made = []
     for tensor in tensors:
+        if type(tensor) not in _PLAIN and torch._C._is_torch_function_enabled():
+            with torch._C.DisableTorchFunction():
+                made += _marks((tensor,))
+            continue
         try:
             made.append(_new(Mark, (
                 id(tensor),
@@ -303,9 +348,16 @@ def _marks(tensors: typing.Sequence[torch.Tensor]) -> tuple[Mark, ...]:
                 tensor.requires_grad,
                 tensor.is_leaf,
             )))  # fmt: skip
-        except Exception:  # sparse, functorch wrappers, subclasses of any kind: less is known of them
+        except _REFUSALS as error:  # sparse, functorch wrappers, subclasses of any kind: less is known of them
+            if type(tensor) in _PLAIN and was_in_the_program(error):  # a signal's handler has raised it
+                raise
             made.append(_opaque_mark(tensor))
     return tuple(made)
+
+
+def _version_of(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor._version
 
 
 def _plain_index(index: object) -> object:
@@ -324,5 +376,5 @@ def _opaque_mark(tensor: torch.Tensor) -> Mark:
     try:
         shape = tuple(int(size) for size in tensor.shape)
         return Mark(id(tensor), 0, shape, (), 0, tensor.dtype, tensor.device, -1, tensor.requires_grad, False)
-    except Exception:
+    except _REFUSALS:
         return Mark(id(tensor), 0, (), (), 0, None, None, -1, False, False)

@@ -18,6 +18,9 @@ class Kind(enum.IntEnum):
     RETURN = 2  # it returns (or yields)
 
 
+START, RETURN = int(Kind.START), int(Kind.RETURN)  # `.value` of an enum's member is a call, and a recorder may run where the stack ends
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     index: int  # counts all events ever written

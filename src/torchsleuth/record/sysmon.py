@@ -9,8 +9,8 @@ An event costs about 0.2 µs in a tight loop and several times that between torc
 cold. So lines that only move references about are switched off where they occur, and library functions that write
 into nothing are left alone after many calls (at once few, where they make no nodes: a configuration's
 `__getattribute__`, say); from then on what they do counts as done by the user's own call. The callbacks are closures
-over plain arrays because they are the hot path. An exception in a callback would surface in user code, so they do
-nothing that can raise.
+over plain arrays because they are the hot path. An exception in a callback surfaces in user code: as it should where a
+signal's handler has raised it; else they do nothing that can raise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from torchsleuth.record import tracebacks
 from torchsleuth.record.bytecode import inert_lines, may_write
 from torchsleuth.record.program import is_compiler_code, is_library_code, is_program_code
-from torchsleuth.record.ring import Kind, Ring
+from torchsleuth.record.ring import RETURN, START, Ring
 
 if typing.TYPE_CHECKING:
     from torchsleuth.record.oplog import OperationLog
@@ -101,11 +101,12 @@ class SysmonRecorder:
 
         def on_exception_handled(code, offset, error):
             try:
-                tracebacks.strip(error)
+                tracebacks.strip(error, tracebacks.FEW)
                 if on_handled is not None and is_program_code(code):
                     on_handled(error, sys._getframe(1))
-            except Exception:  # never into the user's program
-                pass
+            except Exception as mistake:
+                if tracebacks.is_the_programs(mistake):
+                    raise
 
         if log is not None:
             monitoring.register_callback(tool, events.LINE, on_line_meanwhile)
@@ -192,7 +193,7 @@ class SysmonRecorder:
                 monitoring.restart_events()
             sequences[slot] = sequence
             codes[slot] = key
-            wheres[slot] = code.co_firstlineno << 2 | Kind.START.value
+            wheres[slot] = code.co_firstlineno << 2 | START
             threads[slot] = thread()
 
         def on_return(code, offset, value):
@@ -208,7 +209,7 @@ class SysmonRecorder:
                     if calls[key] >= enough[key]:
                         calls[key] = _SWITCHED_OFF
                         monitoring.set_local_events(tool, code, 0)
-            wheres[slot] = offset << 2 | Kind.RETURN.value
+            wheres[slot] = offset << 2 | RETURN
             threads[slot] = thread()
 
         for event, callback in (

@@ -9,25 +9,58 @@ Through the operation log a call that raises leaves entries like these (innermos
     train.py            torchsleuth_call         the trampoline
     functional.py       softmax                  … and is then called for real
 
-All but the first and the last go.
+All but the first and the last go. So do frames of the recorders, where a signal's handler or the end of the stack has met them.
 """
 
 from __future__ import annotations
 
+import os
 import types
 
 from torchsleuth.origin import Origin, origin_of_file
 
 TRAMPOLINE_NAME = "torchsleuth_call"
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_OURS = (os.path.join(_FOLDER, ""), os.path.join(os.path.dirname(_FOLDER), "origin.py"))
 
 
-def strip(error: BaseException, depth: int = 8) -> None:
-    """Relink `error`'s traceback (and those of its causes) without our frames, in place."""
-    error.__traceback__ = _stripped(error.__traceback__)
-    if depth:
-        for other in (error.__cause__, error.__context__):
-            if other is not None and other is not error:
-                strip(other, depth - 1)
+FEW = 8  # of a chain: those further back have been handled before
+
+
+def strip(error: BaseException, most: int = 10_000) -> None:
+    """Relink `error`'s traceback (and those of its causes, and of a group's members) without our frames, in place."""
+    pending, seen = [error], {id(error)}
+    while pending and len(seen) <= most:
+        current = pending.pop()
+        current.__traceback__ = _stripped(current.__traceback__)
+        members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+        for other in (current.__cause__, current.__context__, *members):
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                pending.append(other)
+
+
+def is_ours(code: types.CodeType) -> bool:
+    """Code of the log and of the recorders."""
+    return code.co_filename.startswith(_OURS)
+
+
+def is_the_programs(error: BaseException) -> bool:
+    """Of what was raised while our own code ran: whether a signal's handler (or another thread) has raised it there.
+
+    That is for the program, and must reach it. A mistake of ours must not.
+    """
+    return not isinstance(error, Exception) or type(error).__module__ != "builtins" or was_in_the_program(error)
+
+
+def was_in_the_program(error: BaseException) -> bool:
+    """Whether it comes out of the program's own code."""
+    entry = error.__traceback__
+    while entry is not None:
+        if origin_of_file(entry.tb_frame.f_code.co_filename).is_program:
+            return True
+        entry = entry.tb_next
+    return False
 
 
 def _stripped(traceback: types.TracebackType | None) -> types.TracebackType | None:
@@ -45,7 +78,7 @@ def _stripped(traceback: types.TracebackType | None) -> types.TracebackType | No
                 return traceback
             if in_python:
                 del entries[-2:]
-        elif code.co_name == TRAMPOLINE_NAME:
+        elif code.co_name == TRAMPOLINE_NAME or is_ours(code):
             changed = True
         else:
             entries.append(entry)

@@ -25,7 +25,8 @@ def as_text(report: Report) -> str:
 
 
 def write(report: Report, path: str | Path) -> None:
-    Path(path).write_text(as_text(report), encoding="utf-8")
+    # A message may hold half of a surrogate pair (a file name that is no text, say), which UTF-8 has no bytes for: as in JSON, `\\udcff`.
+    Path(path).write_text(as_text(report), encoding="utf-8", errors="backslashreplace")
 
 
 def _diagnosis(diagnosis: Diagnosis) -> dict:

@@ -56,6 +56,13 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(Text("torchsleuth: no rule explains this failure.", style="dim"))
 
 
+def show_outcome(report: Report, console: Console) -> None:
+    """`show`, for who asked: that there is nothing to show is said, too."""
+    show(report, console)
+    if report.ok and not report.diagnoses:
+        console.print(Text("torchsleuth: no findings.", style="dim"))
+
+
 def _show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _heading(diagnosis, console)
     console.print(Text(diagnosis.title, style="bold"))

@@ -36,6 +36,14 @@ with warnings.catch_warnings(record=True) as seen:
     F.softmax(torch.ones(2))
 print([(os.path.basename(w.filename), w.lineno) for w in seen])
 
+# torch takes another way through attention, with other values at padded positions, where a function mode would see its calls
+encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1).eval()
+with torch.no_grad():
+    words = torch.randn(2, 4, 8)
+    print(encoder(words, src_key_padding_mask=torch.tensor([[False] * 3 + [True], [False] * 4])).double().sum(-1).tolist())
+    print(nn.MultiheadAttention(8, 2).eval()(words, words, words)[0].double().sum().item().hex())
+print(torch.overrides.has_torch_function((words,)))
+
 
 def attempt(action):
     try:
