@@ -6,6 +6,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Iterable
 
+from torchsleuth.errors import message_of
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
@@ -20,10 +21,10 @@ def nominated(type_name: str, message: str) -> list[CrashRule]:
 
 
 def diagnose(
-    type_name: str, message: str, collect: Callable[[Iterable[str]], Evidence]
+    type_name: str, message: str, collect: Callable[[Iterable[str]], Evidence], only: str = ""
 ) -> tuple[tuple[Diagnosis, ...], Evidence | None]:
-    """Diagnoses, best first. `collect` gathers the evidence for the sections the nominated rules need."""
-    rules = nominated(type_name, message)
+    """Diagnoses, best first. `collect` gathers the evidence for the sections the nominated rules need; `only` one rule is heard."""
+    rules = [rule for rule in nominated(type_name, message) if not only or rule.name == only]
     if not rules:
         return (), None
     evidence = collect(need for rule in rules for need in rule.needs)
@@ -70,7 +71,7 @@ def _on_the_device(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:
 
 def is_nominated(error: BaseException) -> bool:
     """Cheap enough to ask for every exception: does any rule with messages of its own claim this one?"""
-    type_name, message = type(error).__name__, str(error)
+    type_name, message = type(error).__name__, message_of(error)
     return any(rule.messages and rule.nominated_by(type_name, message) for rule in rules_of(CrashRule))
 
 

@@ -40,6 +40,7 @@ class WriteSite:
     module: str = ""  # torch's own module that wrote, by its path: "net.features.5"
     module_class: str = ""
     made: Place | None = None  # where that module was made with `inplace=True`
+    assigned: bool = False  # `x[i] *= 2`: the view that was written into was then assigned to its place, which wrote again
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class CarriedTensor:
     # Where one expression carries several and it is not known which of them this is: the names of all, `h` and `c`.
     together: tuple[str, ...] = ()
     kept: Place | None = None  # the assignment that keeps it for the next round: `self.state = h, c`
+    during: Place | None = None  # the statement of backward's own function, run once, during which another function made it
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,6 +163,7 @@ class BackwardRoot:
     made_by: str
     gradient: TensorFact | None = None
     mapped: bool = False  # it ran under `vmap`: shapes are without the mapped dimension
+    unreduced: Place | None = None  # the loss that was computed with `reduction="none"`, where the root has its number of elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,8 @@ class CustomBackward:
     needs_grad: tuple[bool, ...] = ()
     module: str = ""  # of a module's backward hook: the module it ran for, with its class
     missing_inputs: tuple[int, ...] = ()  # and which of the gradients of its inputs are None
+    tensors_saved: int | None = None  # how many forward gave to `save_for_backward`, None where that cannot be read
+    set_on_context: tuple[str, ...] = ()  # the attributes that forward set on ctx
 
 
 @dataclass(frozen=True, slots=True)

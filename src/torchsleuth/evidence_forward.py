@@ -15,7 +15,7 @@ from torchsleuth.model import Known
 class Made:
     """The expression of the program in which a tensor, a size or a value first appeared."""
 
-    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument" for plain Python values
+    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument", "value" for plain Python values; "mask" for one that left nothing
     place: Place
     complete: bool = True  # False: the trail ends here, the thing itself is older
     given: Made | None = None  # the caller's expression that gave the number, where it came as an argument
@@ -71,7 +71,9 @@ class Operand:
     contiguous: bool = True
     made: Made | None = None  # the expression that made this tensor
     chain: tuple[Made, ...] = ()  # from there back, newest first, as far as the log carries
+    formed: Made | None = None  # the call that gave it its shape: what follows kept it
     input_made: Made | None = None  # the far end of that chain: what all of it was computed from
+    input_sizes: tuple[SizeOrigin, ...] = ()  # where that one has its sizes from
     turned: Made | None = None  # for a tensor that is not contiguous: the call after which its memory is read in another order
     sizes: tuple[SizeOrigin, ...] = ()
     dtype_made: Made | None = None  # where its dtype first appeared
@@ -99,6 +101,11 @@ class Operand:
         axis = axis + len(self.shape) if axis < 0 else axis
         return next((origin.made for origin in self.sizes if origin.axis == axis), None)
 
+    def input_for(self, axis: int) -> Made | None:
+        """The input behind a feature map, with the number behind its size at the same axis, counted from the last."""
+        axis = axis - len(self.shape) if axis >= 0 else axis
+        found = next((origin.made for origin in self.input_sizes if origin.axis == axis + len(self.input_sizes)), None)
+        return found or self.input_made
 
     def parts_of(self, axis: int) -> tuple[SizeOrigin, ...]:
         """The dimensions that this one was joined of, or itself."""
@@ -142,6 +149,7 @@ class KeyMismatch:
     saved: tuple[int, ...]
     model: tuple[int, ...]
     made: Made | None = None  # the constructor call of the layer that holds it
+    saved_made: Made | None = None  # where the program itself has made the entry of the checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +181,7 @@ class FailedOperation:
     module_type: str = ""
     module_made: Made | None = None  # its constructor call
     module_sizes: tuple[SizeOrigin, ...] = ()  # the sizes of its own parameters, each once, and where the numbers came from
+    computed_from: tuple[Made, ...] = ()  # where its size was computed: the numbers behind the factors that its input does not have
     type: str = ""  # of the exception torch raised first, where another one wraps it
     message: str = ""
     wrapper: str = ""  # "torch.compile", "TorchScript", "a DataLoader worker", "vmap", where one stands around it
@@ -185,6 +194,9 @@ class FailedOperation:
     container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
     training: bool | None = None  # the failing module's mode
     both_directions: bool = False  # the first operand's last size comes from a bidirectional recurrent layer
+    refused_by: str = ""  # a library whose own check of sizes raised: no operation of torch's has failed then
+    said: tuple[int, ...] = ()  # the numbers that such a check names
+    said_made: tuple[SizeOrigin, ...] = ()  # those of them that the program has set in the making of the model
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it
 

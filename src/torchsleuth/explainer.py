@@ -64,7 +64,7 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
     for text in [log.text] if asked else texts:
         covered, _, message = max(((message.hinted_in(text), n, message) for n, message in enumerate(all_messages())), key=lambda hit: hit[:2])
         # A message that only shares a few words with a known one is another message.
-        if covered and (asked or covered >= _ENOUGH * len(text.split("\n")[0])):
+        if covered and (asked or covered >= _ENOUGH * len(_C_LOCATION.sub("", text.split("\n")[0]))):
             return message, _example(message, log.text), True
     for raised in reversed(log.raised):
         rules = _claiming(f"{raised.type}: {raised.message}")
@@ -75,6 +75,7 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
 
 # How much of a message's first line a fragment must cover to pass for the message with its numbers cut off.
 _ENOUGH = 0.4
+_C_LOCATION = re.compile(r"\s+at /\S+:\d+\s*$")  # earlier releases say where in torch's own source: no part of the message
 _TYPED = 500
 
 

@@ -96,10 +96,41 @@ def test_index_put_does_not_fail_that_way() -> None:
         ("RuntimeError: CUDA error: device-side assert triggered", "That line is innocent."),
         ("../aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n"
          "RuntimeError: CUDA error: device-side assert triggered", "an embedding or `index_select` with an id at or past the size of its table"),
+        ("TypeError: new(): invalid data type 'str'", "A tensor was indexed with a string"),
+        ("_pickle.UnpicklingError: Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only if you trust the "
+         "source of the checkpoint.\n\tWeightsUnpickler error: Unsupported global: GLOBAL argparse.Namespace was not an allowed global by default.", "This file names `argparse.Namespace`"),
+        ("ValueError: Expected parameter scale (Tensor of shape (2,)) of distribution Normal(loc: torch.Size([2]), scale: torch.Size([2])) to satisfy the constraint "
+         "GreaterThan(lower_bound=0.0), but found invalid values:\ntensor([-1.,  1.])", "must be greater than 0.0"),
+        ("ValueError: Expected parameter loc (Tensor of shape (2, 2)) of distribution MultivariateNormal(loc: torch.Size([2, 2]), covariance_matrix: torch.Size([2, 2, 2])) "
+         "to satisfy the constraint IndependentConstraint(Real(), 1), but found invalid values:\ntensor([[nan, nan]])", "NaN came out of the network"),
+        ("ValueError: Expected value argument (Tensor of shape (8,)) to be within the support (IntegerInterval(lower_bound=0, upper_bound=3)) of the distribution "
+         "Categorical(logits: torch.Size([8, 4])), but found invalid values:\ntensor([4])", "between 0 and 3, and whole"),
+        ("ValueError: out_channels must be divisible by groups", "no multiple of it"),
+        ("ValueError: Unable to create tensor, you should probably activate truncation and/or padding with 'padding=True' 'truncation=True' to have batched tensors "
+         "with the same length.", "do not form a rectangle"),
+        ("ValueError: Asking to pad but the tokenizer does not have a padding token. Please select a token to use as `pad_token`", "resize_token_embeddings"),
     ],
 )  # fmt: skip
 def test_messages(given: str, expected: str) -> None:
     assert expected in said(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("RuntimeError: invalid argument 2: size '[-1 x 400]' is invalid for input with 179776 elements at /pytorch/aten/src/TH/THStorage.cpp:80", "179776 / 400"),
+        ("RuntimeError: Expected object of device type cuda but got device type cpu for argument #1 'self' in call to _th_mm", "tensors on cuda and cpu"),
+        ("RuntimeError: Expected object of backend CUDA but got backend CPU for argument #4 'mat1'", "the input of a linear layer"),
+        ("RuntimeError: Input, output and indices must be on the current device", "tensors on the GPU and the CPU"),
+        ("TypeError: can't convert CUDA tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.", "x.detach().cpu().numpy()"),
+        ("TypeError: batch must contain tensors, numbers, dicts or lists; found <class 'NoneType'>", "forgot `return`"),
+        ("RuntimeError: index out of range: Tried to access index 10 out of table with 9 rows. at /pytorch/aten/src/TH/generic/THTensorEvenMoreMath.cpp:418", "The id was 10"),
+        ("RuntimeError: Assertion `cur_target >= 0 && cur_target < n_classes' failed.  at /pytorch/aten/src/THNN/generic/ClassNLLCriterion.c:94", "take class numbers 0 to C-1"),
+        ("RuntimeError: Expected 3-dimensional tensor, but got 2-dimensional tensor for argument #1 'batch1' (while checking arguments for bmm)", "two batches of matrices"),
+    ],
+)
+def test_messages_of_earlier_releases(given: str, expected: str) -> None:
+    assert expected in re.sub(r"\s+", " ", str(explain(given)))
 
 
 def test_a_whole_traceback_names_the_line() -> None:

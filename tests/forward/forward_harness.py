@@ -13,6 +13,8 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from torchsleuth import source
 from torchsleuth.capture.collect import collect
 from torchsleuth.capture.crash import Crash
@@ -80,6 +82,8 @@ def run_program_with(program: str, namespace: dict[str, object], log: bool = Tru
     code = compile(program, filename, "exec", dont_inherit=True)
     recorder = Recorder(1 << 14, 60.0 if log else 0)
     error = None
+    # torch.compile, once used by any test in this process, has switched this off for good (torch._dynamo's TorchPatcher).
+    torch.distributions.Distribution.set_default_validate_args(True)
     before = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from forward_harness import Case, check  # noqa: E402
+from forward_harness import Case, check, describe, run_program  # noqa: E402
 
 MODELS = {
     "bert": "BertForSequenceClassification(BertConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, "
@@ -39,7 +39,7 @@ CASES = [
     _case("segment", "bert", "ids = torch.arange(16).reshape(2, 8)\nkinds = torch.full((2, 8), 2)  #! create\nmodel(ids, token_type_ids=kinds)  #! call\n",
           "index-out-of-range", ("model.bert.embeddings.token_type_embeddings", "`kinds[0, 0]` = 2", "0…1", "token types")),
     _case("label", "bert", "ids = torch.arange(16).reshape(2, 8)\nlabels = torch.tensor([1, 3])  #! create\nmodel(ids, labels=labels)  #! call\n",
-          "class-out-of-range", ("`labels[1]` = 3", "0…2", "num_labels")),
+          "class-out-of-range", ("`labels[1]` = 3", "0…2", "num_labels"), True),
     _case("float-ids", "bert", "ids = torch.arange(16).reshape(2, 8).float()  #! create\nmodel(ids)  #! call\n",
           "index-dtype", ("`ids`", "float32", "model.bert.embeddings.word_embeddings")),
     _case("too-long", "roberta", "ids = torch.arange(2, 40).reshape(2, 19)  #! create\nmodel(ids)  #! call\n",
@@ -61,9 +61,41 @@ CASES = [
     _case("other-length-of-labels", "gpt2", "ids = torch.arange(20).reshape(2, 10)  #! create\nlabels = torch.arange(24).reshape(2, 12)  #! create\nmodel(ids, labels=labels)  #! call\n",
           "loss-target", ("[20, 100]", "[24]", "`labels` [2, 12]")),
     _case("label", "vit", "images = torch.zeros(2, 3, 32, 32)\nlabels = torch.tensor([1, 4])  #! create\nmodel(images, labels=labels)  #! call\n",
-          "class-out-of-range", ("`labels[1]` = 4", "0…3")),
+          "class-out-of-range", ("`labels[1]` = 4", "0…3"), True),
+    _case("other-size", "vit", "images = torch.zeros(2, 3, 48, 48)  #! create\nmodel(images)  #! call\n",
+          "library-check", ("transformers says", "48*48", "`images` has shape [2, 3, 48, 48]")),
+    _case("grey-images", "vit", "images = torch.zeros(2, 1, 32, 32)  #! create\nmodel(images)  #! call\n",
+          "library-check", ("Expected 3 but got 1", "`images` has shape [2, 1, 32, 32]"), True),
     _case("one-image", "vit", "image = torch.zeros(3, 32, 32)  #! create\nmodel(image)  #! call\n", "list-of-tensors", ("[3, 32, 32]",)),
 ]  # fmt: skip
+
+
+def _configured(name: str, entries: str, labels: int, says: tuple[str, ...]) -> Case:
+    """A configuration some of whose entries are the same number by accident; only the marked ones may be named."""
+    program = f"""\
+import torch
+from transformers import BertConfig, BertForTokenClassification
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+def build(layers):
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=layers,
+{entries}
+    )
+    return BertForTokenClassification(config)  #! create
+labels = torch.arange({labels}).repeat(2, 1)  #! create
+build(1)(input_ids=labels + 7, labels=labels)  #! call
+"""
+    return Case(name, program, "class-out-of-range", says, late=False)
+
+
+CASES += [
+    _configured("computed-beside-the-same-number", "        num_attention_heads=4,\n        num_labels=len(TAGS) - 1,  #! create", 5, ("holds the label 4",)),
+    _configured("default-beside-the-same-number", "        num_attention_heads=2,", 3, ("holds the label 2", "2 is the model's")),
+    _configured("given-beside-the-same-number", "        num_attention_heads=4,\n        num_labels=4,  #! create", 5, ("holds the label 4", "the 4 is set here")),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -75,3 +107,12 @@ def test_transformers(case):
         warnings.simplefilter("ignore")
         problems = check(case)
     assert not problems, "\n".join(problems)
+
+
+def test_what_else_a_library_refuses_is_its_own_affair():
+    """No size of a tensor is at stake: the library's message says it best."""
+    program = f"import torch\nfrom transformers import BertConfig, BertForSequenceClassification\nmodel = {MODELS['bert']}\n"
+    for call in ("model(input_ids=torch.zeros(2, 8, dtype=torch.long), inputs_embeds=torch.zeros(2, 8, 16))", "model()"):
+        result = run_program(program + call + "\n")
+        assert isinstance(result.error, ValueError)
+        assert result.diagnosis is None, describe(result)

@@ -3,6 +3,7 @@
 import sys
 import warnings
 
+import programs
 import pytest
 
 from forward_harness import Case, check, describe, run_program
@@ -20,10 +21,18 @@ combine(torch.zeros(4, 5), torch.zeros(4, 6))
 import torch
 def one(x, w):
     return x @ w  #! operand
-rows = torch.randn(7, 3)
+rows = torch.randn(7, 3)  #! create
 w = torch.randn(4, 2)  #! create
 torch.vmap(one, in_dims=(0, None))(rows, w)
 """, "matmul-shape", ("3 against 4", "vmap")),
+    Case("functional-call", """\
+import torch
+from torch.func import functional_call, grad, vmap
+model = torch.nn.Linear(5, 6)  #! create
+def loss(params, x):
+    return functional_call(model, params, (x.unsqueeze(0),)).sum()  #! operand
+vmap(grad(loss), in_dims=(None, 0))(dict(model.named_parameters()), torch.randn(7, 4))
+""", "matmul-shape", ("has 4 features", "takes 5"), late=False),
     Case("getitem", """\
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -143,3 +152,81 @@ combine(torch.zeros(4, 5), torch.zeros(4, 6))
     assert result.diagnosis.culprits[0].span.line == 5, describe(result)
     for words in ("`c` [4, 5]", "`b` [4, 6]", "5 against 6", "torch.compile"):
         assert words in result.text, describe(result)
+
+
+def test_a_layer_under_torch_compile():
+    """The text names a weight and not its layer: the live module does, and the sizes of a linear layer are compared as one's."""
+    result = run_program("""\
+import torch
+from torch import nn
+class Gate(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 8 * width), None
+        self.down = nn.Linear(8 * width, width) if width < 0 else nn.Linear(8 * width, width + 1)
+        self.out = nn.Linear(8 * width, width)
+    def forward(self, x):
+        a, b = self.up(x).chunk(2, dim=-1)
+        return self.out(a * b)
+torch.compile(nn.Sequential(Gate(3), Gate(3)), backend="eager")(torch.zeros(2, 3))
+""")
+    assert result.diagnosis is not None and result.diagnosis.rule == "matmul-shape"
+    assert [culprit.span.line for culprit in result.diagnosis.culprits] == [11, 8], describe(result)
+    assert "`a * b` has 12 features; `self.out` takes 24" in result.text, describe(result)
+
+
+def test_samples_read_by_a_method_of_the_dataset():
+    result = run_program("""\
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+def silence(count):
+    return torch.zeros(count)
+class Clips(Dataset):
+    def __len__(self):
+        return 6
+    def _read(self, i):
+        return silence(9 if i == 2 else 12)
+    def __getitem__(self, i):
+        wave = self._read(i)
+        return {"wave": wave, "label": i}
+for batch in DataLoader(Subset(Clips(), range(5)), batch_size=5):
+    pass
+""", log=False)
+    assert result.diagnosis is not None and result.diagnosis.rule == "cat-shape"
+    assert result.lines == {4, 13}, describe(result)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="DataLoader workers are forked")
+def test_the_memory_a_worker_shares_is_no_tensor_of_the_list(tmp_path):
+    program = tmp_path / "clips.py"
+    program.write_text("""\
+import torch
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    for batch in DataLoader([torch.zeros(3 + (i == 4)) for i in range(5)], batch_size=5, num_workers=1):
+        pass
+""")
+    run = programs.run_program(program)
+    assert "Shapes in the list: 4 × [3], 1 × [4]." in run.words(), run.stderr
+
+
+def test_a_function_of_another_module_that_made_the_labels(tmp_path, monkeypatch):
+    (tmp_path / "prepare_labels.py").write_text("""\
+KINDS = ["ant", "bee"]
+def rows(words):
+    found = []
+    for word in words:
+        label = KINDS.index(word) + 1
+        found.append(label)
+    return found
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run_program("""\
+import torch
+import prepare_labels as prepare
+labels = torch.tensor(prepare.rows(["ant", "bee"]))
+torch.nn.functional.cross_entropy(torch.zeros(2, 2), labels)
+""")
+    assert result.diagnosis is not None and result.diagnosis.rule == "class-out-of-range"
+    places = {(culprit.span.file.rpartition("/")[2], culprit.span.line) for culprit in result.diagnosis.culprits}
+    assert places == {("main.py", 4), ("main.py", 3), ("prepare_labels.py", 5)}, describe(result)

@@ -7,10 +7,10 @@ import typing
 from collections.abc import Callable
 
 from torchsleuth import source
-from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.keepers import carried_by_caller, kept_at
-from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, simple_text
-from torchsleuth.evidence import CarriedTensor, TensorFact
+from torchsleuth.capture.operand_sources import operand_name
+from torchsleuth.capture.syntax import bound_name, node_at
+from torchsleuth.evidence import CarriedTensor, Place, TensorFact
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import LEAF_SEQUENCE, operation_of, sequence_of
 from torchsleuth.probe.tensors import dtype_name
@@ -84,7 +84,30 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         _since(crash, older, is_lost),
         several,
         kept,
+        _during(crash, sequence_of(older)),
     )
+
+
+def _during(crash: Crash, number: int) -> Place | None:
+    """`prior = make_prior()`: the statement that the function of the failing backward was at when this node was made, once and in
+    this same call of that function, by a function that was called there."""
+    entry = crash.user_entry()
+    position = crash.timeline.event_before(number)
+    if entry is None or position is None:
+        return None
+    code, inner = entry[0].f_code, crash.timeline.event(position)
+    if inner is None or inner.code is code and inner.kind is Kind.LINE:
+        return None
+    line = None
+    for count, event in enumerate(crash.timeline.events()):
+        if event.code is not code:
+            continue
+        if count > position and (event.kind is Kind.START or event.kind is Kind.LINE and event.where == line):
+            return None  # it was made in an earlier call, or is made in every round
+        if count <= position:
+            line = event.where if event.kind is Kind.LINE else None
+    statement = source.statement_at(code.co_filename, line) if line is not None else None
+    return source.place_of_node(code, statement) if isinstance(statement, ast.Assign) else None
 
 
 def _augmented(text: str) -> str:
@@ -171,14 +194,9 @@ def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) 
     for position, mark in enumerate(operation.operands):
         producer = crash.timeline.producer(mark.ident, mark.storage, operation.index)
         if producer is not None and producer.sequence <= number < producer.sequence_after:
-            call = node_at(operation.code, operation.lasti)
-            expressions = operand_expressions(call)
-            if isinstance(call, ast.Call) and expressions and called_name(call).rstrip("_") != operation.name.rstrip("_"):
-                # `self.loss(scores, target)`: a module's call, whose receiver is no operand.
-                expressions = [item for item in expressions if not isinstance(call.func, ast.Attribute) or item is not call.func.value]
-            expressions = [item for item in expressions if not isinstance(item, ast.Constant)]
-            if position < len(expressions) and len(expressions) >= len(operation.operands):
-                return simple_text(expressions[position])
+            name = operand_name(crash, operation, position)
+            if name:
+                return name
     return ""
 
 

@@ -11,6 +11,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture import assert_text
 from torchsleuth.capture.timeline import Timeline
+from torchsleuth.errors import message_of
 from torchsleuth.evidence import Frame, Place
 from torchsleuth.evidence_device import AssertText
 from torchsleuth.model import Known, RaisedException
@@ -33,20 +34,26 @@ class Crash:
             self.entries.append((traceback.tb_frame, traceback.tb_lasti))
             traceback = traceback.tb_next
         self.timeline = Timeline(recording, self)
+        self._holders: list[object] = [self.timeline]
+
+    def will_release(self, holder: object) -> None:
+        """What holds a frame of this crash, or what was read from one, lets go together with the crash."""
+        self._holders.append(holder)
 
     def release(self) -> None:
-        """Let go of frames, graph and tensors now: a crash and its timeline refer to each other, and would wait for the
+        """Let go of frames, graph and tensors now: those who work on a crash refer to each other, and would wait for the
         garbage collector while a program that has caught its exception runs on."""
-        self.timeline.__dict__.clear()
+        for holder in self._holders:
+            holder.__dict__.clear()
         self.__dict__.clear()
 
     @property
     def exception(self) -> RaisedException:
-        return RaisedException(type(self.error).__name__, str(self.error))
+        return RaisedException(type(self.error).__name__, message_of(self.error))
 
     @property
     def message(self) -> str:
-        return str(self.error)
+        return message_of(self.error)
 
     @functools.cached_property
     def names(self) -> Names:
@@ -86,6 +93,10 @@ class Crash:
             return False
         instruction = next((i for i in source.instructions(frame.f_code) if i.offset == lasti), None)
         return instruction is not None and instruction.opname == "RAISE_VARARGS"
+
+    def is_a_librarys_own(self) -> bool:
+        """It was a library that raised it, and no code of the user's."""
+        return bool(self.entries) and origin_of(self.entries[-1][0].f_code) is Origin.LIBRARY
 
     def place_of_failure(self) -> Place | None:
         """Where the program was when it failed: its innermost expression, with the user's own call behind it."""

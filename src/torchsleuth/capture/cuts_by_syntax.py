@@ -13,9 +13,9 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.live_values import values_of
 from torchsleuth.capture.syntax import feeding_statements, node_at, switches_grad_off
 from torchsleuth.capture.trained import trained_parameters
-from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import GradientCut
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of

@@ -16,12 +16,17 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.attributes import attribute_definition, counted
 from torchsleuth.capture.bindings import bindings, function_node
+from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
-from torchsleuth.capture.numbers import Numbers, Source
+from torchsleuth.capture.number_sources import Source
+from torchsleuth.capture.numbers import Numbers
+from torchsleuth.capture.reckoning import constants_behind
 from torchsleuth.capture.returns import returned
-from torchsleuth.capture.scopes import arguments_for, constant_value, size_asked
+from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, enclosing, parameter_of, size_asked
+from torchsleuth.capture.unlogged import operation_word, stand_in
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
@@ -183,7 +188,7 @@ class Definitions:
         found = [bound for bound in bindings(tree) if bound[0] == name] if tree is not None else []
         if len(found) != 1 or found[0][3] != "assign":
             return None
-        return _stand_in(entry.code.co_filename), found[0][2]
+        return stand_in(entry.code.co_filename), found[0][2]
 
     # -- arguments ------------------------------------------------------------------------------
 
@@ -223,10 +228,12 @@ class Definitions:
 
     # -- numbers in calls that are over ------------------------------------------------------------
 
-    def given_size(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int | None, tensors: bool) -> Source | None:
+    def given_size(
+        self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int | None, tensors: bool, read: typing.Container[str] | None = None
+    ) -> Source | None:
         """For `torch.ones(4, n)` in a function that has returned: the expressions that gave `n`.
 
-        `stack` are the callers as the log noted them; one frame alone where it did not.
+        `stack` are the callers as the log noted them; one frame alone where it did not. `read` as for `Numbers.given`.
         """
         call = node_in(*stack[0])
         frame = frames_of(stack)
@@ -237,7 +244,20 @@ class Definitions:
         arguments = arguments_for(call, axis)
         if frame is None or any(constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
-        return self.numbers.given(frame, arguments, size, tensors)
+        return self.numbers.given(frame, arguments, size, tensors, read)
+
+    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int, agreed: typing.Iterable[int]) -> list[Made]:
+        """For `nn.Linear(channels * side ** 2, …)`: what sets the numbers in it, but those of factors that are agreed on."""
+        call, frame = node_in(*stack[0]), frames_of(stack)
+        if not isinstance(call, ast.Call) or frame is None:
+            return []
+        if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
+            frame = frame_at(frame.filename, call, frame.name)
+        arguments = arguments_for(call, axis)
+        if frame is None or len(arguments) != 1:
+            return []
+        found = constants_behind(self.numbers.files, frame, arguments[0], size, agreed)
+        return [made for made in map(self.source_made, found) if made is not None]
 
     def sized(self, found: Source) -> tuple[torch.Tensor, int] | None:
         """For a number that was asked of a tensor, `x.size(1)`: the tensor, where it stands in a live frame, and the axis."""
@@ -245,15 +265,21 @@ class Definitions:
         tensor = self._value_of(found.filename, asked[0]) if asked is not None else None
         return (tensor, asked[1]) if asked is not None and isinstance(tensor, torch.Tensor) and tensor.dim() else None
 
+    def set_within(self, code: types.CodeType, node: ast.AST, number: int) -> Made | None:
+        """The one place in the making of an object, `Model(Config(size=32))`, that sets this number."""
+        found = self.numbers.within(Source(code.co_filename, node, getattr(code, "co_qualname", ""), ()), number)
+        return self.source_made(found._replace(crossed=())) if found is not None else None
+
     @functools.cached_property
     def numbers(self) -> Numbers:
         return Numbers((entry.code.co_filename for entry in self._failure.entries if entry.origin is Origin.USER), self._value_of)
 
     def _value_of(self, filename: str, node: ast.AST) -> typing.Any:
-        """The value of an expression that stands in a live frame."""
-        for entry in reversed(self._failure.entries):  # the module around a function holds its expressions, too
+        """The value of an expression that stands in a live frame, or has globals alone in a function that is over."""
+        for entry in reversed(self._failure.entries):
             if entry.code.co_filename == filename and (scope := function_node(entry.code)) is not None and any(n is node for n in ast.walk(scope)):
-                return entry.evaluator.value(node)
+                value = entry.evaluator.value(node) if not _has_names_of_its_own(filename, node, scope) else UNKNOWN
+                return value if value is not UNKNOWN else None
         return None
 
     def _number_made(self, entry: Entry, node: ast.AST) -> Made | None:
@@ -268,17 +294,17 @@ class Definitions:
         return self.source_made(found) if found is not None and found.node is not node else None
 
     def source_made(self, found: Source | None) -> Made | None:
-        """The nearest caller's expression for a number, with the far end of its trail behind it."""
+        """The callers' expressions for a number, the nearest first, with the far end of its trail behind them."""
         if found is None or origin_of_file(found.filename) is not Origin.USER:
             return None
-        far = self._here(stand_in(found.filename, found.function), found.node, operation_word(found.node))
-        if found.crossed is None or found.crossed[1] is found.node or far is None:
-            return far
-        filename, node, function = found.crossed
-        near = self._here(stand_in(filename, function), node, operation_word(node))
-        if near is None or _same_place(near, far):
-            return far
-        return dataclasses.replace(near, given=far)
+        made = self._here(stand_in(found.filename, found.function), found.node, operation_word(found.node))
+        for crossing in reversed(found.crossed) if made is not None else ():
+            if origin_of_file(crossing.filename) is not Origin.USER:
+                continue  # inside of a library, which handed on what it was given
+            near = self._here(stand_in(crossing.filename, crossing.function), crossing.node, operation_word(crossing.node))
+            if near is not None and crossing.node is not found.node and not _same_place(near, made):
+                made = dataclasses.replace(near, given=made)
+        return made
 
     # -- attributes -----------------------------------------------------------------------------
 
@@ -286,7 +312,7 @@ class Definitions:
         owner = entry.evaluator.value(node.value)
         found = attribute_definition(owner, node.attr)
         if found is None:
-            found = _counted(owner, node.attr)
+            found = counted(owner, node.attr)
         if found is None:
             return None
         code, value = found
@@ -313,62 +339,15 @@ class Definitions:
         return frames_of(((code, 0), *stacks.pop())) if stacks else None
 
 
-def operation_word(node: ast.AST) -> str:
-    """A word for what an expression does."""
-    if isinstance(node, ast.Call):
-        function = node.func
-        return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "call")
-    if isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
-        return "constant"
-    if isinstance(node, ast.BinOp):
-        return "expression"
-    return {ast.Subscript: "index", ast.Attribute: "attribute", ast.Name: "variable"}.get(type(node), "expression")
-
-
-def _counted(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
-    """The one `self.name += …` of a counter, in a class that else sets it to constants only."""
-    found = _assignments(owner, name)
-    steps = [(code, statement) for code, statement in found if isinstance(statement, ast.AugAssign)]
-    others = [statement for _, statement in found if not isinstance(statement, ast.AugAssign)]
-    if len(steps) == 1 and all(isinstance(statement.value, ast.Constant) for statement in others):
-        return steps[0]
-    return None
-
-
-def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
-    """The one `self.name = …` in the class of a live object of the program's own."""
-    found = _assignments(owner, name)
-    return (found[0][0], found[0][1].value) if len(found) == 1 and not isinstance(found[0][1], ast.AugAssign) else None
-
-
-def _assignments(owner: object, name: str) -> list[tuple[types.CodeType, typing.Any]]:
-    """Every statement of the owner's class, or else of the nearest base, that assigns to the attribute."""
-    if not isinstance(owner, torch.nn.Module) and not _is_programs_class(type(owner)):
-        return []
-    for base in type(owner).__mro__:
-        found = []
-        for function in vars(base).values():
-            code = getattr(function, "__code__", None)
-            if code is None or not isinstance(function, types.FunctionType):
-                continue
-            scope = function_node(code)
-            if scope is None or source.origin_of(code) not in (Origin.USER, Origin.LIBRARY):
-                continue
-            first = code.co_varnames[0] if code.co_argcount else "self"
-            for statement in ast.walk(scope):
-                targets = statement.targets if isinstance(statement, ast.Assign) else (
-                    [statement.target] if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) and statement.value is not None else [])  # fmt: skip
-                for target in targets:
-                    if isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name):
-                        if target.value.id == first:
-                            found.append((code, statement))
-        if found:
-            return found
-    return []
-
-
-def _is_programs_class(cls: type) -> bool:
-    return (cls.__module__ or "").split(".", 1)[0] not in ("torch", "builtins", "numpy", "typing", "collections")
+def _has_names_of_its_own(filename: str, node: ast.AST, scope: ast.AST) -> bool:
+    """Whether an expression uses variables of a function that lies inside of the one that is alive."""
+    inner = frame_at(filename, node)
+    while inner is not None and inner.scope is not scope:
+        if any(parameter_of(inner.scope, n.id) or bound_to(inner.scope, n.id) for n in ast.walk(node) if isinstance(n, ast.Name)):
+            return True
+        around = enclosing(filename, inner.scope)
+        inner = inner._replace(scope=around) if around is not None else None
+    return False
 
 
 def _same_place(one: Made, other: Made) -> bool:
@@ -409,17 +388,3 @@ def _comprehension_binding(entry: Entry, name: str) -> Bound | None:
                     if isinstance(target, ast.Name) and target.id == name:
                         return node, generator.iter, "loop"
     return None
-
-
-@functools.lru_cache(maxsize=256)
-def _stand_in(filename: str) -> types.CodeType:
-    """A code object to name a place in a file by, where the real one is not at hand."""
-    return compile("", filename, "exec")
-
-
-def stand_in(filename: str, function: str = "") -> types.CodeType:
-    code = _stand_in(filename)
-    return code.replace(co_name=function, co_qualname=function) if function else code
-
-
-__all__: typing.Final = ("Definitions", "attribute_definition", "operation_word", "stand_in")

@@ -5,15 +5,14 @@ A forked child diagnoses its own errors (see `children`); what is read here come
 
 from __future__ import annotations
 
-import ast
 import re
 import typing
 from dataclasses import dataclass
 
 from torchsleuth import source
-from torchsleuth.capture.definitions import stand_in
-from torchsleuth.evidence import Place, TensorFact
-from torchsleuth.evidence_forward import Operand
+from torchsleuth.capture.unlogged import stand_in
+from torchsleuth.errors import message_of
+from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -36,7 +35,7 @@ class Embedded:
 
 
 def embedded(error: BaseException) -> Embedded | None:
-    text = str(error)
+    text = message_of(error)
     if "DataLoader worker process" in text and "Original Traceback" in text:
         body = text.split("Original Traceback (most recent call last):", 1)[1]
         return _read("a DataLoader worker", body, _last_line(body))
@@ -91,33 +90,6 @@ def _marked(filename: str, line: int, function: str, following: str) -> Place | 
     moved = len(lines[line - 1]) - len(lines[line - 1].lstrip()) - len(carets["indent"])
     first = len(carets["before"]) + moved
     return source.place(stand_in(filename, function), (line, first, line, first + len(carets["marks"])), Known.OBSERVED)
-
-
-_FAKE = re.compile(r"FakeTensor\(\.\.\.(?:, device='([\w:]+)')?, size=\(([\d, ]*)\)(?:, dtype=torch\.(\w+))?")
-
-
-def traced_operands(message: str, place: Place) -> tuple[Operand, ...]:
-    """The tensors that torch.compile names in its message, with the expressions that stand for them in the failing line."""
-    head = message.split("got ", 1)[0]
-    found = _FAKE.findall(head)
-    try:
-        tree = ast.parse(place.source.strip(), mode="eval").body
-    except SyntaxError:
-        tree = None
-    parts: list[ast.expr] = []
-    if isinstance(tree, ast.BinOp):
-        parts = [tree.left, tree.right]
-    elif isinstance(tree, ast.Call):
-        receiver = [tree.func.value] if isinstance(tree.func, ast.Attribute) else []
-        parts = [*receiver, *tree.args] if len(receiver) + len(tree.args) == len(found) else list(tree.args)
-    sources = [ast.unparse(part) for part in parts] if len(parts) == len(found) else [""] * len(found)
-    names = ("self", "other") if isinstance(tree, ast.BinOp) else tuple(f"operand {k + 1}" for k in range(len(found)))
-    operands = []
-    for name, text, (device, sizes, dtype) in zip((*names, *[""] * len(found)), sources, found):
-        shape = tuple(int(size) for size in sizes.split(",") if size.strip())
-        fact = TensorFact("", shape, dtype or "float32", device or "cpu", False, False)
-        operands.append(Operand(name, text, None, fact, Known.OBSERVED))
-    return tuple(operands)
 
 
 def place_of_line(filename: str, line: int, function: str = "") -> Place | None:

@@ -17,6 +17,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
 from torchsleuth.capture.unpacked import unpacked
+from torchsleuth.errors import message_of
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -109,6 +110,8 @@ class Failure:
         self.inner = entries[-1]  # the innermost frame at all
         self.operation = _logged(crash, program)
         self.recorded = ""  # the operation's name, where it is known from elsewhere than the log
+        for entry in entries:
+            crash.will_release(entry)
 
     def place(self) -> Place | None:
         """The program's innermost expression, with the user's own call behind it."""
@@ -123,6 +126,13 @@ class Failure:
     @property
     def is_direct(self) -> bool:
         return self.inner is self.program
+
+    @classmethod
+    def at_the_users_call(cls, crash: Crash) -> Failure | None:
+        """Everything below the user's own innermost frame counts as the library's, whoever raised."""
+        entries = _without_ours(crash.entries)
+        user = next((entry for entry in reversed(entries) if entry.origin is Origin.USER), None)
+        return cls(crash, entries, user, user) if user is not None and user is not entries[-1] else None
 
     @classmethod
     def of(cls, crash: Crash) -> Failure | None:
@@ -191,16 +201,16 @@ _PYTHONS_INDEXING = re.compile(
 
 def container_of(error: BaseException, entry: Entry) -> typing.Any:
     """For Python's own indexing errors: the list of tensors, or the shape of a tensor, that was indexed or unpacked."""
-    if not _PYTHONS_INDEXING.search(str(error)):
+    if not _PYTHONS_INDEXING.search(message_of(error)):
         return None
     node = entry.node
     if isinstance(node, ast.Subscript):
         value = entry.evaluator.value(node.value)
-    elif "unpack" in str(error) and isinstance(entry.statement, ast.Assign):
+    elif "unpack" in message_of(error) and isinstance(entry.statement, ast.Assign):
         value = entry.evaluator.value(entry.statement.value)
     else:
         return None
-    if isinstance(value, torch.Size) or isinstance(value, torch.Tensor) and "unpack" in str(error):
+    if isinstance(value, torch.Size) or isinstance(value, torch.Tensor) and "unpack" in message_of(error):
         return value
     if type(value) in (list, tuple) and value and all(isinstance(item, torch.Tensor) for item in value):
         return value
@@ -208,7 +218,7 @@ def container_of(error: BaseException, entry: Entry) -> typing.Any:
 
 
 def _works_on_tensors(error: BaseException, entry: Entry) -> bool:
-    message = str(error)
+    message = message_of(error)
     if _PYTHONS_INDEXING.search(message):
         return container_of(error, entry) is not None
     if _PYTHONS_OWN.search(message):

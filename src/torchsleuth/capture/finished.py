@@ -19,6 +19,7 @@ class Frame(typing.NamedTuple):
     call: ast.Call | None  # the call that ran it, in `outer`
     outer: Frame | None
     arguments: str = ""  # how the call's arguments lie: "" plain, "self" for the first parameter left out
+    made: tuple[ast.Call, Frame] | None = None  # for a method: the call that made its object, and where that stands
 
 
 def frames_of(stack: typing.Sequence[tuple[types.CodeType, int]]) -> Frame | None:

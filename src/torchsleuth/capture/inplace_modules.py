@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import types
 import typing
 
@@ -28,6 +29,17 @@ def writing_module(crash: Crash, ident: int) -> tuple[str, str, Place | None] | 
                 whole = f"{name}.{path}" if path else name
                 return whole, type(module).__name__, _made(crash, name, root, path, type(module).__name__)
     return None
+
+
+def called_inplace_modules(crash: Crash, call: str, operation: str) -> list[int]:
+    """The ids of the modules that do this operation in place when `self.body(x)` is run: none, if one of them does not."""
+    called = re.fullmatch(r"(?:[\w.]+\.)?(\w+)\(.*\)", call, re.DOTALL)
+    found: dict[int, bool] = {}
+    for name, root in crash.names.modules if called is not None else ():
+        for path, module in root.named_modules():
+            if called[1] in (name, *path.split(".")) and type(module).__name__.lower() == operation.replace("_", ""):
+                found[id(module)] = getattr(module, "inplace", None) is True
+    return list(found) if all(found.values()) else []
 
 
 def _made(crash: Crash, name: str, root: torch.nn.Module, path: str, class_name: str) -> Place | None:

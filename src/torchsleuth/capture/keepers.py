@@ -23,7 +23,10 @@ Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def kept_at(maker: Operation | None, user: Operation | None, names: Sequence[str]) -> Place | None:
     """Where the maker's method stores these in an attribute that the user's method reads; None unless there is one such place."""
-    if maker is None or user is None or not names or not all(name.isidentifier() for name in names):
+    if maker is None or user is None or not names:
+        return None
+    kept = names[0].removeprefix("self.") if len(names) == 1 and names[0].startswith("self.") else ""  # known by the attribute it is kept in
+    if not kept and not all(name.isidentifier() for name in names):
         return None
     making, using = _method(maker.user_code), _method(user.user_code)
     if making is None or using is None or making[1] is not using[1]:
@@ -32,7 +35,8 @@ def kept_at(maker: Operation | None, user: Operation | None, names: Sequence[str
     for statement in ast.walk(making[0]):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             attribute = _attribute(statement.targets[0])
-            if attribute and _names(statement.value) and _names(statement.value) <= set(names) and _reads(using[0], using[1], attribute):
+            stored = _names(statement.value)
+            if attribute and stored and (attribute == kept or stored <= set(names)) and _reads(using[0], using[1], attribute):
                 found.append(statement)
     return source.place_of_node(maker.user_code, found[0], Known.INFERRED) if len(found) == 1 else None
 

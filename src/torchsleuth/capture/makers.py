@@ -8,8 +8,10 @@ import types
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.definitions import Definitions, attribute_definition, operation_word
+from torchsleuth.capture.attributes import attribute_definition
+from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import Failure
+from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 
@@ -25,14 +27,15 @@ def owner_of(failure: Failure, tensor: torch.Tensor | None) -> torch.nn.Module |
 
 def module_made(failure: Failure, definitions: Definitions, module: torch.nn.Module | None) -> Made | None:
     """The constructor call of a module, by syntax: in its owner's class, among a Sequential's arguments, or a variable's."""
-    found = _module_node(failure, definitions, module, 4)
+    found = module_node(failure, definitions, module)
     place = source.place_of_node(*found, Known.INFERRED) if found is not None else None
     return Made(operation_word(found[1]), place) if found is not None and place is not None else None
 
 
-def _module_node(
-    failure: Failure, definitions: Definitions, module: torch.nn.Module | None, depth: int
+def module_node(
+    failure: Failure, definitions: Definitions, module: torch.nn.Module | None, depth: int = 4
 ) -> tuple[types.CodeType, ast.AST] | None:
+    """That call itself, and the code it stands in."""
     if module is None or depth == 0:
         return None
     for _, root in failure.crash.names.modules:
@@ -41,7 +44,7 @@ def _module_node(
                 if child is not module:
                     continue
                 if isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)) and name.isdigit():
-                    return _element(_module_node(failure, definitions, owner, depth - 1), int(name), len(owner))
+                    return _element(module_node(failure, definitions, owner, depth - 1), int(name), len(owner))
                 return attribute_definition(owner, name)
     return definitions.of_module(module)
 

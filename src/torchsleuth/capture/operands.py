@@ -11,16 +11,17 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper
+from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper, schema_names
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure, is_module_call
 from torchsleuth.capture.makers import module_made, owner_of
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.paths import Paths
+from torchsleuth.capture.plain_arguments import PlainArguments
 from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.trails import Trails, mark_of, property_choice, size_choice
 from torchsleuth.evidence import Place, TensorFact
-from torchsleuth.evidence_forward import Argument, Made, Operand, SizeOrigin
+from torchsleuth.evidence_forward import Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
 from torchsleuth.probe.tensors import dtype_name, storage_of, tensor_fact
@@ -59,7 +60,7 @@ class Raw:
         return self.mark.dtype if self.mark is not None else self.tensor.dtype if self.tensor is not None else None
 
 
-class Gathering:
+class Gathering(PlainArguments):
     """Finds the operands of one failure. `raws` and `plain` are what the torch call was given."""
 
     def __init__(self, failure: Failure, origins: Origins) -> None:
@@ -156,7 +157,7 @@ class Gathering:
         operation = self.failure.operation
         if operation is None:
             return [raw for raw in raws if raw.tensor is not None]
-        marks = list(operation.operands)
+        marks = self._without_index(list(operation.operands))
         if not raws:
             return [Raw(name, None, None, None, mark) for name, mark in zip(self._log_names(len(marks)), marks)]
         known = {id(raw.tensor): raw for raw in raws if raw.live is not None}
@@ -179,12 +180,26 @@ class Gathering:
                 for raw, mark in zip(likely, rest):
                     raw.mark, raw.known = mark, Known.OBSERVED
             elif rest and not likely:
-                raws += [Raw(name, None, None, None, mark) for name, mark in zip(self._log_names(len(rest)), rest)]
+                self._name_as_logged(marks, known)
+                raws += [Raw(name, None, None, None, mark) for name, mark in zip(self._log_names(len(marks)), marks) if mark.ident not in known]
         return [raw for raw in raws if raw.tensor is not None or raw.mark is not None]
 
-    def _log_names(self, count: int) -> list[str]:
-        from torchsleuth.capture.arguments import schema_names
+    def _name_as_logged(self, marks: list[Mark], known: dict[int, Raw]) -> None:
+        """`functional_call(model, params, (x,))` is not the operation that failed: what is its `args[0]` is the operation's `input`."""
+        for name, mark in zip(schema_names(self.logged), marks):
+            if mark.ident in known:
+                known[mark.ident].argument = name
 
+    def _without_index(self, marks: list[Mark]) -> list[Mark]:
+        """`x[rows] = values`: the log has the tensors of the index between the two that the syntax gives here."""
+        node, evaluator = self.failure.program.node, self.failure.program.evaluator
+        if self.logged != "__setitem__" or not isinstance(node, ast.Subscript) or len(marks) < 2:
+            return marks
+        index = [evaluator.value(item) for item in (node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])]
+        known = all(item is not UNKNOWN and not isinstance(item, (list, tuple)) for item in index)
+        return [marks[0], *marks[1 + sum(isinstance(item, torch.Tensor) for item in index) :]] if known else marks
+
+    def _log_names(self, count: int) -> list[str]:
         names = list(schema_names(self.logged))[:count]
         return names + [f"operand {position + 1}" for position in range(len(names), count)]
 
@@ -236,69 +251,6 @@ class Gathering:
                 raw.argument = f"operand {self.raws.index(raw) + 1}"
             raw.argument = raw.argument or "input"
 
-    # -- plain arguments ------------------------------------------------------------------------
-
-    def arguments(self) -> tuple[Argument, ...]:
-        """Numbers, sizes and flags: those of the program's own expression first, then torch's."""
-        found: dict[str, Argument] = {}
-        for call in (self.program_call, self.inner_call):
-            if call is None:
-                continue
-            groups: dict[str, list[Given]] = {}
-            for item in call.given:
-                if item.name:
-                    groups.setdefault(item.name, []).append(item)
-            for name, items in groups.items():
-                values = [item.value for item in items]
-                if name in found or any(holds_tensors(value) or isinstance(value, torch.nn.Module) for value in values):
-                    continue
-                argument = self._argument(name, items, call.entry)
-                if argument is not None:
-                    found[name] = argument
-                    for element in self._elements(name, items, call.entry):
-                        found.setdefault(element.name, element)
-        return tuple(found.values())
-
-    def _elements(self, name: str, items: list[Given], entry: Entry) -> list[Argument]:
-        """The single sizes of `view(batch, -1)` and `view((batch, -1))`: `size[0]`, `size[1]`."""
-        node = items[0].node
-        if len(items) == 1 and isinstance(node, (ast.Tuple, ast.List)) and isinstance(items[0].value, (list, tuple)):
-            if len(node.elts) == len(items[0].value):
-                items = [Given(name, element, value) for element, value in zip(node.elts, items[0].value)]
-        if len(items) == 1 and type(items[0].value) is not int or entry.origin is Origin.TORCH:
-            return []
-        found = []
-        for position, item in enumerate(items):
-            element = self._argument(f"{name}[{position}]", [item], entry)
-            if element is not None:
-                found.append(element)
-        return found
-
-    def _argument(self, name: str, items: list[Given], entry: Entry) -> Argument | None:
-        values = [item.value for item in items]
-        nodes = [item.node for item in items if item.node is not None]
-        if entry.origin is Origin.TORCH:
-            nodes = []
-        elif any(value is UNKNOWN for value in values) and not nodes:
-            return None
-        sizes = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-        numbers = tuple(int(v) for v in sizes) if all(type(v) is int for v in sizes) else ()
-        if any(value is UNKNOWN for value in values):
-            shown = ""
-        elif all(_is_showable(value) for value in values):
-            shown = repr(values[0]) if len(values) == 1 else repr(values)
-        else:
-            return None
-        text, place, made = "", None, None
-        if nodes:
-            place = self._place(nodes[0], entry)
-            text = ", ".join(self._text(node, entry) for node in dict.fromkeys(nodes))
-            if len(nodes) == 1:
-                made = self.origins.definitions.made(entry, nodes[0])
-                if made is not None and place is not None and made.place.span == place.span:
-                    made = None
-        return Argument(name, text, shown, place, made, numbers)
-
     # -- facts ----------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -308,7 +260,7 @@ class Gathering:
     def operand(self, raw: Raw) -> Operand:
         fact = self._fact(raw)
         mark = raw.mark
-        made, chain, input_made, sizes, dtype_made, device_made = None, (), None, (), None, None
+        made, chain, formed, input_made, input_sizes, sizes, dtype_made, device_made = None, (), None, None, (), (), None, None
         origins = self.origins
         if fact.kind in ("parameter", "buffer") and mark is not None:
             made = origins.of_parameter(mark)
@@ -320,7 +272,8 @@ class Gathering:
                 sizes = tuple(SizeOrigin(k, n, origins.of_parameter(mark, n, k) or made) for k, n in enumerate(raw.shape))
         elif mark is not None and origins.log_reaches:
             made = origins.tensor(mark)
-            chain, input_made = origins.chain(mark), origins.input(mark)
+            chain, formed = origins.chain(mark), origins.formed(mark)
+            input_made, input_sizes = origins.input(mark)
             sizes = tuple(origin for axis in range(len(raw.shape)) if (origin := origins.size_origin(mark, axis)) is not None)
             dtype_made, device_made = origins.property(mark, "dtype"), origins.property(mark, "device")
         if raw.entry is not None and raw.entry.origin is Origin.USER and raw.node is not None:
@@ -330,6 +283,9 @@ class Gathering:
             if own is not None:
                 made = own if unseen[0] else made
                 dtype_made = own if unseen[1] else dtype_made
+            if dtype_made is not None and raw.element is None and _is_part_of(dtype_made.place, self._place(raw.node, raw.entry)):
+                # `X[:8]` of an `X` that came into being unseen: the syntax may lead further than the log.
+                dtype_made = Trails(origins.definitions).follow(raw.entry, raw.node, property_choice("dtype")) or dtype_made
         if made is None and raw.live is not None:
             made = origins.of_live(raw.live) if raw.live.grad_fn is not None else None
         if made is None and raw.node is not None and raw.entry is not None:
@@ -354,7 +310,9 @@ class Gathering:
             _is_contiguous(raw),
             made,
             chain,
+            formed,
             input_made,
+            input_sizes,
             origins.turned(mark) if mark is not None and origins.log_reaches else None,
             sizes,
             dtype_made or made,
@@ -369,7 +327,9 @@ class Gathering:
         if raw.live is not None:
             if id(raw.live) in self.paths.tensors:
                 return tensor_fact(raw.live, *self.paths.tensors[id(raw.live)])
-            return self._names.fact(raw.live)
+            fact = self._names.fact(raw.live)
+            # A saved transpose is its owner to a reader of backward; an operand has the shape it went in with.
+            return fact if fact.shape == tuple(raw.live.shape) else tensor_fact(raw.live, view_of=fact.name)
         if raw.mark is not None:
             mark = raw.mark
             named = self._names.by_id(mark.ident)
@@ -426,6 +386,11 @@ def _all_axes(shape: tuple[int, ...], made: Made | None) -> tuple[SizeOrigin, ..
     return tuple(SizeOrigin(axis, size, made) for axis, size in enumerate(shape)) if made is not None else ()
 
 
+def _is_part_of(place: Place, whole: Place | None) -> bool:
+    one, other = place.span, whole.span if whole is not None else None
+    return other is not None and one.file == other.file and (other.line, other.column) <= (one.line, one.column) and (one.end_line, one.end_column) <= (other.end_line, other.end_column)
+
+
 def _is_contiguous(raw: Raw) -> bool:
     try:
         if raw.live is not None:
@@ -452,11 +417,3 @@ def _looks_plain(node: ast.AST | None) -> bool:
     return isinstance(node, (ast.Constant, ast.JoinedStr, ast.Dict, ast.Lambda)) or (
         isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
     )
-
-
-def _is_showable(value: object, depth: int = 3) -> bool:
-    if isinstance(value, (list, tuple)):
-        return depth > 0 and len(value) <= 32 and all(_is_showable(item, depth - 1) for item in value)
-    if isinstance(value, str):
-        return len(value) <= 40
-    return value is None or isinstance(value, (int, float, complex, bool, torch.dtype, torch.device, slice, type(Ellipsis)))

@@ -12,20 +12,24 @@ import ast
 import dataclasses
 import functools
 import gc
+import types
 import typing
 
 import torch
+import torch._C._functorch as _wrapping
 
 from torchsleuth import source
 from torchsleuth.capture.axes import COUNTS, followed, joined
 from torchsleuth.capture.contexts import device_context
 from torchsleuth.capture.definitions import Definitions
+from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
 from torchsleuth.capture.trails import mark_of
 from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import Made, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
+from torchsleuth.probe.names import locals_of
 from torchsleuth.record.oplog import Mark, Operation
 
 if typing.TYPE_CHECKING:
@@ -33,23 +37,8 @@ if typing.TYPE_CHECKING:
 
 _MOST_STEPS = 200
 _MOST_CHAIN = 6
-
-# Operations whose result holds values of an operand unchanged: a bad value is older than they are.
-_CARRIES = {
-    "long", "int", "to", "clone", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "expand", "expand_as", "flatten",
-    "permute", "transpose", "t", "T", "mT", "stack", "cat", "__getitem__", "index_select", "gather", "select", "narrow", "split",
-    "chunk", "unbind", "detach", "data", "cpu", "cuda", "repeat", "pin_memory", "flip", "roll", "type", "short", "unfold",
-    "view_as", "type_as", "masked_select", "sort", "hstack", "vstack", "concat", "swapaxes", "movedim", "take", "pad",
-    "repeat_interleave", "tile", "requires_grad_", "index", "broadcast_to", "unique", "as_tensor", "where", "ravel", "clamp",
-    "masked_fill", "index_put", "scatter", "alias",
-}  # fmt: skip
-# Of those, the ones that cannot bring in a value of their own.
-VALUE_COPIES = _CARRIES - {"pad", "where", "clamp", "masked_fill", "index_put", "scatter"}
-
-
-# The first bad position of a tensor that still lives: () where it holds none, None where that cannot be told.
-Locate = typing.Callable[[Mark], tuple[int, ...] | None]
-
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_PICKS = frozenset({"__getitem__", "index", "index_select", "gather", "embedding", "take", "take_along_dim"})
 
 class Origins:
     def __init__(self, failure: Failure) -> None:
@@ -57,6 +46,11 @@ class Origins:
         self._crash = failure.crash
         self.definitions = Definitions(failure)
         self._limit = failure.operation.index if failure.operation is not None else self._end_of_log()
+
+    @property
+    def limit(self) -> int | None:
+        """Entries of the log from this one on came after the failure."""
+        return self._limit
 
     def _end_of_log(self) -> int | None:
         """For a failure that is no logged call (a check in Python), where the log went on to the end."""
@@ -129,14 +123,15 @@ class Origins:
         word = operation.name.strip("_") if operation.name not in ("__getitem__", "__setitem__") else "index"
         given = None
         if size is not None and origin_of(operation.user_code) is Origin.USER:
-            here = (operation.user_code, operation.user_lasti)
-            stack = operation.stack[operation.stack.index(here) :] if here in operation.stack else (here,)
-            given = self._given(stack, size, axis, operation)
+            # A library's own `nn.Linear(config.hidden_size, config.num_labels)` tells which entry it took.
+            given = self._given(operation.stack, size, axis, operation) if via is not None and operation.stack else None
+            given = given or self._given(_callers(operation), size, axis, operation)
         return Made(word, place, given=given)
 
     def _given(self, stack: typing.Sequence, size: int, axis: int | None, operation: Operation) -> Made | None:
         """Where a call was given a size: the caller's expressions; for the size of another tensor, where that one has it from."""
-        found = self.definitions.given_size(stack, size, axis, bool(operation.operands))
+        library = operation.stack[: len(operation.stack) - len(stack)]
+        found = self.definitions.given_size(stack, size, axis, bool(operation.operands), self._names_in(library) if library else None)
         sized = self.definitions.sized(found) if found is not None else None
         if sized is not None and self._limit is not None:
             mark, own = mark_of(sized[0]), sized[1] % sized[0].dim()
@@ -146,6 +141,18 @@ class Origins:
                 if made is not None:
                     return made
         return self.definitions.source_made(found)
+
+    def _names_in(self, stack: typing.Sequence[tuple[types.CodeType, int]]) -> frozenset[str]:
+        """The attributes, variables and texts (`config["width"]`) of the functions that ran, by all the names they have."""
+        names = {name for code, _ in stack for name in (*code.co_names, *code.co_varnames, *code.co_consts) if isinstance(name, str)}
+        return frozenset(names | {self._aliases[name] for name in names & self._aliases.keys()})
+
+    @functools.cached_property
+    def _aliases(self) -> dict[str, str]:
+        """transformers: what a model reads as `config.hidden_size` may be given as `n_embd`."""
+        configs = (plain_attribute(locals_of(entry.frame).get("self"), "config") for entry in self._failure.entries)
+        maps = (plain_attribute(type(config), "attribute_map") for config in configs if config is not UNKNOWN)
+        return next((dict(found) for found in maps if isinstance(found, dict)), {})
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -172,19 +179,42 @@ class Origins:
             mark, before = following[0], operation.index
         return tuple(made)
 
-    def input(self, mark: Mark) -> Made | None:
-        """The far end of that chain: the call that made, of no other tensor, what all of it was computed from; None where
-        the log does not reach so far."""
-        before = self._limit
+    def formed(self, mark: Mark) -> Made | None:
+        """The call that gave a tensor its shape: none of its operands has that already, or it picked elements of one."""
+        before, last = self._limit, None
         for _ in range(_MOST_STEPS):
             found = self.producer(mark, before)
             if found is None:
-                return None
-            following = [operand for operand in found[0].operands if not (operand.is_leaf and operand.requires_grad)]
-            if not following:
-                return self.made_by(found[0])
+                break
+            last = found[0]
+            same = next((operand for operand in last.operands if operand.shape == mark.shape), None)
+            if same is None or last.name in _PICKS:
+                break
+            mark, before = same, last.index
+        return self.made_by(last) if last is not None else None
+
+    def input(self, mark: Mark) -> tuple[Made | None, tuple[SizeOrigin, ...]]:
+        """The far end of that chain: the call that gave what the first layer was given its last size, or that made, of no other
+        tensor, what all of it was computed from; and where that has its sizes from. None where the log does not reach so far."""
+        before, entered = self._limit, None
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            following = [operand for operand in found[0].operands if not (operand.is_leaf and operand.requires_grad)] if found is not None else []
+            if found is None or not following:
+                break
+            if len(following) < len(found[0].operands) and len(following[0].shape) > 2:
+                entered = following[0], found[0].index
             mark, before = following[0], found[0].index
-        return None
+        else:
+            return None, ()
+        first, limit = entered or (mark, before)
+        origins = []
+        for axis, size in enumerate(first.shape):
+            operation, complete, _, own = self._first_with(first, axis, limit)
+            made = self.made_by(operation, size, own) if operation is not None and complete else None
+            origins += [SizeOrigin(axis, size, made)] if made is not None else []
+        last = next((origin.made for origin in origins if origin.axis == len(first.shape) - 1), None)
+        return (last or self.made_by(found[0]) if found is not None else last), tuple(origins)
 
     def turned(self, mark: Mark) -> Made | None:
         """The call that was given memory in order and handed on a tensor that reads it in another one."""
@@ -200,11 +230,31 @@ class Origins:
             mark, before = loose, operation.index
         return None
 
-    def size(self, mark: Mark, axis: int) -> Made | None:
+    def size(self, mark: Mark, axis: int, before: int | None = None) -> Made | None:
         """The call in which this size first appeared at the axis."""
-        last, complete, _, own = self._first_with(mark, axis, self._limit)
+        last, complete, first, own = self._first_with(mark, axis, self._limit if before is None else before)
         made = self.made_by(last, mark.shape[axis], own) if last is not None else None
+        if made is not None and last is not None and made.given is None:
+            made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first))
         return made if made is None or complete else Made(made.operation, made.place, False, made.given)
+
+    def _layer_behind(self, operation: Operation, result: Mark, axis: int) -> Made | None:
+        """A recurrent layer's features are its hidden size, once for each direction: its constructor was given that."""
+        if operation.name not in _RECURRENT or axis != len(result.shape) - 1:
+            return None
+        for operand in operation.operands:
+            if operand.is_leaf and operand.requires_grad and len(operand.shape) == 2 and operand.shape[0] in (k * operand.shape[1] for k in (1, 3, 4)):
+                if result.shape[axis] in (operand.shape[1], 2 * operand.shape[1]):
+                    return self.of_parameter(operand, operand.shape[1], 1)
+        return None
+
+    def _mask_behind(self, operation: Operation, result: Mark) -> Made | None:
+        """`x[mask]` that leaves nothing: where the mask was made, of which no element is true."""
+        if operation.name not in ("__getitem__", "masked_select") or 0 not in result.shape:
+            return None
+        masks = [operand for operand in operation.operands if operand.dtype is torch.bool and operand is not operation.operands[0]]
+        made = self.tensor(masks[0], operation.index) if len(masks) == 1 and 0 not in masks[0].shape else None
+        return dataclasses.replace(made, operation="mask", given=None) if made is not None else None
 
     def size_origin(self, mark: Mark, axis: int) -> SizeOrigin | None:
         """The same, with the dimensions that a view has joined."""
@@ -225,14 +275,31 @@ class Origins:
         for _ in range(_MOST_STEPS):
             found = self.producer(mark, before)
             if found is None:
-                return last, last is None, mark, axis
+                mapped = self._mapped(mark, axis)
+                if mapped is None:
+                    return last, last is None, mark, axis
+                mark, axis = mapped
+                continue
             last, mark = found
             following = followed(last, mark, axis)
-            if following is None:
+            if following is None or self._made_its_state(last, following[0]):
                 break
             mark, axis = following
             before = last.index
         return last, True, mark, axis
+
+    def _mapped(self, mark: Mark, axis: int) -> tuple[Mark, int] | None:
+        """What `vmap` and `grad` hand to a function is a tensor around the one they were given, with or without a dimension more."""
+        named = self._crash.names.by_id(mark.ident)
+        if named is None or tuple(named.tensor.shape) != mark.shape or not _wrapping.is_functorch_wrapped_tensor(named.tensor):
+            return None
+        dimension, inner = _wrapping.maybe_get_bdim(named.tensor), mark_of(_wrapping.get_unwrapped(named.tensor))
+        return (inner, axis + (0 <= dimension <= axis)) if inner is not None else None
+
+    def _made_its_state(self, operation: Operation, state: Mark) -> bool:
+        """A recurrent layer that was given no state makes one, of its own sizes."""
+        made = self.producer(state, operation.index) if operation.name in _RECURRENT else None
+        return made is not None and (made[0].user_code, made[0].user_lasti) == (operation.user_code, operation.user_lasti)
 
     def property(self, mark: Mark, what: str) -> Made | None:
         """The call in which this dtype (or device) first appeared: no operand before it had the same."""
@@ -255,65 +322,6 @@ class Origins:
         """The call, and the `with torch.device(…)` around it that chose the device."""
         made, around = self.made_by(operation), device_context(operation.stack)
         return dataclasses.replace(made, given=around) if made is not None and around is not None else made
-
-    def value(self, mark: Mark, position: tuple[int, ...] | None, locate: Locate) -> Made | None:
-        """Where the value at this position came from: the last write into the memory, or the call that computed it."""
-        before, last = self._limit, None
-        for _ in range(_MOST_STEPS):
-            found = self.producer(mark, before)
-            written = self._last_write(mark, found[0].index if found else 0, before, position)
-            if written is not None:
-                return self.made_by(written)
-            if found is None:
-                break
-            last = found[0]
-            if last.name == "pad_sequence" and position is not None:
-                sample = _padded_from(last, mark, position)
-                if sample is None:
-                    break
-                mark, position, before = *sample, last.index
-                continue
-            if last.name not in _CARRIES or not last.operands:
-                break
-            following = last.operands[0]
-            alike = [operand for operand in last.operands if operand.dtype == following.dtype]
-            located = [(operand, locate(operand)) for operand in alike]
-            bad = [(operand, where) for operand, where in located if where]
-            if bad:
-                following, position = bad[0]
-            elif last.name not in VALUE_COPIES or all(where == () for _, where in located):
-                break  # it made the value itself, or nobody can tell
-            elif following.storage != mark.storage or following.shape != mark.shape:
-                position = None
-            mark, before = following, last.index
-        return self.made_by(last) if last is not None else None
-
-    def carries_from(self, mark: Mark, ident: int) -> bool:
-        """Whether the values of a tensor were carried over, unchanged, from the tensor with this identity."""
-        pending, seen = [(mark, self._limit)], 0
-        while pending and seen < _MOST_STEPS:
-            seen += 1
-            current, before = pending.pop()
-            if current.ident == ident:
-                return True
-            found = self.producer(current, before)
-            if found is not None and (found[0].name in _CARRIES or found[0].name == "pad_sequence"):
-                pending += [(operand, found[0].index) for operand in found[0].operands]
-        return False
-
-    def _last_write(self, mark: Mark, after: int, before: int | None, position: tuple[int, ...] | None) -> Operation | None:
-        if not mark.storage:
-            return None
-        for operation in reversed(self._crash.timeline.operations):
-            if before is not None and operation.index >= before:
-                continue
-            if operation.index <= after:
-                return None
-            for write in operation.writes:
-                target = operation.operands[write.operand]
-                if target.storage == mark.storage and _may_cover(operation, target, mark, position):
-                    return operation
-        return None
 
     def of_live(self, tensor: torch.Tensor) -> Made | None:
         """Without the log: from the autograd node that made it, by the recorded lines."""
@@ -343,6 +351,13 @@ class Origins:
         operation = self._maker(mark)
         return self.made_by(operation, size, axis) if operation is not None else None
 
+    def constants_behind(self, mark: Mark, axis: int, agreed: typing.Iterable[int]) -> list[Made]:
+        """What sets the numbers of which a parameter's size was computed, but those of factors that are agreed on."""
+        operation = self._maker(mark)
+        if operation is None or origin_of(operation.user_code) is not Origin.USER:
+            return []
+        return self.definitions.constants_behind(_callers(operation), mark.shape[axis], axis, agreed)
+
     def device_of_parameter(self, mark: Mark) -> Made | None:
         operation = self._maker(mark)
         return self._made_on(operation) if operation is not None else None
@@ -355,14 +370,10 @@ class Origins:
         return None
 
 
-def _padded_from(operation: Operation, mark: Mark, position: tuple[int, ...]) -> tuple[Mark, tuple[int, ...]] | None:
-    """The sequence, and the place in it, that an element of `pad_sequence` was copied from; None for the padding itself."""
-    samples, longest = operation.operands, max((item.shape[0] for item in operation.operands if item.shape), default=0)
-    rows, columns = mark.shape[:2] == (len(samples), longest), mark.shape[:2] == (longest, len(samples))
-    if len(position) < 2 or rows == columns:
-        return None  # batch or time first: where both fit nobody can tell
-    sample, step = position[:2] if rows else position[1::-1]
-    return (samples[sample], (step, *position[2:])) if step < samples[sample].shape[0] else None
+def _callers(operation: Operation) -> tuple[tuple[types.CodeType, int], ...]:
+    """The program's frames from the user's call on outwards, as far as the log has noted them."""
+    here = (operation.user_code, operation.user_lasti)
+    return operation.stack[operation.stack.index(here) :] if here in operation.stack else (here,)
 
 
 def in_order(mark: Mark) -> bool:
@@ -378,37 +389,3 @@ def in_order(mark: Mark) -> bool:
 def _returns_operand(operation: Operation, made: Mark) -> bool:
     """An in-place call (`x.normal_()`, `x.add_(y)`) or a no-op (`x.to(x.dtype)`) returns what it was given."""
     return any(operand.ident == made.ident and operand.shape == made.shape for operand in operation.operands)
-
-
-def _may_cover(operation: Operation, target: Mark, mark: Mark, position: tuple[int, ...] | None) -> bool:
-    """Whether a write through `target` may have touched the element at `position` of `mark`."""
-    if position is None or len(mark.strides) != len(position):
-        return True
-    cell = mark.offset + sum(i * stride for i, stride in zip(position, mark.strides))
-    if operation.name == "__setitem__" and operation.index_used is not None:
-        region = _indexed(target, operation.index_used)
-        if region is not None:
-            return _contains(*region, cell)
-    return _contains(target.shape, target.strides, target.offset, cell)
-
-
-def _indexed(target: Mark, index: object) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    try:
-        view = torch.empty_strided(target.shape, target.strides, device="meta")[index]  # type: ignore[index]
-        return tuple(view.shape), view.stride(), target.offset + view.storage_offset()
-    except Exception:
-        return None
-
-
-def _contains(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, cell: int) -> bool:
-    rest = cell - offset
-    for size, stride in sorted(zip(shape, strides), key=lambda pair: -pair[1]):
-        if size == 0:
-            return False
-        if stride <= 0:
-            continue
-        steps = min(rest // stride, size - 1)
-        if steps < 0:
-            return False
-        rest -= steps * stride
-    return rest == 0

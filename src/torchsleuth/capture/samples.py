@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import types
 import typing
 
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.definitions import operation_word
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.returns import returned_part
+from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -37,14 +40,40 @@ def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Mad
             if not isinstance(fetched, list):
                 return None
             keys = {key for tensor in tensors for sample in fetched for key in _keys_of(sample, tensor)}
-            method = getattr(type(_innermost(getattr(scope.get("self"), "dataset", None))), "__getitem__", None)
-            code = getattr(method, "__code__", None)
-            if len(keys) != 1 or code is None or origin_of(code) is not Origin.USER:
+            owner = type(_innermost(getattr(scope.get("self"), "dataset", None)))
+            function: typing.Any = getattr(owner, "__getitem__", None)
+            if len(keys) != 1 or not _is_programs(function):
                 return None
-            node = returned_part(code, keys.pop())
-            place = source.place_of_node(code, node, Known.INFERRED) if node is not None else None
-            return Made(operation_word(node), place) if place is not None else None
+            return _made(owner, function, returned_part(function.__code__, keys.pop()))
     return None
+
+
+_MOST_CALLS = 4
+
+
+def _made(owner: type, function: types.FunctionType, node: ast.AST | None) -> Made | None:
+    """Through calls of the program's own, `self.load(i)` and `load(path)`, to what the last of them returns."""
+    for _ in range(_MOST_CALLS):
+        inner = _called(owner, function, node)
+        part = returned_part(inner.__code__, None) if inner is not None else None
+        if inner is None or part is None:
+            break
+        function, node = inner, part
+    place = source.place_of_node(function.__code__, node, Known.INFERRED) if node is not None else None
+    return Made(operation_word(node), place) if node is not None and place is not None else None
+
+
+def _called(owner: type, function: types.FunctionType, node: ast.AST | None) -> types.FunctionType | None:
+    if not isinstance(node, ast.Call):
+        return None
+    of_self = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id in function.__code__.co_varnames[:1]
+    found = inspect.getattr_static(owner, node.func.attr, None) if of_self else function.__globals__.get(getattr(node.func, "id", ""))
+    found = getattr(found, "__func__", found)  # a static method
+    return found if _is_programs(found) and not inspect.isgeneratorfunction(found) and not hasattr(found, "__wrapped__") else None
+
+
+def _is_programs(function: typing.Any) -> bool:
+    return isinstance(function, types.FunctionType) and origin_of(function.__code__) is Origin.USER
 
 
 def _keys_of(sample: typing.Any, tensor: torch.Tensor) -> typing.Iterator[int | str | None]:

@@ -73,8 +73,22 @@ def arguments_for(call: ast.Call, axis: int | None) -> list[ast.AST]:
         given = next((k.value for k in call.keywords if k.arg == word), call.args[position] if position < len(call.args) else None)
         if given is not None:
             return [given]
+    sizes = _sizes_written(call, name) if plain and axis is not None else []
+    if axis is not None and axis < len(sizes):
+        return [sizes[axis]]
     every = [*call.args, *(keyword.value for keyword in call.keywords)]
     return [part for argument in every for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
+
+
+_SIZED = frozenset({"rand", "randn", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})  # called with sizes alone
+
+
+def _sizes_written(call: ast.Call, name: str) -> list[ast.expr]:
+    """The sizes that a constructor of tensors was given, in their order: `torch.rand(n, 3)`, `torch.full((n, 3), 0)`."""
+    tuples = [argument for argument in call.args if isinstance(argument, (ast.Tuple, ast.List))]
+    if name in (*_SIZED, "full", "new_full", "randint") and len(tuples) == 1 and not any(isinstance(size, ast.Starred) for size in tuples[0].elts):
+        return tuples[0].elts
+    return call.args if name in _SIZED and not tuples and len(call.args) > 1 else []
 
 
 def key_of(node: ast.AST) -> tuple[Selector, ...]:
@@ -192,32 +206,51 @@ def enclosing(filename: str, scope: ast.AST) -> ast.AST | None:
 
 @functools.lru_cache(maxsize=1024)
 def stores_into(scope: ast.AST, name: str, selectors: tuple[Selector, ...]) -> tuple[tuple[ast.AST, tuple[Selector, ...]], ...]:
-    """What is put into an object or table after it was made: `cfg.heads = 7`, `cfg["heads"] = 7`, `cfg.update(heads=7)`."""
+    """What is put into an object, a table or a list after it was made: `cfg.heads = 7`, `cfg["heads"] = 7`, `cfg.update(heads=7)`,
+    `rows.append(row)`. `name` is a variable, or a path: `self.rows`."""
     found: list[tuple[ast.AST, tuple[Selector, ...]]] = []
     key, rest = selectors[0], selectors[1:]
     for node in ast.walk(scope):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 path = _path(target, name)
-                if path and path == selectors[: len(path)]:
+                if path and len(path) <= len(selectors) and all(map(_may_be, path, selectors)):
                     found.append((node.value, selectors[len(path) :]))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
-            if getattr(node.func.value, "id", "") == name:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_path(node.func.value, name):
+            if node.func.attr == "update":
                 found += [(keyword.value, rest) for keyword in node.keywords if keyword.arg == key]
                 found += [(argument, selectors) for argument in node.args]
+            elif isinstance(key, str) or not node.args:
+                continue
+            elif node.func.attr in _ADDS and len(node.args) > _ADDS[node.func.attr]:
+                found.append((node.args[_ADDS[node.func.attr]], rest))
+            elif node.func.attr == "extend":
+                found.append((node.args[0], (None, *rest)))
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr" and len(node.args) == 3:
             if getattr(node.args[0], "id", "") == name and isinstance(node.args[1], ast.Constant) and node.args[1].value == key:
                 found.append((node.args[2], rest))
     return tuple(found)
 
 
+_ADDS = {"append": 0, "add": 0, "appendleft": 0, "insert": 1, "setdefault": 1}  # which argument becomes an element
+
+
+def _may_be(stored: Selector, asked: Selector) -> bool:
+    """Whether what is stored under one key may be what is asked for: `table[word] = …` may be any element, but no known entry."""
+    return stored == asked or not isinstance(asked, str) and (stored is None or asked is None)
+
+
+def _is_path(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name or "." in name and isinstance(node, ast.Attribute) and ast.unparse(node) == name
+
+
 def _path(target: ast.AST, name: str) -> tuple[Selector, ...]:
     """`("model", "heads")` for `cfg["model"].heads`, seen from `cfg`."""
     path: tuple[Selector, ...] = ()
-    while isinstance(target, (ast.Attribute, ast.Subscript)):
+    while isinstance(target, (ast.Attribute, ast.Subscript)) and not _is_path(target, name):
         path = ((target.attr,) if isinstance(target, ast.Attribute) else key_of(target.slice)) + path
         target = target.value
-    return path if isinstance(target, ast.Name) and target.id == name and None not in path else ()
+    return path if _is_path(target, name) else ()
 
 
 def stored_in(statement: ast.AST, owner: str, name: str) -> typing.Iterator[tuple[ast.AST, tuple[Selector, ...]]]:

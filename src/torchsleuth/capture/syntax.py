@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import types
+import typing
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name, kinds_of, normal_kind

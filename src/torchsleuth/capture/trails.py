@@ -16,9 +16,10 @@ import torch
 
 from torchsleuth.capture.arguments import call_at_node
 from torchsleuth.capture.axes import COUNTS, followed
-from torchsleuth.capture.definitions import Definitions, operation_word
+from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry
+from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence_forward import Made
 from torchsleuth.probe.tensors import storage_of
 from torchsleuth.record.oplog import Mark

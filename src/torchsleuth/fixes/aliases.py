@@ -18,6 +18,7 @@ VIEWS = {
 }  # fmt: skip
 _KEEPS = {"append", "extend", "insert", "add", "put", "setdefault", "update", "register_buffer", "appendleft"}
 _KEEPERS = {"partial", "zip", "enumerate", "iter", "list", "tuple", "dict", "set", "reversed", "map", "filter", "deque", "namedtuple", "cycle", "chain"}
+_INDEX_MAKERS = {"arange", "argmax", "argmin", "argsort", "bool", "flip", "int", "logical_not", "long", "nonzero", "randint", "randperm", "tensor", "topk", "where"}
 _NAMESPACES = {"torch", "F", "nn", "functional", "np", "math", "th", "numpy"}
 
 
@@ -181,6 +182,13 @@ def _plain_targets(script: Script, statement: ast.stmt, target: ast.expr) -> lis
     return [text] if text else []
 
 
+def _is_index_tensor(part: ast.expr) -> bool:
+    """A list, a mask, or what torch has made or chosen; a call of any other kind may give a number."""
+    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+        return part.func.attr in _INDEX_MAKERS
+    return isinstance(part, (ast.List, ast.Compare))
+
+
 def _shared_from(script: Script, value: ast.expr | None) -> set[str]:
     """Names whose memory the value of an expression may share."""
     if value is None:
@@ -192,7 +200,8 @@ def _shared_from(script: Script, value: ast.expr | None) -> set[str]:
         return {text} if text else set()
     if isinstance(value, ast.Subscript):
         # A list, a mask or an index tensor copies; a number or a slice makes a view.
-        return set() if isinstance(value.slice, (ast.List, ast.Compare)) else _shared_from(script, value.value)
+        parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
+        return set() if any(_is_index_tensor(part) for part in parts) else _shared_from(script, value.value)
     if isinstance(value, (ast.Tuple, ast.List)):
         return {name for item in value.elts for name in _shared_from(script, item)}
     if isinstance(value, ast.IfExp):

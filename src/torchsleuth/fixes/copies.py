@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from torchsleuth.evidence import Place, StaleSave
+from torchsleuth.evidence import StaleSave
 from torchsleuth.fixes.aliases import VIEWS
-from torchsleuth.fixes.script import Script, Scripts, called, path_of
+from torchsleuth.fixes.script import Script, Scripts, called, path_of, users
 from torchsleuth.model import Edit
 
 _SLOTS = {"self": 0, "input": 0, "mat1": 0, "other": 1, "mat2": 1, "exponent": 1, "target": 1, "vec": 1, "weight": 1}
@@ -27,7 +27,7 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
             return None
         if save.is_result and isinstance(script.parent(node), ast.Expr):
             return None  # a write whose result is thrown away: a copy of it would help nobody
-        if any(_users(site.place).span == place.span for site in save.writes):
+        if any(users(site.place).span == place.span for site in save.writes):
             return None  # saved and overwritten inside one call, of a module for example: no copy can be put in between
         found = [node] if save.is_result else _definition(script, node, save) or read_operands(script, node, save)
         if not found or any(isinstance(item, ast.Starred) for item in found):
@@ -36,10 +36,6 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
             edits += script.wrapped(item, ".clone()")
             names.append(script.segment(item))
     return list(dict.fromkeys(edits)), list(dict.fromkeys(names))
-
-
-def _users(place: Place) -> Place:
-    return place.via if place.in_library and place.via is not None else place
 
 
 def read_operands(script: Script, node: ast.expr, save: StaleSave) -> list[ast.expr]:

@@ -35,7 +35,7 @@ class InplaceOnLeafFixer(Fixer):
         wrapped = under_no_grad(scripts, script, statement, update) if not expanded else None
         rewrite = out_of_place(script, place.span)
         other = None
-        if rewrite is not None and not update:
+        if rewrite is not None and not update and not _is_lost_with_the_round(script, statement):
             name = target.tensor.name if target is not None else ""
             meaning = "The write is then part of what is differentiated"
             leaf = target is not None and target.tensor.is_leaf
@@ -129,6 +129,16 @@ def _is_used_on(script: Script, statement: ast.stmt, target: InplaceTarget | Non
     return target.tensor.name != target.base.name and is_read_later(script, statement, target.tensor.name) and not script.loops_around(statement)
 
 
+def _is_lost_with_the_round(script: Script, statement: ast.stmt) -> bool:
+    """`for p in params: p.sub_(step)`: a new tensor bound to the loop's own variable, which nothing reads before it is set anew."""
+    name, loops = _target(statement), script.loops_around(statement)
+    given = {node.id for loop in loops if isinstance(loop, ast.For) for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    return name in given and not any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and node.lineno > (statement.end_lineno or statement.lineno)
+        for node in ast.walk(loops[0])
+    )
+
+
 def _gives_values(script: Script, statement: ast.stmt) -> bool:
     """A loop that fills a tensor, with no backward after it: more likely its values than part of a loss."""
     return isinstance(statement, (ast.Assign, ast.AugAssign)) and bool(script.loops_around(statement)) and not _feeds_backward(script, statement)
@@ -150,7 +160,7 @@ def under_no_grad(scripts: Scripts, script: Script, statement: ast.stmt, update:
     if isinstance(function, Function) and update and any(word in function.name for word in ("init", "reset")):
         # An initialisation usually has more of the kind: each of them would be the next failure.
         for other in script.own_nodes(function):
-            if _is_write(other) and not any(other in group for group in groups) and not _is_under_no_grad(script, other):
+            if _is_write(other) and not _by_init(other) and not any(other in group for group in groups) and not _is_under_no_grad(script, other):
                 groups.append(_neighbours(script, _whole_line(script, other)))
     edits: list[Edit] = []
     for group in groups:
@@ -205,6 +215,11 @@ def _is_write(node: ast.AST) -> bool:
     if isinstance(node, ast.AugAssign):
         return True
     return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript)
+
+
+def _by_init(node: ast.AST) -> bool:
+    """`nn.init.normal_(weight)` switches recording off by itself."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and path_of(node.value.func).split(".")[-2:-1] == ["init"]
 
 
 def _is_parameter_like(node: ast.stmt) -> bool:

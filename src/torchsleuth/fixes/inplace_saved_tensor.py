@@ -9,10 +9,10 @@ from torchsleuth.fixes.buffers import stacked
 from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.freed_graph import computed_in_loop
 from torchsleuth.fixes.modules import flags_in, inplace_flags, switched_off
 from torchsleuth.fixes.ordering import moved_after, recomputed, split_over_functions
 from torchsleuth.fixes.outofplace import Rewrite, out_of_place
+from torchsleuth.fixes.recomputing import computed_in_loop
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.fixes.states import carried_names, detached
 from torchsleuth.model import Diagnosis, Edit, Fix
@@ -111,7 +111,7 @@ def _out_of_place(scripts: Scripts, sites: list[WriteSite], saves: list[StaleSav
 def _is_tensor_subscript(script: Script, statement: ast.stmt, sites: list[WriteSite]) -> bool:
     """Whether `x` in `x[i] += y` is a tensor: then the statement also assigns into it."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
-        if any(site.operation == "__setitem__" for site in sites):
+        if any(site.operation == "__setitem__" or site.assigned for site in sites):
             return True
         observed = all(site.first_version is not None for site in sites)
         return not observed and not is_list(script, statement, statement.target.value)

@@ -78,7 +78,7 @@ def _rewritten(script: Script, statement: ast.stmt, numpy: str, torch: str) -> l
         elif isinstance(node, ast.Attribute) and path_of(node).startswith(f"{numpy}.") and isinstance(script.parent(node), ast.Call) and path_of(node).count(".") > 1:
             return None  # `np.linalg.norm` and the like
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LINKS and not node.args:
-            inner, (line, column) = node.func.value, script.end(node.func.value)
+            line, column = script.end(node.func.value)
             between = script.between((line, column), script.start_of_name(node.func))
             if "\n" in between or "#" in between:
                 return None

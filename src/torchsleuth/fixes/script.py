@@ -336,6 +336,12 @@ class Scripts:
                 self._known[label] = None
         return self._known[label]
 
+    def node_at(self, place: Place | None) -> tuple[Script, ast.AST] | None:
+        """The user's file and the expression there; None where it is not theirs or nothing stands there."""
+        script = self.get(place)
+        node = script.node_at(place.span) if script is not None else None
+        return (script, node) if node is not None else None
+
     def fix(self, title: str, edits: Sequence[Edit] | None, meaning: str = "", safe: bool = True) -> Fix | None:
         """A fix of these edits with its diff; None where they clash, change nothing or break the syntax."""
         if not edits:
@@ -356,6 +362,11 @@ class Scripts:
             diffs.append(diff_of(label, script.source.text, mine))
         applicability = Applicability.SAFE if safe else Applicability.UNSAFE
         return Fix(title, applicability, tuple(unique), "".join(diffs), meaning=meaning)
+
+
+def users(place: Place) -> Place:
+    """The place in the user's own files: the call through which a library came to it."""
+    return place.via if place.in_library and place.via is not None else place
 
 
 def _same_place_twice(edits: Iterable[Edit]) -> bool:
@@ -392,4 +403,4 @@ def path_of(node: ast.AST | None) -> str:
     return ""
 
 
-__all__: typing.Final = ("Function", "Script", "Scripts", "called", "names_in", "path_of")
+__all__: typing.Final = ("Function", "Script", "Scripts", "called", "names_in", "path_of", "users")

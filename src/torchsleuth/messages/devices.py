@@ -19,6 +19,9 @@ NOT_MOVED = Falsehood(
     r"Expected all tensors to be on the same device, but got (?P<odd>\w+) is on (?P<c>\w+(?::\d+)?), different from other tensors on "
     r"(?P<d>\w+(?::\d+)?)(?: \(when checking argument in method (?P<method2>\w+)\))?",
     r"Tensor on device (?P<e>\w+(?::\d+)?) is not on the expected device (?P<f>\w+(?::\d+)?)",
+    r"Expected object of (?:device type|backend) (?P<a>\w+) but got (?:device type|backend) (?P<b>\w+) for argument #\d+ '(?P<argument>\w+)'",
+    r"expected device (?P<a>\w+(?::\d+)?) but got device (?P<b>\w+(?::\d+)?)",
+    r"Input, output and indices must be on the current device",
     r"indices should be either on (?P<g>\w+) or on the same device as the indexed tensor \((?P<h>[\w:]+)\)",
     example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking argument "
     "for argument mat1 in method wrapper_CUDA_addmm)",
@@ -26,8 +29,8 @@ NOT_MOVED = Falsehood(
 )
 def two_devices(found: Found) -> Reading:
     groups = found.match.groupdict()
-    first = next((groups[g] for g in "aceg" if groups.get(g)), "cuda:0")
-    second = next((groups[g] for g in "bdfh" if groups.get(g)), "cpu")
+    first = next((groups[g].lower() for g in "aceg" if groups.get(g)), "the GPU")
+    second = next((groups[g].lower() for g in "bdfh" if groups.get(g)), "the CPU")
     argument = groups.get("argument") or groups.get("odd") or ""
     method = re.sub(r"^wrapper_(CUDA_)?_?", "", groups.get("method") or groups.get("method2") or "")
     parts = {"mat1": "the input of a linear layer or the left factor", "mat2": "the weight of a linear layer or the right factor", "weight": "a layer's weight",
@@ -172,7 +175,7 @@ def no_cuda(found: Found) -> Reading:
 
 
 @reads(
-    r"can't convert (?P<device>[\w:]+) device type tensor to numpy",
+    r"can't convert (?P<device>[\w:]+) (?:device type )?tensor to numpy",
     r"Can't call numpy\(\) on Tensor that requires grad",
     example="RuntimeError: Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
 )

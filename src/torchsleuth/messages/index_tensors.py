@@ -25,7 +25,7 @@ def mask_shape(found: Found) -> Reading:
         "Masks are not broadcast.",
         (
             "The mask was made from another tensor, or before padding, cropping or a last partial batch changed the sizes.",
-            f"The mask stands for another dimension: `x[:, mask]` applies it to dimension 1, `x[mask]` to dimension 0.",
+            "The mask stands for another dimension: `x[:, mask]` applies it to dimension 1, `x[mask]` to dimension 0.",
             "uint8 numbers were meant as indices: a uint8 tensor is taken as a mask. Use `.long()` for indices.",
         ),
         raising(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, count, legal, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Reading, call, count, legal, raising, reads, running, shape
 
 SUM_BACKWARD = Falsehood(
     "It comes from the backward pass: a reduction such as `sum` shrank the dimension, and its gradient is then indexed "
@@ -129,14 +129,16 @@ def index_out_of_bounds(found: Found) -> Reading:
 
 @reads(
     r"index out of range in self",
+    r"index out of range: Tried to access index (?P<index>-?\d+) out of table with \d+ rows",
     example="IndexError: index out of range in self",
 )
 def index_out_of_range_in_self(found: Found) -> Reading:
     return Reading(
         "an embedding (or index_select) got an id that its table does not have",
-        "`nn.Embedding(n, d)` is a table with rows 0 to n-1, and some id was negative or n or more. The message names neither "
-        "the id nor the table; `ids.min()`, `ids.max()` and `embedding.num_embeddings` do. `torchsleuth run your_script.py` "
-        "names the module, the offending value and its position.",
+        "`nn.Embedding(n, d)` is a table with rows 0 to n-1, and some id was negative or n or more. "
+        + (f"The id was {found['index']}; the message does not name the table." if found.has("index")
+           else "The message names neither the id nor the table; `ids.min()`, `ids.max()` and `embedding.num_embeddings` do.")
+        + " `torchsleuth run your_script.py` names the module, the offending value and its position.",
         (
             "An id equal to or past the vocabulary size: tokens were added to the tokenizer and the model was not resized, or "
             "tokenizer and model do not belong together, or ids count from 1.",
@@ -149,6 +151,7 @@ def index_out_of_range_in_self(found: Found) -> Reading:
             "embedding = torch.nn.Embedding(10, 3)     # rows 0 to 9",
             "embedding(torch.tensor([1, 10]))",
             raises="IndexError: index out of range in self",
+            says=OLD_WORDS if found.has("index") else "",
         ),
         (
             "Make table and ids agree: `model.resize_token_embeddings(len(tokenizer))` after adding tokens; "

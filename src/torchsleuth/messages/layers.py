@@ -277,3 +277,24 @@ def pool_dims(found: Found) -> Reading:
         else raising("torch.nn.MaxPool2d(2)(torch.zeros(4, 4))", raises="non-empty 3D or 4D (batch mode) tensor expected for input"),
         ("Add the missing dimensions: `x[None, None]` for one grey image.",),
     )  # fmt: skip
+
+
+@reads(
+    r"(?P<which>in_channels|out_channels) must be divisible by groups",
+    example="ValueError: in_channels must be divisible by groups",
+)
+def conv_groups(found: Found) -> Reading:
+    which = found["which"]
+    given = "6, 8" if which == "in_channels" else "8, 6"
+    return Reading(
+        f"`groups` does not divide `{which}`",
+        "A convolution with `groups=g` cuts its input and its output channels into g equal parts and joins part with part, so g must divide both numbers.",
+        (
+            "`groups=in_channels` (depthwise) with an `out_channels` that is no multiple of it." if which == "out_channels" else
+            "`groups` was kept while the channels changed (another width, a width multiplier, 3 image channels).",
+            "The arguments lie in another order: `Conv2d(in, out, kernel, stride, padding, dilation, groups)`.",
+        ),
+        raising(f"torch.nn.Conv2d({given}, 3, groups=4)", raises=f"ValueError: {which} must be divisible by groups"),
+        ("Take a `groups` that divides both, or round the channels to a multiple of it; a depthwise convolution is `Conv2d(c, c, k, groups=c)`, followed by `Conv2d(c, out, 1)`.",),
+        running("print(tuple(torch.nn.Conv2d(8, 8, 3, groups=4).weight.shape))", prints="(8, 2, 3, 3)"),
+    )  # fmt: skip

@@ -81,7 +81,7 @@ def checkpoint_keys(found: Found) -> Reading:
 
 
 @reads(
-    r"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found <class '(?P<kind>[\w.]+)'>",
+    r"(?:default_collate: )?batch must contain tensors, (?:numpy arrays, )?numbers, dicts or lists; found <class '(?P<kind>[\w.]+)'>",
     example="TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found <class 'NoneType'>",
 )
 def collate_kind(found: Found) -> Reading:
@@ -244,3 +244,46 @@ def ddp_reduction(found: Found) -> Reading:
         ("Remove what is unused or let it take part in the loss; `find_unused_parameters=True` tolerates it, at some cost." if not twice else
          "One backward per forward; `static_graph=True` where the same graph runs each time.",),
     )  # fmt: skip
+
+
+@reads(
+    r"Weights only load failed",
+    example="UnpicklingError: Weights only load failed. This file can still be loaded, to do so you have two options",
+    fragments=(r"weights only load failed", r"was not an allowed global by default", r"weightsunpickler error"),
+)
+def weights_only(found: Found) -> Reading:
+    told = re.search(r"Unsupported (?:global|class):? (?:GLOBAL )?([\w.]+)", found.text)
+    name = told[1] if told else ""
+    return Reading(
+        f"the file holds `{name}`, which `torch.load` does not read unasked" if name else "the file holds more than tensors, which `torch.load` does not read unasked",
+        "Since PyTorch 2.6 `torch.load` has `weights_only=True` as its default: it reads tensors, numbers, texts, lists and dictionaries, and calls nothing that a file "
+        "names, since a pickle can run any code." + (f" This file names `{name}`." if name else ""),
+        (
+            "A whole model was saved (`torch.save(model, path)`) and not its `state_dict()`.",
+            "The checkpoint holds other objects beside the weights: `argparse.Namespace`, a dataclass, numpy numbers (`best_loss = np.mean(...)`), a scheduler.",
+            "The file was written for an older PyTorch, which loaded anything.",
+        ),
+        raising(
+            "import argparse",
+            "import io",
+            "file = io.BytesIO()",
+            "torch.save({'args': argparse.Namespace(lr=0.1)}, file)",
+            "file.seek(0)",
+            "torch.load(file)",
+            raises="UnpicklingError: Weights only load failed",
+        ),
+        (
+            "Save plain things: `model.state_dict()`, `vars(args)`, `float(loss)`.",
+            "For a file of your own: `torch.load(path, weights_only=False)`, or allow the class alone: `with torch.serialization.safe_globals([Namespace]): torch.load(path)`. "
+            "Not for a file from somewhere else: it can run any code.",
+        ),
+        running(
+            "import argparse",
+            "import io",
+            "file = io.BytesIO()",
+            "torch.save({'args': vars(argparse.Namespace(lr=0.1))}, file)",
+            "file.seek(0)",
+            "print(torch.load(file))",
+            prints="{'args': {'lr': 0.1}}",
+        ),
+    )

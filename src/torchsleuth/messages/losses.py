@@ -8,7 +8,7 @@ from torchsleuth.messages import Falsehood, Found, Reading, call, dtype, raising
 @reads(
     r"Target (?P<target>-?\d+) is out of bounds",
     example="IndexError: Target 3 is out of bounds.",
-    fragments=(r"target .{0,12}is out of bounds", r"target out of bounds"),
+    fragments=(r"target .{0,12}is out of bounds", r"target out of bounds", r"assertion `?cur_target >= 0 && cur_target < n_classes'? failed"),
 )
 def target_out_of_bounds(found: Found) -> Reading:
     target = found.int("target")

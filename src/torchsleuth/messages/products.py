@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Program, Reading, call, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Program, Reading, call, raising, reads, running
 
 
 @reads(
     r"mat1 and mat2 shapes cannot be multiplied \((?P<n>\d+)x(?P<k>\d+) and (?P<l>\d+)x(?P<m>\d+)\)",
     r"size mismatch, m1: \[(?P<n>\d+) x (?P<k>\d+)\], m2: \[(?P<l>\d+) x (?P<m>\d+)\]",
     example="RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x64 and 128x10)",
-    fragments=(r"mat1 and mat2 shapes",),
+    fragments=(r"mat1 and mat2 shapes", r"size mismatch, m1: .{0,40}", r"mat1 dim 1 must match mat2 dim 0"),
 )
 def mat1_mat2(found: Found) -> Reading:
     n, k, l, m = (found.int(g) for g in "nklm")
@@ -187,7 +187,7 @@ def einsum_letters(found: Found) -> Reading:
 
 
 def _dimensions_program(found: Found) -> Program | None:
-    which = found["which"] if found.has("which") else ""
+    which = next((found[group] for group in ("which", "old") if found.has(group)), "")
     program = {
         "self": "torch.mm(torch.zeros(2, 3, 4), torch.zeros(4, 5))",
         "mat2": "torch.mm(torch.zeros(3, 4), torch.zeros(2, 4, 5))",
@@ -198,11 +198,14 @@ def _dimensions_program(found: Found) -> Program | None:
         program = f"torch.dot(torch.zeros({call((3,) * found.int('a'))}), torch.zeros({call((3,) * found.int('b'))}))"
     elif found.has("c"):
         program = f"torch.zeros({call((3,) * found.int('c'))}) @ torch.zeros({call((3,) * found.int('d'))})"
+    if found.has("old"):
+        return raising(program, raises=" must be a ", says=OLD_WORDS) if program else None
     return raising(program, raises=found.match[0]) if program else None
 
 
 @reads(
     r"(?P<which>self|mat1|mat2|batch1|batch2) must be a (?P<kind>matrix|3D tensor|2D tensor)",
+    r"Expected \d-dimensional tensor, but got \d-dimensional tensor for argument #\d '(?P<old>batch1|batch2|mat1|mat2|self)' \(while checking arguments for (?:bmm|mm|addmm|baddbmm)\)",
     r"1D tensors expected, but got (?P<a>\d+)D and (?P<b>\d+)D tensors",
     r"both arguments to matmul need to be at least 1D, but they are (?P<c>\d+)D and (?P<d>\d+)D",
     example="RuntimeError: self must be a matrix",

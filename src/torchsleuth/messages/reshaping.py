@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, count, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Reading, call, count, raising, reads, running, shape
 
 
 @reads(
     r"shape '\[(?P<shape>[-\d, ]*)\]' is invalid for input of size (?P<size>\d+)",
+    r"size '\[(?P<shape>[-\dx ]*)\]' is invalid for input with (?P<size>\d+) elements",
     example="RuntimeError: shape '[32, 10]' is invalid for input of size 70",
     fragments=(r"shape '?\[.{0,40}is invalid for input of size", r"is invalid for input of size"),
 )
@@ -47,7 +48,8 @@ def invalid_shape(found: Found) -> Reading:
             "The size after convolutions and pooling is not the one the `view` was written for: another image size, padding or stride.",
             "The tensor has dimensions the code does not know of (several channels, heads, directions).",
         ),
-        raising(f"x = {flat}", f"x.view({call(wanted)})", raises=f"RuntimeError: shape '{shape(wanted)}' is invalid for input of size {size}"),
+        raising(f"x = {flat}", f"x.view({call(wanted)})", raises=f"RuntimeError: shape '{shape(wanted)}' is invalid for input of size {size}",
+                says=OLD_WORDS if "elements" in found.match[0] else ""),
         (
             "Take sizes from the tensor: `x.view(x.shape[0], -1)`, `x.flatten(1)`; `drop_last=True` only if dropping samples is meant.",
         ),
@@ -131,7 +133,7 @@ def cat(found: Found) -> Reading:
         f"Concatenating along dimension {dim} leaves all other sizes as they are, so they must be equal. Tensor number {number} (counted "
         f"from 0) has {got} in such a dimension, the first one {want}.",
         (
-            f"Skip connections of a U-Net: an odd size was halved and doubled, so the two differ by one." if one else
+            "Skip connections of a U-Net: an odd size was halved and doubled, so the two differ by one." if one else
             "The tensors come from branches with different strides, crops or lengths.",
             "`dim` is wrong: to put features side by side use `dim=-1` (or `dim=1` for channels-first images), for more rows `dim=0`.",
             "Sequences of different lengths: pad them first (`torch.nn.utils.rnn.pad_sequence`).",
@@ -147,13 +149,13 @@ def cat(found: Found) -> Reading:
 
 
 @reads(
-    r"Tensors must have same number of dimensions: got (?P<a>\d+) and (?P<b>\d+)",
+    r"Tensors must have same number of dimensions: got (?P<dims>\d+) and (?P<given>\d+)",
     r"zero-dimensional tensor \(at position (?P<at>\d+)\) cannot be concatenated",
     example="RuntimeError: Tensors must have same number of dimensions: got 2 and 1",
 )
 def cat_dims(found: Found) -> Reading:
-    a, b = (found.int("a"), found.int("b")) if found.has("a") else (0, 0)
-    if not found.has("a"):
+    a, b = (found.int("dims"), found.int("given")) if found.has("dims") else (0, 0)
+    if not found.has("dims"):
         return Reading(
             "scalars cannot be concatenated",
             f"The tensor at position {found['at']} has no dimensions (shape `[]`), and `cat` joins along an existing one.",
@@ -250,6 +252,7 @@ def split(found: Found) -> Reading:
     r"(?P<dims>\d+) is not equal to len\(dims\) = (?P<given>\d+)",
     example="RuntimeError: permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering "
     "of dimensions i.e. input.dim() = 2 is not equal to len(dims) = 3",
+    fragments=(r"number of dims don't match in permute",),
 )
 def permute(found: Found) -> Reading:
     dims, given = found.int("dims"), found.int("given")

@@ -11,6 +11,7 @@ import types
 import typing
 
 from torchsleuth import source
+from torchsleuth.errors import message_of
 from torchsleuth.model import Span
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.ring import Kind
@@ -64,7 +65,7 @@ class Replay:
                 seen = numbers_of(locals_of(entry[0]))
             if place is not None:
                 visit = _visits(crash, entry[0], place)
-        return Failure(type(error).__name__, str(error), place, numbers, seen, visit, caught, time.monotonic() - self._began)
+        return Failure(type(error).__name__, message_of(error), place, numbers, seen, visit, caught, time.monotonic() - self._began)
 
     def verifier(self, failure: Failure, say: typing.Callable[[str], None]) -> Verifier:
         from torchsleuth.verify.verdict import Verifier

@@ -21,12 +21,12 @@ def batch():
 
 model = Tagger()
 model(batch())
-""", "index-out-of-range", ("`ids[1, 1]` = 12", "1 of 6 values is out of range", "0…9", "model.table", "nn.Embedding(10, 4)"), late=(7, 10, 17)),
+""", "index-out-of-range", ("`ids[1, 1]` = 12", "1 of 6 values is out of range", "0…9", "model.table", "nn.Embedding(10, 4)")),
     Case("ids-from-one", """\
 import torch
 from torch import nn
 words = ["a", "b", "c"]
-index = {word: number + 1 for number, word in enumerate(words)}
+index = {word: number + 1 for number, word in enumerate(words)}  #! create
 table = nn.Embedding(len(words), 8)  #! create
 ids = torch.tensor([index[word] for word in words])  #! create
 table(ids)  #! index
@@ -212,4 +212,10 @@ x = torch.randn(1, 2)
 for i in range(3):
     x = layers[i](x)  #! index
 """, "index-out-of-range", ("index 2",), late=False),
+    Case("asked-like-a-dictionary", """\
+import torch
+from torch.utils.data import DataLoader
+for batch in DataLoader(torch.zeros(4, 6), batch_size=2):  #! create
+    ids = batch["input_ids"]  #! index
+""", "dimension-out-of-range", ("is asked for 'input_ids' like a dictionary", "has no names")),
 ]

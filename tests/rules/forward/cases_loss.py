@@ -77,7 +77,7 @@ nn.BCEWithLogitsLoss()(prediction, target)  #! operand
     Case("ctc-lengths", """\
 import torch
 import torch.nn.functional as F
-log_probs = torch.randn(5, 2, 4).log_softmax(2)
+log_probs = torch.randn(5, 2, 4).log_softmax(2)  #! create
 targets = torch.ones(2, 3, dtype=torch.long)
 lengths = torch.tensor([6, 5])  #! create
 F.ctc_loss(log_probs, targets, lengths, torch.tensor([3, 3]))  #! operand

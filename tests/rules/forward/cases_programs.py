@@ -102,10 +102,10 @@ model(X)  #! operand
 """, "dtype-mismatch", ("`X`", "float64", "from_numpy")),
     Case("gather-from-a-temporary", """\
 import torch
-q = torch.nn.Linear(3, 5)
+q = torch.nn.Linear(3, 5)  #! create
 actions = torch.tensor([[0], [7]])  #! create
 q(torch.randn(2, 3)).gather(1, actions)  #! index
-""", "index-out-of-range", ("`actions[1, 0]` = 7", "0…4")),
+""", "index-out-of-range", ("`actions[1, 0]` = 7", "0…4"), late=False),
     Case("decorator-between", """\
 import functools
 import torch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 import types
 import typing
 
@@ -18,6 +19,8 @@ from torchsleuth.probe.tensors import storage_of, tensor_fact
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
+_REDUCTION_NONE = 0  # as torch's own `Reduction` numbers them
+
 
 def investigate(crash: Crash) -> BackwardRoot | None:
     call = crash.place_of_failure()
@@ -27,7 +30,29 @@ def investigate(crash: Crash) -> BackwardRoot | None:
     if call is None or root is None:
         return None
     made, made_by = made_at(crash, root)
-    return BackwardRoot(root_fact(crash, root), call, made, made_by, _gradient(crash))
+    return BackwardRoot(root_fact(crash, root), call, made, made_by, _gradient(crash), unreduced=_unreduced(crash, root))
+
+
+def _unreduced(crash: Crash, root: torch.Tensor) -> Place | None:
+    """The loss with `reduction="none"` whose elements those of the root are: reached through nodes with just as many."""
+    pending = [root.grad_fn]
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if node is None or id(node) in seen or _elements(node) != root.numel():
+            continue
+        seen.add(id(node))
+        if getattr(node, "_saved_reduction", None) == _REDUCTION_NONE:
+            return crash.timeline.place_of_node(node)
+        pending += [following for following, _ in node.next_functions]
+    return None
+
+
+def _elements(node: typing.Any) -> int:
+    try:
+        return math.prod(int(size) for size in node._input_metadata[0].shape)
+    except (AttributeError, IndexError, RuntimeError):
+        return -1
 
 
 def _of_function(crash: Crash, call: Place | None) -> BackwardRoot | None:

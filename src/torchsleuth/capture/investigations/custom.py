@@ -133,7 +133,16 @@ def _described(crash: Crash, cls: type, node: typing.Any, raised_at: Place | Non
         raised_inside=raised_at is not None,
         raised_at=raised_at,
         needs_grad=tuple(bool(flag) for flag in getattr(node, "needs_input_grad", ())),
+        tensors_saved=_tensors_saved(node),
+        set_on_context=tuple(getattr(node, "__dict__", ())),
     )
+
+
+def _tensors_saved(node: typing.Any) -> int | None:
+    try:
+        return len(node._raw_saved_tensors)
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _inputs(node: typing.Any, parameters: tuple[str, ...]) -> tuple[TensorFact | None, ...]:

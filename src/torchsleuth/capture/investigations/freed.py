@@ -11,9 +11,9 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.carried import carried_over
+from torchsleuth.capture.live_values import values_of
 from torchsleuth.capture.needless import needless_use
 from torchsleuth.capture.syntax import node_at
-from torchsleuth.capture.writes import values_of
 from torchsleuth.evidence import FreedGraph, Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -51,7 +51,7 @@ def investigate(crash: Crash) -> FreedGraph | None:
     return FreedGraph(
         second,
         first_place,
-        len(before),
+        len(before) if _all_remembered(crash) else 0,
         carried,
         same_root,
         crash.names.fact(root),
@@ -76,8 +76,10 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
         if operation.name in ("backward", "grad") and not operation.raised
         if (place := crash.timeline.place_of_operation(operation)) is not None
     ]
-    if logged:
+    log = crash.recording.log if crash.recording is not None else None
+    if logged and log is not None and not log.finished:
         return logged
+    until = crash.timeline.operations[-1].sequence_after if logged else 0  # the log has ended: from there on the lines tell
     found = []
     waiting: list[tuple[types.CodeType, Place, int, bool]] = []  # calls whose line is still running
     calls: dict[tuple[int, int], ast.Call | None] = {}
@@ -98,7 +100,17 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
         place = source.place_of_node(event.code, call, Known.INFERRED) if call is not None else None
         if place is not None:
             waiting.append((event.code, place, _receiver(crash, event.code, call), _keeps_graph(call)))
-    return found  # the failing call is still waiting
+    return [*logged, *(item for item in found if item[1] > until)]  # the failing call is still waiting
+
+
+def _all_remembered(crash: Crash) -> bool:
+    """Nothing has been forgotten that a count would have to include."""
+    if crash.recording is None:
+        return True
+    log = crash.recording.log
+    if log is not None and len(log.operations) == log.operations.maxlen:
+        return False
+    return log is not None and not log.finished or crash.recording.ring.oldest == 0
 
 
 def _keeps_graph(call: ast.AST | None) -> bool:

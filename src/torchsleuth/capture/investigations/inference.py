@@ -6,8 +6,8 @@ import ast
 import typing
 
 from torchsleuth import source
-from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.syntax import enclosing_no_grad, node_at, operand_expressions
+from torchsleuth.capture.operand_sources import operand_source
+from torchsleuth.capture.syntax import enclosing_no_grad, node_at
 from torchsleuth.evidence import GradientCut, Place, TensorFact
 from torchsleuth.probe.tensors import dtype_name
 
@@ -31,19 +31,18 @@ def investigate(crash: Crash) -> tuple[GradientCut, ...]:
         wrapper = _wrapper(producer)
         if named is None and (wrapper is None or "inference_mode" not in wrapper.source or producer.grad_enabled):
             continue  # no variable holds it that could be asked
-        name = named.name if named is not None else _operand(failed, position)
+        name = named.name if named is not None else _operand(crash, failed, position)
         fact = TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), False, True)
         found.append(GradientCut(producer.name, "inference", place.via or place, fact, wrapper))
     return tuple(found)
 
 
-def _operand(operation: Operation, position: int) -> str:
-    """The operand as the source has it; a module's call has its own arguments only."""
-    call = node_at(operation.code, operation.lasti)
-    operands = operand_expressions(call)
-    if isinstance(call, ast.Call) and called_name(call).strip("_") != operation.name.strip("_"):
-        operands = call.args
-    text = ast.unparse(operands[position]) if position < len(operands) else ""
+def _operand(crash: Crash, operation: Operation, position: int) -> str:
+    """The operand as the source has it; what a module works on first is its one argument."""
+    expression, call = operand_source(crash, operation, position), node_at(operation.code, operation.lasti)
+    if expression is None and position == 0 and isinstance(call, ast.Call) and len(call.args) == 1 and not call.keywords:
+        expression = call.args[0]
+    text = ast.unparse(expression) if expression is not None else ""
     return text if len(text) <= 40 else ""
 
 

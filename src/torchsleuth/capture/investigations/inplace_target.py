@@ -9,7 +9,8 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.evaluate import Evaluator
-from torchsleuth.capture.writes import values_of, written_targets
+from torchsleuth.capture.live_values import values_of
+from torchsleuth.capture.writes_by_syntax import written_targets
 from torchsleuth.evidence import InplaceTarget, Place
 from torchsleuth.probe.graph import operation_of
 from torchsleuth.probe.tensors import storage_of

@@ -18,14 +18,13 @@ from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.cuts_by_syntax import cuts_by_syntax
 from torchsleuth.capture.investigations.backward_root import made_at, offending_root, root_fact
+from torchsleuth.capture.operand_sources import operand_name
 from torchsleuth.capture.syntax import (
     covers,
     enclosing_no_grad,
     feeding_statements,
     node_at,
-    operand_expressions,
     returns_around,
-    simple_text,
     switches_grad_off,
 )
 from torchsleuth.capture.trained import trained_parameters
@@ -75,7 +74,7 @@ class _Cut(typing.NamedTuple):
     cut: GradientCut
     operation: Operation
     side: str  # of a loss: "input", "target", or "" for neither
-    chosen: bool = False  # it reaches the loss only as whole numbers, which choose and count: no gradient could come that way
+    chosen: Operation | None = None  # it reaches the loss only as the whole numbers that this made of it: no gradient could come that way
 
 
 class _Frozen(typing.NamedTuple):
@@ -108,8 +107,10 @@ class _Search:
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
         producer = self._producer(id(root), storage_of(root), None)
         # With each operation the one of its results that leads to the root (of `max` and `topk` it may be the indices), on
-        # which side of a loss it lies, what took the values out of torch on the way, and whether they went on as whole numbers.
-        pending = [(producer, (id(root), storage_of(root)), "", "", False)] if producer is not None else []
+        # which side of a loss it lies, what took the values out of torch on the way, and what made whole numbers of them.
+        pending: list[tuple[Operation, tuple[int, int], str, str, Operation | None]] = []
+        if producer is not None:
+            pending.append((producer, (id(root), storage_of(root)), "", "", None))
         seen: set[int] = set()
         cuts: list[_Cut] = []
         frozen: list[_Frozen] = []
@@ -127,13 +128,14 @@ class _Search:
                 if cut is not None and all(cut.place.span != other.cut.place.span for other in cuts):
                     cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side, chosen))
                 continue
+            if chosen is None and leading and not any(_has_derivative(mark) for mark in leading) and any(map(_has_derivative, operation.operands)):
+                chosen = operation
             handed = operation.name if operation.name in _TO_PYTHON else handed
             unknown = operation.name in _COPIES
             for position, mark in enumerate(operation.operands):
                 producer = self._producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
-                    whole = not dtype_name(mark.dtype).startswith(("float", "bfloat", "complex"))
-                    pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed, chosen or whole))
+                    pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed, chosen))
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
                     unknown = True  # made where the log does not see: `torch.from_numpy`, for example
                 if operation.grad_enabled and self._is_parameter(mark):
@@ -142,7 +144,20 @@ class _Search:
                 conversions = self._through_python(operation)
                 pending.extend((conversion, (0, 0), side, "", chosen) for conversion in conversions)
                 self.bare = self.bare or not conversions and not operation.operands and _takes_values(operation)
-        return [cut.cut for cut in self._meant(cuts, frozen)]
+        meant = self._meant(cuts, frozen)
+        return [*self._choices(meant), *(cut.cut for cut in meant)]
+
+    def _choices(self, cuts: list[_Cut]) -> list[GradientCut]:
+        """`scores.detach().argmax()`: with the detach gone the choice would cut, so that it is the first thing to look at. Not
+        where something else may be to blame, and the choice is a label's."""
+        if self.frozen or self.bare or any(cut.chosen is None or cut.side == "target" for cut in cuts):
+            return []
+        found: dict[object, GradientCut] = {}
+        for cut in cuts:
+            place = self._timeline.place_of_operation(cut.chosen)
+            if place is not None:
+                found.setdefault(place.span, GradientCut(cut.chosen.name, "integer", place, None))
+        return list(found.values())
 
     def _meant(self, cuts: list[_Cut], frozen: list[_Frozen]) -> list[_Cut]:
         """A teacher or target network is cut off on purpose. Where a cut parts the loss from what an optimizer trains, that
@@ -265,8 +280,7 @@ class _Search:
             return "copy"
         if not operation.grad_enabled:
             return "no_grad"
-        kinds = {dtype_name(mark.dtype) for mark in results}
-        if kinds and not any(kind.startswith(("float", "bfloat", "complex")) for kind in kinds):
+        if results and not any(map(_has_derivative, results)):
             return "integer"
         return "not differentiable"
 
@@ -315,11 +329,7 @@ class _Search:
         named = self._crash.names.by_id(mark.ident)
         if named is not None and storage_of(named.tensor) == mark.storage and self._is_still(named.tensor, operation, mark):
             return self._crash.names.fact(named.tensor)
-        position = operation.operands.index(mark)
-        expressions = [e for e in operand_expressions(node_at(operation.code, operation.lasti)) if not isinstance(e, ast.Constant)]
-        name = ""
-        if len(expressions) >= len(operation.operands) and position < len(expressions):
-            name = simple_text(expressions[position])
+        name = operand_name(self._crash, operation, operation.operands.index(mark))
         return TensorFact(name, mark.shape, dtype_name(mark.dtype), str(mark.device), mark.requires_grad, mark.is_leaf)
 
     def _is_still(self, tensor: torch.Tensor, operation: Operation, mark: Mark) -> bool:
@@ -328,6 +338,11 @@ class _Search:
             return False
         later = [op for op in self._latest.get((mark.ident, mark.storage), []) if op.index > operation.index]
         return all(any(given.ident == mark.ident for given in op.operands) for op in later)
+
+
+def _has_derivative(mark: Mark) -> bool:
+    """Real or complex numbers; integers and booleans jump."""
+    return dtype_name(mark.dtype).startswith(("float", "bfloat", "complex"))
 
 
 def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:

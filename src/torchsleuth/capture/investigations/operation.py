@@ -9,19 +9,22 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost, traced_operands
+from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
+from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
-from torchsleuth.capture.investigations import device
+from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.operands import Gathering, Raw
-from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
-from torchsleuth.capture.origins import VALUE_COPIES, Locate, Origins
+from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
+from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
-from torchsleuth.evidence_forward import FailedOperation, Made, Operand, SizeOrigin
+from torchsleuth.capture.value_origins import VALUE_COPIES, Locate, ValueOrigins
+from torchsleuth.capture.values import COPIES
+from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
@@ -43,7 +46,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         return _from_text(crash, wrapped)
     failure = Failure.of(crash)
     if failure is None:
-        return None
+        return refusal.investigate(crash)
     place = failure.place()
     if place is None:
         return None
@@ -73,6 +76,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
         _module_sizes(origins, module),
+        _computed_from(origins, module, operands),
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
@@ -131,11 +135,17 @@ def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Opera
     if values is None:
         return operand
     raw = gathering.raws[limit.position]
-    made = None
+    made, whence = None, ValueOrigins(gathering.failure, gathering.origins)
+    held = (raw.entry, raw.node, values.first[0]) if values.bad and raw.entry is not None and raw.node is not None and raw.element is None else None
     if values.bad and raw.mark is not None and gathering.origins.log_reaches:
-        made = gathering.origins.value(raw.mark, values.first[0].position, _badness(gathering, limit))
-    if made is None and raw.node is not None and raw.entry is not None and values.bad and not gathering.origins.log_reaches:
-        made = Trails(gathering.origins.definitions).follow(raw.entry, raw.node, value_choice(VALUE_COPIES))
+        made = whence.value(raw.mark, values.first[0], _badness(gathering, limit), held)
+    if made is None and held is not None and not gathering.origins.log_reaches:
+        made = Trails(gathering.origins.definitions).follow(*held[:2], value_choice(VALUE_COPIES))
+        given = whence.by_syntax(*held)
+        if given is not None and (made is None or not made.complete and made.operation not in COPIES):
+            made = given  # not the call of some function that returned it
+        elif made is not None and made.given is None:
+            made = dataclasses.replace(made, given=given)
     return dataclasses.replace(operand, values=values, value_made=made or operand.made)
 
 
@@ -143,12 +153,12 @@ def _badness(gathering: Gathering, limit: Limits) -> Locate:
     """Where a tensor of the log, if it still lives, holds a bad value too."""
     names = gathering.failure.crash.names
 
-    def locate(mark: Mark) -> tuple[int, ...] | None:
+    def locate(mark: Mark) -> BadValue | typing.Literal[False] | None:
         named = names.by_id(mark.ident)
         if named is None or tuple(named.tensor.shape) != mark.shape:
             return None
         values = measured([Raw("", None, None, named.tensor, mark)], limit._replace(position=0))
-        return None if values is None else values.first[0].position if values.bad else ()
+        return None if values is None else values.first[0] if values.bad else False
 
     return locate
 
@@ -160,7 +170,7 @@ def _with_carried(found: tuple[Operand, ...], bad: Operand, gathering: Gathering
         return found
     result = []
     for operand, own in zip(found, gathering.call_raws):
-        if own.tensor is not None and own.mark is not None and gathering.origins.carries_from(raw.mark, id(own.tensor)):
+        if own.tensor is not None and own.mark is not None and ValueOrigins(gathering.failure, gathering.origins).carries_from(raw.mark, id(own.tensor)):
             values = measured([own], limit._replace(position=0))
             if values is not None and values.bad:
                 operand = dataclasses.replace(operand, values=values, value_made=bad.value_made, carried_by=bad.argument)
@@ -204,6 +214,15 @@ def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[Siz
             if made is not None:
                 found[size] = SizeOrigin(axis, size, dataclasses.replace(made, operation=type(module).__name__))
     return tuple(found.values())
+
+
+def _computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[Made, ...]:
+    """For a linear layer behind a flattened feature map: what its number of inputs was computed from."""
+    if not isinstance(module, torch.nn.Linear) or not operands or not operands[0].shape or operands[0].shape[-1] == module.in_features:
+        return ()
+    mark = mark_of(module.weight)
+    agreed = [part.size for part in operands[0].parts_of(-1)]
+    return tuple(origins.constants_behind(mark, 1, agreed)) if mark is not None else ()
 
 
 def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:
@@ -258,8 +277,11 @@ def configured(module: typing.Any) -> tuple[tuple[str, int], ...]:
     config = plain_attribute(module, "config")
     if config is UNKNOWN or not hasattr(config, "__dict__"):
         return ()
-    values = ((name, plain_attribute(config, name)) for name in _CONFIGURED)
-    return tuple((name, value) for name, value in values if type(value) is int)
+    values = {name: plain_attribute(config, name) for name in _CONFIGURED}
+    labels = plain_attribute(config, "id2label")
+    if isinstance(labels, dict):
+        values["num_labels"] = len(labels)  # a property of these
+    return tuple((name, value) for name, value in values.items() if type(value) is int)
 
 
 def _wrapper(failure: Failure) -> str:
@@ -291,10 +313,17 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
         place = dataclasses.replace(place, via=user)
     if place.via is None and place.in_library and outer is not None:
         place = dataclasses.replace(place, via=source.place_of_instruction(outer.code, outer.lasti))
+    compiled = found.wrapper == "torch.compile"
+    operands = traced_operands(crash.message, place) if compiled else ()
+    weight = next((operand.shape for operand in operands if operand.argument == "weight"), None)
+    layer = traced_layer(crash, place, weight) if weight is not None else None
     return FailedOperation(
-        _text_name(place),
+        (traced_name(crash.message) if compiled else "") or _text_name(place),
         place,
-        traced_operands(crash.message, place) if found.wrapper == "torch.compile" else (),
+        operands,
+        module=layer.called if layer is not None else "",
+        module_type=layer.kind if layer is not None else "",
+        module_made=layer.made if layer is not None else None,
         type=found.type,
         message=found.message,
         wrapper=found.wrapper,
@@ -317,7 +346,7 @@ def _is_torchs_text(found: Embedded, place: typing.Any) -> bool:
 
 
 def _text_name(place: typing.Any) -> str:
-    from torchsleuth.capture.definitions import operation_word
+    from torchsleuth.capture.unlogged import operation_word
 
     try:
         tree = ast.parse(place.source.strip(), mode="eval").body

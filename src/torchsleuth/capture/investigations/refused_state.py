@@ -31,7 +31,13 @@ def investigate(crash: Crash) -> RefusedState | None:
     origins = Origins(failure)
     parameters = dict(module.named_parameters()) | dict(module.named_buffers())
     mismatches = [
-        KeyMismatch(key, _sizes(saved), _sizes(model), _made(failure, origins, module, key, parameters.get(key), _differing(_sizes(saved), _sizes(model))))
+        KeyMismatch(
+            key,
+            _sizes(saved),
+            _sizes(model),
+            _made(failure, origins, module, key, parameters.get(key), _differing(_sizes(saved), _sizes(model))),
+            _saved_made(origins, given.get(key), _sizes(model)),
+        )
         for key, saved, model in _SIZES.findall(crash.message)[:_MOST]
     ]
     missing, unexpected = _keys(crash.message, "Missing"), _keys(crash.message, "Unexpected")
@@ -68,6 +74,14 @@ def _nested(given: dict, missing: tuple[str, ...]) -> str:
 
 def _differing(saved: tuple[int, ...], model: tuple[int, ...]) -> int | None:
     return next((other for one, other in zip(saved, model, strict=False) if one != other), None)
+
+
+def _saved_made(origins: Origins, entry: typing.Any, model: tuple[int, ...]) -> Made | None:
+    """Seen by the log only: a checkpoint read from a file was made by another run."""
+    mark = mark_of(entry) if isinstance(entry, torch.Tensor) and origins.log_reaches else None
+    if mark is None or len(mark.shape) != len(model):
+        return origins.formed(mark) if mark is not None else None
+    return origins.size(mark, next(axis for axis, size in enumerate(mark.shape) if size != model[axis]))
 
 
 def _made(failure: Failure, origins: Origins, module: torch.nn.Module, key: str, tensor: torch.Tensor | None, size: int | None) -> Made | None:

@@ -13,9 +13,12 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.carried import carried_over
-from torchsleuth.capture.syntax import bound_name, node_at, operand_expressions, saved_name, simple_text
+from torchsleuth.capture.operand_sources import operand_name
+from torchsleuth.capture.syntax import bound_name, node_at, saved_name, simple_text
 from torchsleuth.capture.trained import trained_parameters
-from torchsleuth.capture.writes import Writes, grouped, writes_since, written_targets
+from torchsleuth.capture.writes import writes_since
+from torchsleuth.capture.writes_by_syntax import written_targets
+from torchsleuth.capture.writes_logged import Writes, grouped
 from torchsleuth.evidence import CarriedTensor, Place, StaleSave, TensorFact
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
@@ -166,7 +169,7 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
     operation = crash.timeline.operation_of_sequence(sequence_of(node))
     name = ""
     if operation is not None:
-        name = saved_name(operation.code, operation.lasti, node.name(), saved.name) or _operand_name(operation, storage_of(saved.tensor))
+        name = saved_name(operation.code, operation.lasti, node.name(), saved.name) or _operand_name(crash, operation, storage_of(saved.tensor))
         name = name or _argument_name(crash, operation, storage_of(saved.tensor))
         if not name and saved.name in ("result", "output", "out"):  # `y = self.act(x)`, and `y += 1` is the one write
             bound = bound_name(operation.code, operation.lasti)
@@ -193,17 +196,16 @@ def _argument_name(crash: Crash, operation: Operation, storage: int) -> str:
     return simple_text(given[0]) if any(mark.storage == storage for mark in operation.operands) else ""
 
 
-def _operand_name(operation: Operation, storage: int) -> str:
+def _operand_name(crash: Crash, operation: Operation, storage: int) -> str:
     """The one operand of the saving call that lies in this memory, as the source calls it."""
     marks = [position for position, mark in enumerate(operation.operands) if mark.storage == storage]
+    return operand_name(crash, operation, marks[0]) if len(marks) == 1 and not _by_helper(operation) else ""
+
+
+def _by_helper(operation: Operation) -> bool:
+    """Called by a module or helper: its arguments need not be the operands."""
     call = node_at(operation.code, operation.lasti)
-    expressions = [item for item in operand_expressions(call) if not isinstance(item, ast.Constant)]
-    if isinstance(call, ast.Call) and called_name(call).strip("_") != operation.name.strip("_"):
-        return ""  # a module or helper: its arguments need not be the operands
-    if len(marks) != 1 or marks[0] >= len(expressions):
-        return ""
-    # A number or a flag among the arguments is no operand: only what stands before the first of them is counted right.
-    return simple_text(expressions[marks[0]]) if marks[0] == 0 or len(expressions) == len(operation.operands) else ""
+    return isinstance(call, ast.Call) and called_name(call).strip("_") != operation.name.strip("_")
 
 
 def _written_name(save: Place | None, writes: Writes, is_result: bool) -> str:

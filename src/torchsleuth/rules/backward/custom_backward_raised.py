@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torchsleuth.evidence import Evidence
+from torchsleuth.evidence import Evidence, Place
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short, upper_first
@@ -92,6 +92,12 @@ class CustomBackwardRaised(CrashRule):
             listed = ", ".join(map(str, custom.missing_inputs))
             facts.append(Fact(f"Of the gradients of its inputs that it was given, number {listed} is None.", Known.OBSERVED))
             why += " A module's input that does not require grad (the data itself, for the first layer) has no gradient, and the hook is given None for it."
+        elif custom.tensors_saved is not None and _reads_saved_tensors(custom.raised_at):
+            kept = "no tensor" if custom.tensors_saved == 0 else "1 tensor" if custom.tensors_saved == 1 else f"{custom.tensors_saved} tensors"
+            facts.append(Fact(f"Forward gave {kept} to `save_for_backward`: that is what `saved_tensors` holds.", Known.OBSERVED))
+            if custom.set_on_context:
+                listed = ", ".join(f"`{name}`" for name in custom.set_on_context[:6])
+                facts.append(Fact(f"Attributes that were set on ctx: {listed}. They are no part of `saved_tensors`.", Known.OBSERVED))
         elif not custom.is_hook:
             why += " The gradient it is given has the shape of the forward's output."
         return Diagnosis(
@@ -102,6 +108,11 @@ class CustomBackwardRaised(CrashRule):
             tuple(facts),
             why,
         )
+
+
+def _reads_saved_tensors(place: Place) -> bool:
+    """The statement does: what raised may be the target that `a, b = ctx.saved_tensors` unpacks into."""
+    return place.excerpt is not None and any("saved_tensors" in line for line in place.excerpt.lines)
 
 
 def forward_label(is_hook: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph
 from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
@@ -129,6 +131,8 @@ def _culprits(freed: FreedGraph) -> list[Culprit]:
             found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the graph was freed"))
         if made is not None:
             found.append(made.culprit(Role.CREATE, f"made {name}" if item.names else "made it"))
+        if item.during is not None and not item.names:  # else its name leads there
+            found.append(item.during.culprit(Role.CREATE, "ran once: that is when it was made"))
     if not freed.carried and freed.failing is not None:
         place = freed.failing.via or freed.failing
         what = "part of the graph that is gone" if freed.same_root else "shared by both backward calls"
@@ -206,10 +210,20 @@ def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
         place = freed.needless.via or freed.needless
         how = ", ".join(f"`{name}.detach()`" for name in carried.names) or "`.detach()` on it"
         return [Fix(f"Detach it for the first loss: {how} in `{short(place.source)}` (line {place.span.line}).", Applicability.DISPLAY_ONLY)]
+    if carried is not None and carried.used is not None and re.match(r"[\w.\[\]]+\.[a-z]\w*[a-z]_\(", carried.used.source):
+        place = carried.used.via or carried.used
+        return [
+            Fix(
+                f"Write under `with torch.no_grad():` in line {place.span.line}, and detach what is kept where it is first made.",
+                Applicability.DISPLAY_ONLY,
+                meaning="What is written is then no part of what is differentiated.",
+            )
+        ]
     if carried is not None:
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
         line = f" (line {carried.kept.span.line}, where it is kept)" if carried.kept is not None else line
-        how = ", ".join(f"`{name} = {name}.detach()`" for name in carried.names) or "call `.detach()` on it"
+        named = carried.used is None or carried.kept is not None or all(name in carried.used.source for name in carried.names)
+        how = ", ".join(f"`{name} = {name}.detach()`" for name in carried.names if named) or "call `.detach()` on it"
         return [
             Fix(
                 f"Detach it where it is carried over: {how} before it is used again{line}.",

@@ -145,10 +145,11 @@ def _fixes(target: InplaceTarget | None) -> list[Fix]:
     if operation.endswith("_") and not operation.startswith("__"):
         first = f"Use the out-of-place form and bind its result: `{name} = {name}.{operation.rstrip('_')}(...)`."
     elif operation == "__setitem__":
-        first = f"Write into a copy that has a history: `{name}_new = {name}.clone()`, then assign into that and use it."
+        copy = f"{name.rpartition('.')[2]}_copy" if name.replace(".", "_").isidentifier() else "copy"
+        first = f"Write into a copy that has a history: `{copy} = {name}.clone()`, then assign into that and use it."
     else:
         first = f"Compute a new tensor instead of overwriting: `y = {name} + ...`, and use `y` from there on."
-    return [
+    fixes = [
         Fix(first, Applicability.DISPLAY_ONLY, meaning=f"The gradient of `{name}` then flows through the operation."),
         Fix(
             "If this is an initialisation or a manual update, wrap it in `with torch.no_grad():`.",
@@ -156,3 +157,4 @@ def _fixes(target: InplaceTarget | None) -> list[Fix]:
             meaning="The write is then not differentiated.",
         ),
     ]
+    return fixes[::-1] if target is not None and target.tensor.kind == "parameter" else fixes

@@ -98,7 +98,8 @@ class InplaceSavedTensor(CrashRule):
         related = [save for save in evidence.stale if save.storage == failing.storage]
         others = len({save.storage for save in evidence.stale} - {failing.storage})
         write = failing.writes[0] if failing.writes else None
-        confidence = Confidence.CERTAIN if failing.complete else Confidence.LIKELY if write else Confidence.POSSIBLE
+        seen = failing.complete and all(site.place.known is not Known.INFERRED for site in failing.writes)
+        confidence = Confidence.CERTAIN if seen else Confidence.LIKELY if write else Confidence.POSSIBLE
         return Diagnosis(
             self.name,
             _title(failing),

@@ -234,6 +234,8 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
         )
     reasons = {cut.reason for cut in cuts}
     text = "Backward follows the recorded operations from the loss to the parameters. "
+    if cuts[0].reason == "integer":
+        return text + f"`{short(cuts[0].place.source)}` gives integers or booleans: they jump, so they have no derivative and no history.{_cut_before(cuts)}"
     if "no_grad" in reasons and lost.frozen_used:
         return text + (
             "Here one part was computed from frozen parameters (requires_grad=False), the other while recording was off, so the loss does not "
@@ -248,8 +250,6 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
         )
     if "gradient" in reasons:
         return text + f"The gradient that `{short(cuts[0].place.source)}` returns is a plain value unless `create_graph=True` asks for its history."
-    if "integer" in reasons:
-        return text + f"`{short(cuts[0].place.source)}` gives integers or booleans: they jump, so they have no derivative and no history."
     if reasons & {"copy", "python"}:
         return text + f"`{short(cuts[0].place.source)}` passes on bare numbers; the new tensor made from them knows nothing of the parameters."
     if "detach" in reasons and _hands_over(cuts[0]):
@@ -259,6 +259,15 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
             return text + f"`{short(cuts[0].place.source)}` goes into {_taker(cuts[0])} as bare numbers; what is computed from them knows nothing of the parameters."
         return text + f"`{short(cuts[0].place.source)}` returns the same values without their history."
     return text + f"`{short(cuts[0].place.source)}` returned a tensor without history."
+
+
+def _cut_before(cuts: tuple[GradientCut, ...]) -> str:
+    """What was cut already when it came to the choice, where that was on its way."""
+    first = next((cut for cut in cuts[1:] if cut.reason != "integer"), None) if cuts[0].tensor is None else None
+    if first is None:
+        return ""
+    earlier = first.wrapper or first.switch or first.place
+    return f" `{short(earlier.source)}` had cut it before; without that it would be lost here all the same."
 
 
 def _hands_over(cut: GradientCut) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchsleuth.evidence import BackwardRoot, Evidence
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
+from torchsleuth.wording import short
 
 
 class NonscalarBackward(CrashRule):
@@ -75,6 +76,9 @@ class NonscalarBackward(CrashRule):
             place = found.made.via or found.made
             culprits.append(place.culprit(Role.CREATE, f"made {root.called} {root.size}"))
         facts = [Fact(f"{root.called} has shape {root.size} ({count} elements).", Known.OBSERVED)]
+        if found.unreduced is not None:
+            place = found.unreduced.via or found.unreduced
+            facts.append(Fact(f"`{short(place.source)}` (line {place.span.line}) is a loss computed with `reduction=\"none\"`: one value for each element, not their mean.", Known.OBSERVED))
         if mismatch and found.gradient is not None:
             facts.append(Fact(f"The gradient passed in, {found.gradient.called}, has shape {found.gradient.size}.", Known.OBSERVED))
             title = f"The gradient passed to `backward()` has shape {found.gradient.size}, but {root.called} has {root.size}"

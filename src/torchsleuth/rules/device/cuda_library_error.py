@@ -8,7 +8,9 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.device._words import SETTLE, calls_facts
-from torchsleuth.rules.forward._words import Culprits, advice, failed, operand_facts, setting_facts
+from torchsleuth.rules.forward._culprits import Culprits
+from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._words import failed, operand_facts, setting_facts
 
 
 class CudaLibraryError(CrashRule):

@@ -7,7 +7,9 @@ from torchsleuth.evidence_device import FullMemory, Holder
 from torchsleuth.evidence_forward import shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import Culprits, advice, plural, users
+from torchsleuth.rules.forward._culprits import Culprits
+from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._words import plural, users
 
 
 class CudaOutOfMemory(CrashRule):

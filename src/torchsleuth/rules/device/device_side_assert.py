@@ -8,7 +8,9 @@ from torchsleuth.evidence_forward import FailedOperation, Operand, ValueRange
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.device._words import SETTLE, calls_facts, noticed_fact, printed_fact, watching_facts
-from torchsleuth.rules.forward._words import Culprits, advice, bad_values, code, legal, other_facts, setting_facts, value_words
+from torchsleuth.rules.forward._culprits import Culprits
+from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._words import bad_values, code, legal, other_facts, setting_facts, value_words
 
 
 class DeviceSideAssert(CrashRule):

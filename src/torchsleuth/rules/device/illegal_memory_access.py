@@ -6,7 +6,8 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.device._words import SETTLE, calls_facts, noticed_fact, watching_facts
-from torchsleuth.rules.forward._words import Culprits, advice
+from torchsleuth.rules.forward._culprits import Culprits
+from torchsleuth.rules.forward._report import advice
 
 
 class IllegalMemoryAccess(CrashRule):

@@ -1,4 +1,4 @@
-"""Words and culprits that the forward rules share: how an operand is described, which line leads, where a size came from."""
+"""Words that the forward rules share: how an operand, an argument, a bad value and the setting are described."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable
 
 from torchsleuth.evidence import Evidence, Place
-from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, SizeOrigin, ValueRange, shortened
-from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
-
+from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, ValueRange, shortened
+from torchsleuth.model import Fact, Known
 
 # A death on the GPU, whatever the words: the black box may know which operation's values it was.
 ON_THE_GPU = (r"CUDA error|device-side assert|CUBLAS_STATUS_|CUDNN_STATUS_|cuDNN error",)
@@ -23,6 +22,8 @@ def is_unexplained_death(evidence: Evidence) -> bool:
 def failed(evidence: Evidence) -> FailedOperation | None:
     """The failed operation; with the custom backward or hook around it, where it failed in the code of one."""
     operation, custom = evidence.operation, evidence.custom
+    if operation is not None and operation.refused_by:
+        return None  # the words are a library's, whatever they are like
     if operation is None or custom is None or not custom.raised_inside:
         return operation
     inside = f"the hook `{custom.function}`" if custom.is_hook else f"`{custom.function}.backward`"
@@ -148,88 +149,12 @@ def is_about_positions(operation: FailedOperation, *names: str) -> bool:
 TRUNCATE = "Truncate: `tokenizer(..., truncation=True, max_length=...)`, or build the model with a larger `max_position_embeddings`."
 
 
-def length_create(operation: FailedOperation, size: int) -> tuple[Made | None, str]:
-    """The user's tensor that brings a length into a library, and where it has it from."""
-    for operand in operation.call_operands:
-        for axis in range(len(operand.shape) - 1, -1, -1):
-            if operand.shape[axis] == size and axis > 0:
-                return operand.origin_of(axis), f"{operand.called} has its {size} at dimension {axis} from here"
-    return None, ""
-
-
-# -- culprits -------------------------------------------------------------------------------------------
-
-
-class Culprits:
-    """Collects culprits, each line once, the leading one first."""
-
-    def __init__(self) -> None:
-        self.found: list[Culprit] = []
-
-    def add(self, place: Place | None, role: Role, label: str) -> bool:
-        place = users(place)
-        if place is None or any(_same_lines(culprit, place) for culprit in self.found):
-            return False
-        self.found.append(place.culprit(role, label))
-        return True
-
-    def lead(self, operation: FailedOperation, role: Role, label: str, operand: Operand | None = None) -> None:
-        """The failing expression: the operand's own expression where it stands in user code, else the user's call."""
-        self._lead(operation, role, label, operand)
-        if operation.forward_call is not None:
-            self.add(operation.forward_call, Role.CALL, "the forward call this backward belongs to")
-
-    def _lead(self, operation: FailedOperation, role: Role, label: str, operand: Operand | None) -> None:
-        place = operation.place
-        if place.in_library:
-            subject = operation.given_for(operand).called if operand is not None else ""
-            joint = " " if label.startswith(("holds ", "has ")) else ": "
-            self.add(place, Role.CALL, f"{subject}{joint}{label}" if subject else label)
-            return
-        if operand is not None and operand.place is not None and not operand.place.in_library:
-            if operand.place.span.file == place.span.file and place.span.line <= operand.place.span.line <= place.span.end_line:
-                self.add(operand.place, role, label)
-                return
-        self.add(place, role, label)
-
-    def create(self, made: Made | None, label: str) -> bool:
-        if made is None:
-            return False
-        how_far = "the log shows" if made.place.known is Known.OBSERVED else "the live frames tell"
-        added = self.add(made.place, Role.CREATE, label if made.complete else f"{label} (as far back as {how_far})")
-        given = made.given
-        while given is not None:
-            self.add(given.place, Role.CREATE, _given_words(given))
-            given = given.given
-        return added
-
-    def done(self) -> tuple[Culprit, ...]:
-        return tuple(self.found)
-
-
-def _given_words(given: Made) -> str:
-    text = shortened(given.place.source, 30)
-    if given.operation == "with":
-        return "this chooses the device"
-    if text.isdigit():
-        return f"the {text} is set here"
-    return f"{text} is given here" if re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*", text) else "the number comes from here"
-
-
-def _same_lines(culprit: Culprit, place: Place) -> bool:
-    one, other = culprit.span, place.span
-    return one.file == other.file and one.line <= other.line <= one.end_line
-
-
 def made_words(made: Made | None) -> str:
     """`torch.ones(4, 6)` (line 3)."""
     place = users(made.place) if made is not None else None
     if place is None:
         return ""
     return f"{code(place.source)} (line {place.span.line})" if place.source else f"line {place.span.line} of {place.span.file}"
-
-
-# -- ranges ---------------------------------------------------------------------------------------------
 
 
 def bad_values(operand: Operand, values: ValueRange, name: str = "") -> str:
@@ -260,81 +185,6 @@ def _number(value: float | int) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-# -- broadcasting ----------------------------------------------------------------------------------------
-
-
-def aligned(operands: list[Operand]) -> str:
-    """Shapes one under the other, aligned at the right as broadcasting does, with the clashing dimension marked."""
-    rank = max(len(operand.shape) for operand in operands)
-    columns = []
-    for axis in range(-rank, 0):
-        sizes = [str(operand.shape[axis]) if -axis <= len(operand.shape) else "" for operand in operands]
-        columns.append((max(len(size) for size in sizes), sizes))
-    names = [shortened(operand.source or operand.tensor.name or operand.argument, 32) for operand in operands]
-    widest = max(len(name) for name in names)
-    rows = []
-    for position, name in enumerate(names):
-        cells = "  ".join(f"{sizes[position]:>{width}}" for width, sizes in columns)
-        rows.append(f"{name:<{widest}}  {cells}")
-    marks = "  ".join(f"{'^' * width if clashes(sizes) else ' ' * width}" for width, sizes in columns)
-    return "\n".join([*rows, f"{'':<{widest}}  {marks}".rstrip()])
-
-
-def clashes(sizes: list[str]) -> bool:
-    real = {size for size in sizes if size not in ("", "1")}
-    return len(real) > 1
-
-
-def clashing_axes(operands: list[Operand]) -> list[int]:
-    """Negative axes at which the shapes cannot be broadcast."""
-    rank = max((len(operand.shape) for operand in operands), default=0)
-    found = []
-    for axis in range(-rank, 0):
-        if clashes([str(operand.shape[axis]) if -axis <= len(operand.shape) else "" for operand in operands]):
-            found.append(axis)
-    return found
-
-
-def advice(*titles: str) -> tuple[Fix, ...]:
-    return tuple(Fix(title, Applicability.DISPLAY_ONLY) for title in titles if title)
-
-
-def size_creates(culprits: Culprits, operand: Operand, axis: int) -> None:
-    """Name the expression where the size of an operand's axis first appeared."""
-    own = axis % len(operand.shape) if operand.shape else 0
-    culprits.create(operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here")
-
-
-def report(
-    rule: str,
-    operation: FailedOperation,
-    *,
-    title: str,
-    why: str,
-    label: str,
-    role: Role = Role.OPERAND,
-    lead: Operand | None = None,
-    creates: Iterable[tuple[Made | None, str]] = (),
-    facts: Iterable[Fact] = (),
-    fixes: Iterable[str] = (),
-    confidence: Confidence = Confidence.CERTAIN,
-    shown: int = 6,
-    mentioned: Iterable[Operand | None] = (),
-) -> Diagnosis:
-    """The usual form: the failing expression, where its parts came from, the given facts, every operand, the setting."""
-    culprits = Culprits()
-    culprits.lead(operation, role, label, lead)
-    for made, words in creates:
-        culprits.create(made, words)
-    about = [item for item in offenders(operation, 2) if item is not lead]
-    if lead is not None and _naming(lead.argument, operation.message):
-        about = []  # the message names the leading operand, too: that is said already
-    mentioned = list(mentioned)
-    described = other_facts(operation, *mentioned) if mentioned else operand_facts(operation, shown)
-    seen = [*facts, *offender_facts(about), *described, *setting_facts(operation)]
-    return Diagnosis(rule, title, confidence, culprits.done(), tuple(seen), why, advice(*fixes))
-
-
 def seen(text: str) -> Fact:
     return Fact(text, Known.OBSERVED)
 
@@ -343,138 +193,14 @@ def inferred(text: str) -> Fact:
     return Fact(text, Known.INFERRED)
 
 
-def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
-    """For `creates`: where the size of an axis came from."""
-    if operand is None or not operand.shape or not -len(operand.shape) <= axis < len(operand.shape):
-        return None, ""
-    own = axis % len(operand.shape)
-    return operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here"
-
-
-def of_parts(one: Operand, other: Operand, axis: int) -> tuple[list[tuple[Made | None, str]], list[Fact]]:
-    """For two sizes that were joined of several, `logits.view(-1, classes)` and `labels.view(-1)`: those that differ."""
-    first, second = one.parts_of(axis), other.parts_of(axis)
-    facts, creates = [], []
-    for operand, parts in ((one, first), (other, second)):
-        if len(parts) > 1:
-            product = " × ".join(str(part.size) for part in parts)
-            facts.append(seen(f"The {operand.shape[axis]} of {operand.called} are {product}."))
-    if len(first) == len(second) > 1:
-        for mine, theirs in zip(first, second):
-            if mine.size != theirs.size:
-                creates += [_of_part(operand, axis, part) for operand, part in ((one, mine), (other, theirs))]
-    for operand, parts, size in ((one, first, other.shape[axis]), (other, second, one.shape[axis])):
-        if len(parts) > 1 and parts[0].size == size:  # one value for each sample is wanted: what is left over?
-            creates += [_of_part(operand, axis, part) for part in parts[1:] if part.size != 1][:2]
-            creates.append((operand.input_made, "they are computed from this input"))
-    return creates, facts
-
-
-def _of_part(operand: Operand, axis: int, part: SizeOrigin) -> tuple[Made | None, str]:
-    return part.made, f"{operand.called} has the {part.size} in its {operand.shape[axis]} from here"
-
-
-_HANDED_ON = frozenset({"detach", "detach_", "data", "clone", "contiguous", "cpu", "cuda", "requires_grad_"})
-
-
-def of_tensor(operand: Operand | None) -> tuple[Made | None, str]:
-    """For `creates`: the call that computed the tensor, and not one that only handed it on (`loss.detach()`)."""
-    if operand is None:
-        return None, ""
-    computed = (made for made in operand.chain if made.operation not in _HANDED_ON)
-    made = next(computed, operand.made) if operand.made is not None and operand.made.operation in _HANDED_ON else operand.made
-    return made, f"{operand.called} {shape(operand.shape)} comes from here"
-
-
-def elsewhere(operand: Operand | None, operation: FailedOperation) -> tuple[Made | None, str]:
-    """As `of_tensor`; where the failing expression itself made the tensor (`labels.float()`), where its rows came from."""
-    made, words = of_tensor(operand)
-    here, there = users(operation.place), users(made.place) if made is not None else None
-    if operand is None or not operand.shape or here is None or there is None or here.span.file != there.span.file:
-        return made, words
-    if here.span.line <= there.span.line <= here.span.end_line:
-        return of_axis(operand, 0)
-    return made, words
-
-
-def squeezer(operand: Operand | None) -> Made | None:
-    """For a tensor that lacks a dimension: the `squeeze()` behind it that names none."""
-    for made in ((operand.chain or (operand.made,)) if operand is not None else ()):
-        place = users(made.place) if made is not None else None
-        if made is None or made.operation != "squeeze" or place is None:
-            continue
-        if re.search(r"\.squeeze\(\)$|^(torch\.)?squeeze\([^,]*\)$", place.source):
-            return made
-    return None
-
-
-def squeezed(operand: Operand | None) -> list[Fact]:
-    made = squeezer(operand)
-    text = f"{made_words(made)} names no dimension: it drops every dimension of size 1, a batch of one included."
-    return [inferred(text)] if made is not None else []
-
-
 def value_words(operand: Operand, what: str) -> str:
     """Said where a bad value came from; where only the syntax tells, the tensor may have been written to since."""
     made = operand.value_made
     if made is not None and made.operation == "loop":
         return f"{operand.called} comes out of this loop"
-    return f"{what} comes from here" if made is not None and made.place.known is Known.OBSERVED else f"{operand.called} was made here"
+    sure = made is not None and (made.place.known is Known.OBSERVED or made.operation == "value")
+    return f"{what} comes from here" if sure else f"{operand.called} was made here"
 
 
 def line_of(message: str) -> str:
     return message.split("\nException raised from", 1)[0].strip().splitlines()[0] if message.strip() else ""
-
-
-# -- what the message is about ---------------------------------------------------------------------------
-
-
-def offender_facts(items: list[Operand | Argument]) -> list[Fact]:
-    return [Fact(f"The message is about {_offender(item)}.", Known.OBSERVED) for item in items[:3]]
-
-
-def _offender(item: Operand | Argument) -> str:
-    return argument_fact(item) if isinstance(item, Argument) else f"`{item.argument}`: {described(item)}"
-
-
-_ALIASES = {"self": ("input", "self", "tensor a"), "input": ("input", "self"), "other": ("other", "tensor b")}
-# Words of the message that are parameter names by accident.
-_EVERYDAY = {"a", "b", "n", "p", "x", "y", "k", "t", "input", "self", "other", "size", "value", "end", "start", "dim", "out", "dtype",
-             "tensor", "tensors", "index", "to", "source", "device", "step", "mode"}  # fmt: skip
-
-
-def offenders(operation: FailedOperation, least: int = 0) -> list[Operand | Argument]:
-    """The arguments that the message is about: those it names most plainly."""
-    message = operation.message
-    scored: list[tuple[int, int, Operand | Argument]] = []
-    for position, item in enumerate((*operation.operands, *operation.arguments)):
-        name = item.argument if isinstance(item, Operand) else item.name
-        score = _naming(name, message)
-        if score:
-            scored.append((-score, position, item))
-    if not scored:
-        got = re.search(r"\b(?:got|found|but is|value|given):? (-?\d+(?:\.\d+)?)\b", message)
-        if got:
-            scored = [(0, 0, item) for item in operation.arguments if item.value == got[1]]
-    if scored:
-        best = min(item[0] for item in scored)
-        if -best < least:
-            return []
-        scored = [item for item in scored if item[0] == best]
-    found = [item for _, _, item in sorted(scored, key=lambda entry: entry[:2])]
-    whole = {item.name for item in found if isinstance(item, Argument)}  # `size` says it all, `size[0]` nothing more
-    return [item for item in found if not isinstance(item, Argument) or re.sub(r"\[\d+\]$", "", item.name) in (item.name, "") or item.name.split("[")[0] not in whole]
-
-
-def _naming(name: str, message: str) -> int:
-    base = re.sub(r"\[\d+\]$", "", name)
-    if not base:
-        return 0
-    for word in _ALIASES.get(base, (base,)):
-        if re.search(rf"argument (?:#\d+ )?['\"`]?{re.escape(word)}['\"`]?|['\"`]{re.escape(word)}['\"`]", message):
-            return 3
-        if len(word) > 1 and word not in _EVERYDAY and re.search(rf"\b{re.escape(word)}\b", message):
-            return 2
-        if word in _EVERYDAY and len(word) > 2 and re.search(rf"\b{re.escape(word)}\b(?!ension)", message):
-            return 1
-    return 0

@@ -9,25 +9,12 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._broadcasting import aligned, clashing_axes
+from torchsleuth.rules.forward._culprits import Culprits, is_at_failure, size_creates
+from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import (
-    TRUNCATE,
-    Culprits,
-    advice,
-    aligned,
-    clashing_axes,
-    code,
-    config_facts,
-    expr,
-    failed,
-    fully,
-    is_about_positions,
-    made_words,
-    operand_facts,
-    other_facts,
-    setting_facts,
-    shape,
-    size_creates,
-)
+    TRUNCATE, code, config_facts, expr, failed, fully, is_about_positions, made_words, operand_facts, other_facts, setting_facts, shape,
+)  # fmt: skip
 
 _SIZES = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)")
 _OUTPUT = re.compile(r"output with shape \[([\d, ]*)\] doesn't match the broadcast shape \[([\d, ]*)\]")
@@ -108,12 +95,13 @@ class Broadcast(CrashRule):
         culprits.lead(operation, Role.OPERAND, f"{shape(one.shape)} against {shape(other.shape)}: {first} and {second} do not fit")
         short = _misplaced(one, other)
         if short is not None:  # every size is right, and none of them is to be changed: only their places are wrong
-            culprits.create(short.made, f"{short.called} {shape(short.shape)} comes from here")
+            made = short.made if not is_at_failure(short.made, operation) else short.formed
+            culprits.create(made, f"{short.called} {shape(short.shape)} comes from here")
         for clash in [axis, *(a for a in axes if a != axis)][:3] if short is None else ():
             for operand in (one, other):
                 size_creates(culprits, operand, clash)
         if len(one.shape) == len(other.shape) == 4 and axis >= -2 and one.input_made is not None and one.input_made == other.input_made:
-            culprits.create(one.input_made, "both sizes are computed from this input")
+            culprits.create(one.input_for(axis), "both sizes are computed from this input")
         facts = [
             Fact(f"{fully(operand)} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
                  f"dimension {axis % len(operand.shape)}{_from(operand, axis)}.", operand.known)

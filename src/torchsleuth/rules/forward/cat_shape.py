@@ -10,7 +10,9 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, seen, shape
 
 
 _SHARED = "Trying to resize storage that is not resizable"  # what a DataLoader's worker says where `stack` would say more
@@ -72,7 +74,8 @@ class CatShape(CrashRule):
         if operation.sample:  # what torch's own code calls `batch` is none of the program's variables
             named = (o if o.source else dataclasses.replace(o, argument=re.sub(r"^batch\[", "tensors[", o.argument)) for o in operation.operands)
             operation = dataclasses.replace(operation, operands=tuple(named))
-        tensors = list(operation.operands)
+        tensors = [operand for operand in operation.operands if operand.argument != "out"]  # a worker stacks into memory it shares
+        operation = dataclasses.replace(operation, operands=tuple(tensors))
         if "non-empty" in message:
             argument = operation.argument("tensors")
             return report(
@@ -116,7 +119,7 @@ class CatShape(CrashRule):
             one, odd, got, want = first, 0, want, got
             creates = creates[::-1]
             facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
-        creates += _image(tensors)
+        creates += _image(tensors, dim)
         if not any(made is not None for made, *_ in creates):
             creates.append((operation.sample_made, "the dataset's samples have their tensor from here"))
         called = one.called if one is not None else "a tensor"
@@ -178,12 +181,13 @@ def _creates(one: Operand | None, first: Operand | None, dim: re.Match | None) -
     return creates
 
 
-def _image(tensors: list[Operand]) -> list:
+def _image(tensors: list[Operand], dim: re.Match | None) -> list:
     """Feature maps whose sizes went apart in one network: the input that both were computed from."""
     ends = [tensor.input_made for tensor in tensors if len(tensor.shape) >= 4 and tensor.input_made is not None]
     if len(tensors) != 2 or len(ends) != 2 or ends[0].place.span != ends[1].place.span:
         return []
-    return [(ends[0], "both sizes are computed from this input")]
+    axes = (k for k, (a, b) in enumerate(zip(tensors[0].shape, tensors[1].shape)) if a != b and (dim is None or k != int(dim[1])))
+    return [(tensors[0].input_for(next(axes, -1)), "both sizes are computed from this input")]
 
 
 def _pooled(tensors: list[Operand]) -> Operand | None:

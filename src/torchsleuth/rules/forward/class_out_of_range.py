@@ -8,7 +8,11 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import ON_THE_GPU, bad_values, config_facts, expr, failed, inferred, is_unexplained_death, legal, made_words, of_axis, plural, report, seen, shape, value_words
+from torchsleuth.rules.forward._culprits import of_axis
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import (
+    ON_THE_GPU, bad_values, config_facts, expr, failed, inferred, is_unexplained_death, legal, made_words, plural, seen, shape, value_words,
+)  # fmt: skip
 
 
 _VOID = 255
@@ -124,7 +128,7 @@ class ClassOutOfRange(CrashRule):
             made = made_words(scores.origin_of(axis))
             facts.append(seen(f"{scores.called} has shape {shape(scores.shape)}, dtype {scores.tensor.dtype}: {plural(classes, 'class', 'classes')} at dimension {axis}"
                               f"{f', from {made}' if made else ''}."))  # fmt: skip
-            if not story or "dimension 1" in story[0]:  # otherwise the labels tell that they are the ones to change
+            if not story or not story[2]:
                 creates.append(of_axis(scores, axis))
         if values.maximum >= classes and values.distinct != (_VOID,):
             fixes.append(f"{'Or give' if fixes else 'Give'} the last layer {int(values.maximum) + 1} outputs, if there are that many classes.")
@@ -144,7 +148,8 @@ class ClassOutOfRange(CrashRule):
         )
 
 
-def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, str] | None:
+def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, str, bool] | None:
+    """What the labels tell, what to do, and whether they tell that they are the ones to change."""
     values = target.values
     assert values is not None
     name = expr(target, "labels")
@@ -153,20 +158,22 @@ def _story(target: Operand, scores: Operand | None, classes: int) -> tuple[str, 
         return (
             f"Only negative labels are bad: {negative} seems to mean \"no label\", and the loss skips {values.ignored} only.",
             f"Tell the loss: `ignore_index={negative}`, or replace {negative} by {values.ignored if values.ignored is not None else -100}.",
+            True,
         )
     if values.distinct == (_VOID,):
-        return f"{_VOID} is what segmentation masks usually hold where no class is meant; the loss skips {values.ignored} only.", f"Tell the loss: `ignore_index={_VOID}`."
+        return f"{_VOID} is what segmentation masks usually hold where no class is meant; the loss skips {values.ignored} only.", f"Tell the loss: `ignore_index={_VOID}`.", True
     if values.counts_from_one:
-        return f"The labels run from 1 to {classes}, the number of classes: they seem to count from 1.", f"Count from 0: `{name} - 1`."
+        return f"The labels run from 1 to {classes}, the number of classes: they seem to count from 1.", f"Count from 0: `{name} - 1`.", True
     if classes == 1:
         return "The scores have a single column, which suits a yes/no question with `binary_cross_entropy_with_logits`.", (
-            "Use `binary_cross_entropy_with_logits` with float labels, or give the layer one output per class.")  # fmt: skip
+            "Use `binary_cross_entropy_with_logits` with float labels, or give the layer one output per class."), False  # fmt: skip
     if scores is not None and len(scores.shape) > 2 and any(values.maximum < size for size in scores.shape[2:]):
         axis = next(k for k, size in enumerate(scores.shape) if k >= 2 and values.maximum < size)
         return (
             f"cross_entropy takes the classes from dimension 1; dimension {axis} has size {scores.shape[axis]}, which would hold all labels.",
             f"Bring the classes to dimension 1: `.transpose(1, {axis})`, or flatten: `scores.reshape(-1, {scores.shape[axis]})`.",
+            False,
         )
     if values.maximum == classes and values.minimum > 0:
-        return f"The largest label equals the number of classes: {classes} classes are 0…{classes - 1}.", "Check where the labels start counting."
+        return f"The largest label equals the number of classes: {classes} classes are 0…{classes - 1}.", "Check where the labels start counting.", False
     return None

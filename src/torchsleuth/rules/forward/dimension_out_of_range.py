@@ -7,7 +7,9 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, of_tensor, plural, report, seen, shape, squeezed, squeezer
+from torchsleuth.rules.forward._culprits import of_tensor, squeezed, squeezer
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import argument_fact, code, failed, line_of, plural, seen, shape
 
 
 class DimensionOutOfRange(CrashRule):
@@ -85,6 +87,12 @@ class DimensionOutOfRange(CrashRule):
             why = f"{called} has no dimensions. A reduction or an index before it took the last one away."
             return report(self.name, operation, title=title, label="a tensor with no dimensions", role=Role.INDEX, why=why, creates=creates, facts=facts,
                           fixes=[f"Use {called} as it is, or `{called.strip('`')}.item()` for the Python number."])  # fmt: skip
+        key = re.search(r"\[\s*[rbu]?(['\"])(\w+)\1\s*\]$", operation.place.source)
+        if key and tensor is not None:
+            title = f"{called} is a tensor {shape(tensor.shape)}, and is asked for {key[2]!r} like a dictionary"
+            why = f"{called} has no names. A text of {plural(len(key[2]), 'letter')} is taken for as many indices, and {called} has {plural(len(tensor.shape), 'dimension')}."
+            return report(self.name, operation, title=title, label="a name for an index", role=Role.INDEX, why=why, creates=creates, facts=facts,
+                          fixes=[f"Use {called} itself, or hand over a dictionary with {key[2]!r} in it where {called} is made."])  # fmt: skip
         used = sum(1 for item in operation.index if item.kind in ("int", "slice", "tensor", "list"))
         used += sum(len(item.shape) for item in operation.index if item.kind == "mask")
         count = f"{used} indices" if used else "too many indices"

@@ -9,7 +9,8 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, expr, failed, fully, line_of, made_words, report, seen, shape
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import code, expr, failed, fully, line_of, made_words, seen, shape
 
 
 class DtypeMismatch(CrashRule):

@@ -7,7 +7,9 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, failed, of_axis, of_tensor, report, shape
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import code, failed, shape
 
 
 class EmptyTensor(CrashRule):

@@ -7,21 +7,9 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import (
-    TRUNCATE,
-    argument_fact,
-    code,
-    config_facts,
-    failed,
-    inferred,
-    is_about_positions,
-    length_create,
-    line_of,
-    of_axis,
-    of_tensor,
-    report,
-    seen,
-)
+from torchsleuth.rules.forward._culprits import length_create, of_axis, of_tensor
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import TRUNCATE, argument_fact, code, config_facts, failed, inferred, is_about_positions, line_of, seen
 
 _SIZES = re.compile(
     r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+"

@@ -7,7 +7,9 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, of_axis, of_tensor, plural, report, seen, shape
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, plural, seen, shape
 
 
 class GatherShape(CrashRule):

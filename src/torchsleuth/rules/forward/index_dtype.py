@@ -8,7 +8,8 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, expr, failed, line_of, report, seen, shape
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import code, expr, failed, line_of, seen, shape
 
 
 class IndexDtype(CrashRule):

@@ -5,32 +5,15 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand, ValueRange
+from torchsleuth.evidence_forward import FailedOperation, IndexItem, Made, Operand, ValueRange
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
+from torchsleuth.rules.forward._culprits import Culprits, length_create, of_axis
+from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import (
-    ON_THE_GPU,
-    TRUNCATE,
-    Culprits,
-    advice,
-    argument_fact,
-    bad_values,
-    code,
-    config_facts,
-    expr,
-    failed,
-    is_about_positions,
-    is_unexplained_death,
-    legal,
-    length_create,
-    made_words,
-    operand_facts,
-    other_facts,
-    plural,
-    setting_facts,
-    shape,
-    value_words,
-)
+    ON_THE_GPU, TRUNCATE, argument_fact, bad_values, code, config_facts, expr, failed, is_about_positions, is_unexplained_death, legal,
+    made_words, operand_facts, other_facts, plural, setting_facts, shape, value_words,
+)  # fmt: skip
 
 _NO_INDEX = ("classes", "num_classes", "probability", "weight", "compiled")
 _EMBEDDINGS = ("embedding", "embedding_bag")
@@ -136,8 +119,12 @@ class IndexOutOfRange(CrashRule):
         if bad.value_made is not None and bad.value_made.operation == "arange" and bad.shape:  # counted: it is the length that is wrong
             culprits.create(bad.origin_of(-1), f"{bad.called} has its {bad.shape[-1]} values from here")
         table = operation.operand("weight") if operation.name in _EMBEDDINGS else operation.operand("self", "input")
-        if table is not None and table is not bad and _may_lack_rows(operation, values):
-            culprits.create(table.origin_of(0), f"{table.called} has its {plural(table.shape[0], 'row')} from here")
+        if table is not None and table is not bad and _may_be_too_small(operation, values):
+            axis = _limiting_axis(values)
+            if values.limit == "rows":
+                culprits.create(table.origin_of(0), f"{table.called} has its {plural(table.shape[0], 'row')} from here")
+            elif axis is not None and axis < len(table.shape) and _is_declared(table.origin_of(axis)):
+                culprits.create(*of_axis(table, axis))
         facts = [Fact(bad_values(bad, values), bad.known)]
         if used is not bad:
             facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
@@ -263,9 +250,22 @@ def _made(table: Operand) -> str:
     return f", made by {words}" if words else ""
 
 
-def _may_lack_rows(operation: FailedOperation, values: ValueRange) -> bool:
-    """Ids and rows do not fit one another, and either may be the wrong one; not so for ids below 0, and for segments."""
-    return values.limit == "rows" and values.minimum >= 0 and values.maximum > values.high and not _are_segments(operation)
+def _may_be_too_small(operation: FailedOperation, values: ValueRange) -> bool:
+    """Values and size do not fit one another, and either may be the wrong one; not so for values below 0, for segments, and for
+    values that count from 1 in a dimension of just as many."""
+    if values.minimum < 0 or values.maximum <= values.high or _are_segments(operation):
+        return False
+    return values.limit == "rows" or not values.counts_from_one
+
+
+def _is_declared(made: Made | None) -> bool:
+    """A size that somebody has set: a layer's, or a number that the call was given. The length of data is nobody's mistake."""
+    return made is not None and (made.given is not None or re.match(r"(\w+\.)*[A-Z]\w*(?<!Tensor)\(", made.place.source) is not None)
+
+
+def _limiting_axis(values: ValueRange) -> int | None:
+    said = re.fullmatch(r"dimension (\d+)", values.limit)
+    return int(said[1]) if said else None
 
 
 def _are_segments(operation: FailedOperation) -> bool:
@@ -294,7 +294,7 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
     positions = _are_positions(operation, bad)
     if operation.name not in _EMBEDDINGS and not (positions and operation.place.in_library):
         if values.counts_from_one:
-            return ("The values run from 1: they seem to count from 1.", [f"Subtract 1: `{_name(bad)} - 1`."], True)
+            return ("The values run from 1: they seem to count from 1.", [f"Subtract 1: `{_name(bad)} - 1`, and likewise from whatever else counts as it does."], True)
         if values.minimum < 0 and values.low == 0:
             return ("This operation does not count negative indices from the end.", ["Use non-negative indices."], False)
         return ("", [f"Keep the values of {bad.called} within {legal(values)}, or make that dimension larger."], False)

@@ -7,7 +7,8 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, failed, line_of, report, seen, shape
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import code, failed, line_of, seen, shape
 
 
 class ListOfTensors(CrashRule):

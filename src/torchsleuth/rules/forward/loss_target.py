@@ -9,7 +9,9 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import bad_values, elsewhere, expr, failed, inferred, line_of, of_axis, of_parts, of_tensor, report, seen, shape, squeezed
+from torchsleuth.rules.forward._culprits import elsewhere, of_axis, of_parts, of_tensor, squeezed
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import bad_values, expr, failed, inferred, line_of, seen, shape
 
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
@@ -234,5 +236,10 @@ def _ctc(rule: str, operation: FailedOperation) -> Diagnosis:
         f"(at most the width of the targets). torch says: {message}"
     )
     title = f"{bad.called} does not fit ctc_loss" if bad is not None else "The lengths do not fit ctc_loss"
-    return report(rule, operation, title=title, label="lengths and tensors do not fit", lead=bad, why=why, creates=creates, facts=facts,
-                  fixes=["Swap dimensions if the batch comes first: `log_probs.transpose(0, 1)`; compute lengths from the same tensors."])  # fmt: skip
+    fixes = ["Swap dimensions if the batch comes first: `log_probs.transpose(0, 1)`; compute lengths from the same tensors."]
+    lengths = operation.operand("input_lengths")
+    if lengths is not None and lengths is bad and log_probs is not None and len(log_probs.shape) == 3 and lengths.shape == log_probs.shape[1:2]:
+        # One length for each sample: the batch is where it should be, and the time has become shorter than the lengths say.
+        creates.append(of_axis(log_probs, 0))
+        fixes = [f"Count the lengths on what log_probs were computed from, after everything that shortens it (a stride, a pooling): at most {log_probs.shape[0]}."]
+    return report(rule, operation, title=title, label="lengths and tensors do not fit", lead=bad, why=why, creates=creates, facts=facts, fixes=fixes)

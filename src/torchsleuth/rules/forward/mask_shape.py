@@ -7,7 +7,9 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, of_axis, report, seen, shape
+from torchsleuth.rules.forward._culprits import of_axis
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import expr, failed, inferred, line_of, seen, shape
 
 
 class MaskShape(CrashRule):

@@ -9,19 +9,12 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import (
-    Culprits,
-    advice,
-    code,
-    expr,
-    failed,
-    fully,
-    made_words,
-    operand_facts,
-    setting_facts,
-    shape,
-    size_creates,
-)
+from torchsleuth.rules.forward._culprits import Culprits, size_creates
+from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._words import code, expr, failed, fully, made_words, operand_facts, setting_facts, shape
+
+
+_MOST_NUMBERS = 3
 
 
 class MatmulShape(CrashRule):
@@ -104,7 +97,8 @@ class MatmulShape(CrashRule):
         if linear and operation.module_made is not None and (maker is None or right.tensor.kind != "parameter"):
             maker = operation.made_for(right.shape[right_axis])  # a part of a layer's packed weight
         have, want = left.shape[left_axis], right.shape[right_axis]
-        layer = f"`{operation.module}`" if operation.module else right.called
+        unnamed = f"the {operation.module_type} layer" if operation.module_type else right.called  # `nn.Linear(4, 4)(x)`
+        layer = f"`{operation.module}`" if operation.module else unnamed
         called = left.called if left.source or left.tensor.name or not linear else f"the input of {layer}"
         label = f"last size {have}, the layer takes {want}" if linear else f"{shape(left.shape)} @ {shape(right.shape)}: {have} against {want}"
         culprits.lead(operation, Role.OPERAND, label, left if linear else None)
@@ -114,6 +108,8 @@ class MatmulShape(CrashRule):
             culprits.create(left.input_made, f"the {have} features are computed from this input")
         if linear:
             culprits.create(maker, f"the layer is made for {want} features here")
+            for part in operation.computed_from[:_MOST_NUMBERS]:
+                culprits.create(part, f"the {want} is computed from this")
         else:
             size_creates(culprits, right, right_axis)
         both = linear and operation.both_directions and have == 2 * want
@@ -122,6 +118,9 @@ class MatmulShape(CrashRule):
         if linear:
             made = made_words(maker if right.tensor.kind != "parameter" else right.made)
             facts.append(Fact(f"{layer} takes {want} features: its weight has shape {shape(right.shape)}{f', made by {made}' if made else ''}.", right.known))
+            parts = left.parts_of(left_axis)
+            if len(parts) > 1:
+                facts.append(Fact(f"The {have} features are {' × '.join(str(part.size) for part in parts)}.", Known.OBSERVED))
             if both:
                 facts.append(Fact(f"{made_words(left.origin_of(left_axis % len(left.shape)))} is a bidirectional layer's and returns both directions: 2 × {want} = {have} features.", Known.OBSERVED))
         else:

@@ -7,7 +7,9 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, made_words, of_axis, of_tensor, plural, report, seen, shape, squeezed
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor, squeezed
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, made_words, plural, seen, shape
 
 
 class NormShape(CrashRule):

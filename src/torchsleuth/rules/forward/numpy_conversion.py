@@ -8,7 +8,9 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import expr, failed, line_of, report
+from torchsleuth.rules.forward._culprits import is_at_failure, of_tensor
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import expr, failed, line_of
 
 
 class NumpyConversion(CrashRule):
@@ -61,9 +63,11 @@ class NumpyConversion(CrashRule):
         grad = "requires grad" in operation.message
         name = (expr(tensor, "x")) if tensor is not None else "x"
         listed = re.fullmatch(r"(.+)\[\d+\]", tensor.source) if tensor is not None and tensor.argument.split("[")[0] in ("self", "object") else None
+        made, words = of_tensor(tensor)
         return report(
             self.name, operation, title=f"{called} {'requires grad' if grad else 'is not on the CPU'} and cannot be a numpy array as it is",
             label="requires grad" if grad else f"on {tensor.tensor.device if tensor else 'a device'}", lead=tensor, why=f"torch says: {line_of(operation.message)}",
+            creates=[(made, words)] if not is_at_failure(made, operation) else [],
             fixes=[_of_each(listed[1], tensor) if listed else f"`{name}.detach().cpu().numpy()`."],
         )  # fmt: skip
 

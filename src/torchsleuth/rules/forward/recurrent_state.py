@@ -8,7 +8,9 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, of_axis, of_tensor, report, seen, shape
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._report import report
+from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape
 from torchsleuth.wording import upper_first
 
 

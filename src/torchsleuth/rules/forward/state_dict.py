@@ -6,7 +6,8 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import KeyMismatch, RefusedState
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import Culprits, made_words, shape, users
+from torchsleuth.rules.forward._culprits import Culprits
+from torchsleuth.rules.forward._words import made_words, shape, users
 from torchsleuth.wording import short
 
 _WRAPPERS = {"module.": "`DataParallel` and `DistributedDataParallel` add", "_orig_mod.": "`torch.compile` adds"}
@@ -66,6 +67,7 @@ class StateDict(CrashRule):
         culprits.add(place, Role.OPERAND, _label(found))
         for item in found.mismatches[:_SHOWN]:
             culprits.create(item.made, f"makes `{item.key}` {shape(item.model)}")
+            culprits.create(item.saved_made, f"`{item.key}` {shape(item.saved)} of the dictionary comes from here")
         if not found.nested and not prefix_of(found)[0]:
             culprits.create(found.module_made, "the model is made here")
         return Diagnosis(self.name, _title(found), Confidence.CERTAIN, culprits.done(), tuple(_facts(found)), _why(found), tuple(_fixes(found)))
@@ -80,6 +82,10 @@ def prefix_of(found: RefusedState) -> tuple[str, str]:
         if prefix.endswith(".") and set(with_it) == {prefix + key for key in without}:
             return prefix, side
     return "", ""
+
+
+def is_transposed(item: KeyMismatch) -> bool:
+    return len(item.saved) == 2 and item.saved == item.model[::-1]
 
 
 def _called(found: RefusedState) -> str:
@@ -153,9 +159,11 @@ def _why(found: RefusedState) -> str:
 def _difference(item: KeyMismatch) -> str:
     if len(item.saved) != len(item.model):
         return "The saved model had another kind of layer there."
+    if is_transposed(item):
+        return f"`{item.key}` has the sizes in the other order: its dimensions are swapped. torch keeps the weight of a linear layer as [outputs, inputs]."
     axes = [axis for axis, (one, other) in enumerate(zip(item.saved, item.model)) if one != other]
     sizes = ", ".join(f"{item.saved[axis]} against {item.model[axis]} at dimension {axis}" for axis in axes)
-    return f"The saved model was built with other numbers: {sizes}."
+    return f"The dictionary was made for other numbers: {sizes}." if item.saved_made is not None else f"The saved model was built with other numbers: {sizes}."
 
 
 def _fixes(found: RefusedState) -> list[Fix]:
@@ -166,6 +174,8 @@ def _fixes(found: RefusedState) -> list[Fix]:
         return [Fix(f"Load into the inner module: `{short(found.module or 'model')}.{prefix.rstrip('.')}.load_state_dict(...)`.", Applicability.DISPLAY_ONLY)]
     if found.nested:
         return [Fix(f"Pass the entry {found.nested!r} of it.", Applicability.DISPLAY_ONLY)]
+    if found.mismatches and all(is_transposed(item) for item in found.mismatches):
+        return [Fix("Swap the dimensions of these entries where the dictionary is made: `weight.t()`.", Applicability.DISPLAY_ONLY)]
     if found.mismatches:
         return [
             Fix("Build the model with the numbers of the saved one.", Applicability.DISPLAY_ONLY),

@@ -8,7 +8,10 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import Culprits, advice, argument_fact, failed, of_axis, offender_facts, offenders, operand_facts, setting_facts
+from torchsleuth.rules.forward._culprits import Culprits, of_axis
+from torchsleuth.rules.forward._offenders import offender_facts, offenders
+from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._words import argument_fact, failed, operand_facts, setting_facts
 
 
 class TorchError(CrashRule):
@@ -70,14 +73,17 @@ class TorchError(CrashRule):
         culprits.create(*_size_said(operation))
         facts = offender_facts(named)
         facts += operand_facts(operation)
+        told = {item.name for item in (*named, *operation.arguments) if isinstance(item, Argument)}
         shown = [item for item in operation.arguments if item.value and item not in named and item.value not in ("None", "False")]
+        shown = [item for item in shown if item.name.partition("[")[0] in (item.name, "") or item.name.partition("[")[0] not in told]
         if shown:
             facts.append(Fact(f"Other arguments: {', '.join(argument_fact(item) for item in shown[:6])}.", Known.OBSERVED))
         facts += setting_facts(operation)
         what = shortened(operation.place.source) or operation.name
         # In a backward pass it is some node that refuses, not the call that started it.
         refused = operation.name and operation.name not in ("backward", "grad")
-        title = f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
+        unwritten = evidence.exception.type == "NotImplementedError" and 'missing the required "forward"' in operation.message
+        title = f"`{what}` calls a module whose class has no `forward`" if unwritten else f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}")
 
 

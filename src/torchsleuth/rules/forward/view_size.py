@@ -9,20 +9,9 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Argument, FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._words import (
-    Culprits,
-    advice,
-    argument_fact,
-    code,
-    expr,
-    failed,
-    made_words,
-    operand_facts,
-    other_facts,
-    setting_facts,
-    shape,
-    size_creates,
-)
+from torchsleuth.rules.forward._culprits import Culprits, size_creates
+from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, made_words, operand_facts, other_facts, setting_facts, shape
 
 
 _TURNING = ("transpose", "permute", "t", "T", "mT", "H", "mH", "expand", "expand_as", "swapaxes", "swapdims", "movedim", "moveaxis", "unfold")

@@ -1,3 +1,4 @@
+# says: `validate`
 import torch
 from torch import nn
 

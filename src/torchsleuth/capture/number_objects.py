@@ -1,0 +1,176 @@
+"""Where a number came from that an attribute holds or a call returns: objects, configurations, parsers, functions of the program."""
+
+from __future__ import annotations
+
+import ast
+import typing
+
+from torchsleuth import source
+from torchsleuth.capture.finished import Frame
+from torchsleuth.capture.imported import imported_bodies, module_named
+from torchsleuth.capture.number_sources import ANOTHER, At, Source
+from torchsleuth.capture.returns import returns_of
+from torchsleuth.capture.scopes import class_level, class_of, first_parameter, loosened, option_default, stored_in
+
+_SAME_ELEMENTS = frozenset({"list", "tuple", "reversed", "sorted", "iter", "set"})
+# `replace(cfg, heads=7)`, `vars(args)`, `asdict(cfg)`, `dict(base, heads=7)`: entries not named in the call are the first argument's.
+_SAME_ENTRIES = frozenset({"replace", "deepcopy", "copy", "vars", "asdict", "dict", "Namespace", "OmegaConf.create", "create", "MappingProxyType"})
+
+
+class ThroughObjects:
+    """The part of a trail that leads through attributes and calls; names and literals are the other part's."""
+
+    follow: typing.Callable[[At, ast.AST], Source | None]
+    _name: typing.Callable[[At, ast.Name], Source | None]
+    _one: typing.Callable[[list[Source | None]], Source | None]
+
+    def _attribute(self, at: At, node: ast.Attribute) -> Source | None:
+        frame = at.frame
+        if node.attr == "shape" and len(at.selectors) == 1 and type(at.selectors[0]) is int:
+            return Source(frame.filename, node, frame.name, at.crossed, at.selectors[0])
+        if isinstance(node.value, ast.Name):
+            if frame.arguments == "self" and node.value.id == first_parameter(frame.scope):
+                return self._of_self(at, node.attr)
+            module = module_named(frame.filename, node.value.id)
+            if module is not None:
+                return self._name(at.inside(Frame(*module, "", None, None), *at.selectors), ast.Name(node.attr, ast.Load()))
+            tree = source.tree_of(frame.filename)
+            owner = next((c for c in getattr(tree, "body", ()) if isinstance(c, ast.ClassDef) and c.name == node.value.id), None)
+            if owner is not None and tree is not None:
+                return self._of_class(at, frame.filename, tree, owner, node.attr)
+        return self.follow(at.of(node.attr, *at.selectors), node.value)
+
+    def _of_class(self, at: At, filename: str, tree: ast.Module, owner: ast.ClassDef, name: str) -> Source | None:
+        value = class_level(owner, name)
+        return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *at.selectors), value) if value is not None else None
+
+    def _of_self(self, at: At, name: str) -> Source | None:
+        """`self.width`: the one assignment in the class; in `__init__` itself its caller is known, elsewhere not."""
+        frame, tree = at.frame, source.tree_of(at.frame.filename)
+        owner = self._owner(frame)
+        if owner is None or tree is None:
+            return None
+        found = []
+        for method in owner.body:
+            if not isinstance(method, ast.FunctionDef) or not method.args.args:
+                continue
+            home = self._home(frame, owner, method)
+            for statement in ast.walk(method):
+                found += [(home, value, where) for value, where in stored_in(statement, method.args.args[0].arg, name)]
+        if not found:
+            return self._of_class(at, frame.filename, tree, owner, name)
+        return self._one([self.follow(at.inside(home, *where, *at.selectors), value) for home, value, where in found])
+
+    def _owner(self, frame: Frame) -> ast.ClassDef | None:
+        return class_of(frame.filename, frame.scope)
+
+    def _home(self, frame: Frame, owner: ast.ClassDef, method: ast.FunctionDef) -> Frame:
+        """Another method of the object whose method runs in `frame`."""
+        if method is frame.scope:
+            return frame
+        call, outer = frame.made if frame.made is not None and method.name == "__init__" else (None, None)
+        return Frame(frame.filename, method, f"{owner.name}.{method.name}", call, outer, "self", frame.made)
+
+    def _call(self, at: At, node: ast.Call) -> Source | None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        selectors = at.selectors
+        if isinstance(node.func, ast.Name) and selectors:
+            if name in _SAME_ELEMENTS and len(node.args) == 1:
+                return self.follow(at.of(*(loosened(selectors) if name in ("reversed", "sorted", "set") else selectors)), node.args[0])
+            if name == "zip" and len(selectors) > 1 and type(selectors[1]) is int and selectors[1] < len(node.args):
+                return self.follow(at.of(selectors[0], *selectors[2:]), node.args[selectors[1]])
+            if name == "enumerate" and len(selectors) > 1 and selectors[1] == 1:
+                return self.follow(at.of(selectors[0], *selectors[2:]), node.args[0])
+        if isinstance(node.func, ast.Attribute):
+            if name in ("get", "pop") and node.args and isinstance(node.args[0], ast.Constant):
+                found = self.follow(at.of(node.args[0].value, *selectors), node.func.value)
+                return found if found is not None and found is not ANOTHER else (self.follow(at.of(*selectors), node.args[1]) if len(node.args) > 1 else None)
+            if name in ("values", "copy") and not node.args:
+                return self.follow(at.of(*selectors), node.func.value)
+            if name == "items" and not node.args and len(selectors) > 1 and selectors[1] == 1:
+                return self.follow(at.of(selectors[0], *selectors[2:]), node.func.value)
+            if name in ("parse_args", "parse_known_args") and selectors:
+                return self._parsed(at, name)
+        if selectors and isinstance(selectors[0], str):
+            return self._entry(at, node, name)
+        return self._returned(at, node)
+
+    def _parsed(self, at: At, name: str) -> Source | None:
+        selectors = at.selectors[1:] if name == "parse_known_args" and at.selectors[0] == 0 else at.selectors
+        tree = source.tree_of(at.frame.filename)
+        option = option_default(tree, selectors[0]) if selectors and isinstance(selectors[0], str) else None
+        return self.follow(at.inside(Frame(at.frame.filename, tree, "", None, None), *selectors[1:]), option) if option is not None and tree is not None else None
+
+    def _entry(self, at: At, node: ast.Call, name: str) -> Source | None:
+        """An attribute or entry of what a call returns: its keyword, or what the called function or class makes of it."""
+        keyword = next((k.value for k in node.keywords if k.arg == at.selectors[0]), None)
+        if keyword is not None:
+            return self.follow(at.of(*at.selectors[1:]), keyword)
+        for given in node.keywords:
+            found = self.follow(at.of(*at.selectors), given.value) if given.arg is None else None
+            if found is not None and found is not ANOTHER:
+                return found
+        if name == "_replace" and isinstance(node.func, ast.Attribute):
+            return self.follow(at.of(*at.selectors), node.func.value)
+        if name in _SAME_ENTRIES and node.args:
+            return self.follow(at.of(*at.selectors), node.args[0])
+        return self._returned(at, node)
+
+    def _returned(self, at: At, node: ast.Call) -> Source | None:
+        defined = self._defined(at.frame, node.func)
+        if defined is None:
+            return None
+        filename, definition = defined
+        if isinstance(definition, ast.ClassDef):
+            return self._of_object(at, node, filename, definition)
+        returns = list(returns_of(definition))
+        if len(returns) != 1 or returns[0].value is None:
+            return None
+        return self.follow(at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors), returns[0].value)
+
+    def _defined(self, frame: Frame, function: ast.AST) -> tuple[str, ast.ClassDef | ast.FunctionDef] | None:
+        """The one definition that a called name stands for, in this file or the one it was imported from."""
+        tree = source.tree_of(frame.filename)
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):  # `prepare.load()`
+            module = module_named(frame.filename, function.value.id)
+            name, homes = function.attr, [(module[0], module[1].body)] if module is not None else []
+        elif isinstance(function, ast.Name):
+            name, homes = function.id, [*([(frame.filename, tree.body)] if tree is not None else ()), *imported_bodies(tree, function.id)]
+        else:
+            return None
+        for filename, body in homes:
+            found = [item for item in body if isinstance(item, (ast.ClassDef, ast.FunctionDef)) and item.name == name]
+            if found:
+                return (filename, found[0]) if len(found) == 1 else None
+        return None
+
+    def _of_object(self, at: At, call: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
+        """An attribute of an object that this call made: a field's value or default, or what `__init__` stored."""
+        if not at.selectors or not isinstance(at.selectors[0], str):
+            return None
+        name, rest = at.selectors[0], at.selectors[1:]
+        tree = source.tree_of(filename)
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__post_init__") and method.args.args:
+                inside = Frame(filename, method, f"{owner.name}.{method.name}", call, at.frame, "self")
+                found = [item for statement in ast.walk(method) for item in stored_in(statement, method.args.args[0].arg, name)]
+                if found or method.name == "__init__":
+                    return self._one([self.follow(at.inside(inside, *where, *rest), value) for value, where in found])
+        fields = [item.target.id for item in owner.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
+        if name in fields and fields.index(name) < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+            plain = all(getattr(base, "id", getattr(base, "attr", "")) in ("NamedTuple", "object") for base in owner.bases)
+            return self.follow(at.of(*rest), call.args[fields.index(name)]) if plain else None  # a base's fields come first
+        value = class_level(owner, name)
+        if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
+            value = _field_default(value)
+        if value is None or tree is None:
+            return None
+        return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *rest), value)
+
+
+def _field_default(call: ast.Call) -> ast.AST | None:
+    """`field(default=4)`, `field(default_factory=lambda: [4])`, `field(default_factory=Config)`."""
+    given = next((k for k in call.keywords if k.arg in ("default", "default_factory")), None)
+    if given is None or given.arg == "default":
+        return given.value if given is not None else None
+    return given.value.body if isinstance(given.value, ast.Lambda) else ast.Call(given.value, [], [])

@@ -1,0 +1,118 @@
+"""The constants that a computed size was made of: `nn.Linear(channels * side * side, 10)`, followed by syntax through names,
+configurations and functions, and reckoned again.
+
+The outcome is the check: unless the arithmetic on the constants found gives the very size, nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import typing
+from collections import Counter
+
+from torchsleuth.capture.finished import Frame
+from torchsleuth.capture.number_sources import ANOTHER, At, Source
+from torchsleuth.capture.number_trails import Trail
+
+_OPERATORS: dict[type, typing.Callable[[typing.Any, typing.Any], typing.Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
+    ast.Mod: operator.mod, ast.Pow: operator.pow,
+}  # fmt: skip
+_CALLS: dict[str, typing.Callable[..., typing.Any]] = {"int": int, "round": round, "floor": math.floor, "ceil": math.ceil, "max": max, "min": min, "abs": abs}
+_MOST_POWER = 8
+
+
+class Worth(typing.NamedTuple):
+    value: int | float
+    constants: tuple[Source, ...]  # those that stand elsewhere than in the arithmetic itself
+    factors: tuple[Worth, ...] = ()
+
+
+def constants_behind(files: tuple[str, ...], frame: Frame, node: ast.AST, number: int, agreed: typing.Iterable[int]) -> list[Source]:
+    """The constants behind `number`; without those of factors that are among the sizes `agreed` on."""
+    worth = _Reckoner(files).worth(At(frame), node)
+    if worth is None or worth.value != number:
+        return []
+    left, rest = Counter(agreed), []
+    for factor in worth.factors or (worth,):
+        if len(worth.factors) > 1 and isinstance(factor.value, int) and left[factor.value] > 0:
+            left[factor.value] -= 1
+        else:
+            rest.append(factor)
+    found = {(source.filename, id(source.node)): source for factor in rest for source in factor.constants}
+    return list(found.values())
+
+
+class _Reckoner(Trail):
+    """Follows names as a number's trail does, to whatever constants they lead."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        super().__init__(files, 0)
+        self._worths: dict[int, Worth] = {}  # of the expressions at which trails ended, by their nodes
+
+    def worth(self, at: At, node: ast.AST) -> Worth | None:
+        if at.left <= 0:
+            return None
+        if isinstance(node, ast.Constant):
+            return Worth(node.value, ()) if type(node.value) in (int, float) else None
+        if isinstance(node, ast.BinOp):
+            return self._combined(at, node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self.worth(at.of(), node.operand)
+            return Worth(-inner.value, inner.constants) if inner is not None else None
+        if isinstance(node, ast.Call):
+            called = self._computed(at, node)
+            if called is not None:
+                return called
+        found = super().follow(at, node)
+        if found is None or found is ANOTHER or found.node is node:
+            return None
+        worth = self._worths.get(id(found.node))
+        return worth if worth is None or worth.constants else worth._replace(constants=(found._replace(crossed=()),))
+
+    def _combined(self, at: At, node: ast.BinOp) -> Worth | None:
+        left, right = self.worth(at.of(), node.left), self.worth(at.of(), node.right)
+        operation = _OPERATORS.get(type(node.op))
+        if left is None or right is None or operation is None or isinstance(node.op, ast.Pow) and not 0 <= right.value <= _MOST_POWER:
+            return None
+        try:
+            value = operation(left.value, right.value)
+        except ArithmeticError:
+            return None
+        factors: tuple[Worth, ...] = ()
+        if isinstance(node.op, ast.Mult):
+            factors = (*(left.factors or (left,)), *(right.factors or (right,)))
+        elif isinstance(node.op, ast.Pow) and type(right.value) is int:
+            factors = (left.factors or (left,)) * right.value
+        return Worth(value, (*left.constants, *right.constants), factors)
+
+    def _computed(self, at: At, node: ast.Call) -> Worth | None:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name == "len" and len(node.args) == 1:
+            listed = super().follow(at.of(), node.args[0])
+            elements = getattr(listed.node, "elts", None) if listed is not None and listed is not ANOTHER else None
+            return Worth(len(elements), ()) if elements is not None and not any(isinstance(element, ast.Starred) for element in elements) else None
+        if name not in _CALLS or not node.args or node.keywords:
+            return None
+        given = [self.worth(at.of(), argument) for argument in node.args]
+        if any(one is None for one in given):
+            return None
+        worths = [one for one in given if one is not None]
+        return Worth(_CALLS[name](*(one.value for one in worths)), tuple(source for one in worths for source in one.constants))
+
+    # -- as a trail ---------------------------------------------------------------------------------
+
+    def follow(self, at: At, node: ast.AST) -> Source | None:
+        """An expression is an end where it can be reckoned, where it stands."""
+        if not at.selectors and isinstance(node, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.Call)):
+            worth = self.worth(at, node)
+            if worth is None:
+                return None
+            before = self._worths.setdefault(id(node), worth)
+            return at.end(node) if before.value == worth.value else None
+        return super().follow(at, node)
+
+    def _may_end(self, node: ast.AST) -> bool:
+        return isinstance(node, (ast.List, ast.Tuple))  # for its length

@@ -1,0 +1,177 @@
+"""Where a number came from that plain Python put into a tensor: through lists, tables, comprehensions and datasets to the
+expression that made it.
+
+By the rules of `numbers`, with what data needs beside configurations: lists that are filled piece by piece, tables with
+computed keys, the samples behind a DataLoader. Data holds many numbers, and a small one may stand in several places: a
+trail that leaves two ways ends before, at the list or table that holds the number for certain.
+"""
+
+from __future__ import annotations
+
+import ast
+import typing
+
+from torchsleuth import source
+from torchsleuth.capture.finished import Frame, frame_at
+from torchsleuth.capture.number_sources import ANOTHER, At, Source
+from torchsleuth.capture.number_trails import Trail
+from torchsleuth.capture.returns import returns_of
+from torchsleuth.capture.scopes import Selector, key_of, loosened, stores_into
+
+# They hold the very numbers they are given.
+COPIES = frozenset({
+    "tensor", "as_tensor", "asarray", "array", "from_numpy", "LongTensor", "IntTensor", "Tensor", "list", "tuple",
+})  # fmt: skip
+_SAME_TENSOR = frozenset({
+    "to", "long", "int", "cuda", "cpu", "clone", "detach", "contiguous", "numpy", "tolist", "pin_memory", "copy", "astype", "type",
+})  # fmt: skip
+_DRAWS = frozenset({"sample", "choices", "shuffle", "sorted", "deque"})  # hold elements of what they are given
+_EMPTY = frozenset({"list", "dict", "set", "deque", "OrderedDict", "Counter", "defaultdict"})
+_LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+_CONTAINERS = (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Call)
+
+# Which argument of a call a value is that fills a tensor: by position, and by name.
+_FILLS = {
+    "full": (1, "fill_value"), "full_like": (1, "fill_value"), "new_full": (1, "fill_value"), "fill_": (0, "value"),
+    "masked_fill": (1, "value"), "masked_fill_": (1, "value"), "pad_sequence": (2, "padding_value"), "pad": (3, "value"),
+}  # fmt: skip
+
+
+def value_argument(call: ast.Call, position: tuple[Selector, ...]) -> tuple[ast.AST, tuple[Selector, ...]] | None:
+    """The argument of a call that holds a value of the tensor it makes, and where in it the value lies."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    if name in COPIES:
+        given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg in ("data", "obj")), None)
+        return (given, position) if given is not None else None
+    if name in _FILLS:
+        place, word = _FILLS[name]
+        given = next((k.value for k in call.keywords if k.arg == word), call.args[place] if place < len(call.args) else None)
+        return (given, ()) if given is not None else None
+    return None
+
+
+class Values:
+    """Follows values. `files` are the program's own."""
+
+    def __init__(self, files: typing.Iterable[str]) -> None:
+        self._files = tuple(dict.fromkeys(files))
+
+    def follow(self, frame: Frame, node: ast.AST, position: tuple[Selector, ...], number: int) -> Source | None:
+        """The expression behind the value at this position of what `node` stands for; None where it is `node` itself."""
+        found = _ValueTrail(self._files, number, len(position)).follow(At(frame, position), node)
+        if found is None or found is ANOTHER or found.refuted or found.node is node or isinstance(found.node, (ast.Name, ast.Attribute)):
+            return None
+        return found._replace(crossed=())
+
+
+class _ValueTrail(Trail):
+    def __init__(self, files: tuple[str, ...], number: int, rank: int) -> None:
+        super().__init__(files, number)
+        self._rank = rank  # of the tensor that holds the value: so many of the selectors are a position in it
+
+    def _one(self, found: list[Source | None]) -> Source | None:
+        """Only where no other way is left: a constant that happens to be the number proves nothing beside another way."""
+        there = [result for result in found if result is not None and result is not ANOTHER and not result.refuted]
+        if not there:
+            return ANOTHER if found and all(result is ANOTHER or result is not None and result.refuted for result in found) else None
+        return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 else None
+
+    def _end(self, at: At, node: ast.AST, found: Source | None) -> Source | None:
+        if at.selectors and isinstance(node, _CONTAINERS) and found is None:
+            if isinstance(node, _LITERALS) and not (node.values if isinstance(node, ast.Dict) else node.elts):
+                return None  # nothing is in it yet
+            return Source(at.frame.filename, node, at.frame.name, None)
+        return super()._end(at, node, found)
+
+    # -- by syntax --------------------------------------------------------------------------------
+
+    def _dictcomp(self, at: At, node: ast.DictComp) -> Source | None:
+        return self.follow(at.of(*at.selectors[1:]), node.value) if at.selectors else None
+
+    def _augassign(self, at: At, node: ast.AugAssign) -> Source | None:
+        """`rows += more`."""
+        return self.follow(at.of(*loosened(at.selectors)), node.value) if at.selectors and isinstance(node.op, ast.Add) else None
+
+    def _of_self(self, at: At, name: str) -> Source | None:
+        """`self.table`, and what the methods of the class put into it later: `self.table[word] = …`, `self.rows.append(…)`."""
+        made = super()._of_self(at, name)
+        owner = self._owner(at.frame)
+        if owner is None or not at.selectors:
+            return made
+        later = []
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.args.args:
+                home = self._home(at.frame, owner, method)
+                for value, rest in stores_into(method, f"{method.args.args[0].arg}.{name}", at.selectors):
+                    later.append(self.follow(at.inside(home, *rest), value))
+        return self._one([made, *later]) if later else made
+
+    def _call(self, at: At, node: ast.Call) -> Source | None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if at.selectors:
+            if isinstance(node.func, ast.Attribute) and name in _SAME_TENSOR:
+                return self.follow(at.of(*at.selectors), node.func.value)
+            if name in COPIES and len(node.args) >= 1 and not isinstance(node.args[0], ast.Starred):
+                return self.follow(at.of(*at.selectors), node.args[0])
+            if name == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred) and len(at.selectors) > 1:
+                return self.follow(at.of(None, at.selectors[0], *at.selectors[2:]), node.args[0].value)  # rows become columns
+            if name in _DRAWS and node.args:
+                return self.follow(at.of(*loosened(at.selectors)), node.args[0])
+            if name in _EMPTY and not node.args:
+                return ANOTHER  # nothing is in it yet
+            samples = self._samples(at, node, name)
+            if samples is not None:
+                return self.follow(at.of(*samples[1]), samples[0])
+        if isinstance(node.func, ast.Attribute) and name in ("get", "pop", "setdefault") and node.args:
+            ways = [self.follow(at.of(*key_of(node.args[0]), *at.selectors), node.func.value)]
+            ways += [self.follow(at.of(*at.selectors), default) for default in node.args[1:2]]
+            return self._one(ways)
+        return super()._call(at, node)
+
+    # -- samples ----------------------------------------------------------------------------------
+
+    def _samples(self, at: At, node: ast.Call, name: str) -> tuple[ast.AST, tuple[Selector, ...]] | None:
+        """What a call of torch's data tools takes its samples from, and what of it is meant."""
+        given = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "dataset"), None)
+        if given is None or isinstance(given, ast.Starred):
+            return None
+        selectors = at.selectors
+        if name == "DataLoader" and not any(k.arg == "collate_fn" for k in node.keywords) and len(selectors) > self._rank > 0:
+            # [batch, (part of the sample), row of the batch, position in the sample's part]
+            return given, (None, *selectors[1 : len(selectors) - self._rank], *selectors[len(selectors) - self._rank + 1 :])
+        if name == "TensorDataset" and len(selectors) > 1 and type(selectors[1]) is int and selectors[1] < len(node.args):
+            return node.args[selectors[1]], (None, *selectors[2:])
+        if name == "Subset":
+            return given, (None, *selectors[1:])
+        if name == "random_split" and len(selectors) > 1:
+            return given, (None, *selectors[2:])
+        return None
+
+    def _of_object(self, at: At, call: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
+        """An element of an object that this call made: what its `__getitem__` returns."""
+        if not at.selectors or isinstance(at.selectors[0], str):
+            return super()._of_object(at, call, filename, owner)
+        method = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__getitem__" and m.args.args), None)
+        returns = list(returns_of(method)) if method is not None else []
+        if method is None or len(returns) != 1 or returns[0].value is None:
+            return None
+        inside = Frame(filename, method, f"{owner.name}.__getitem__", None, None, "self", made=(call, at.frame))
+        return self.follow(at.inside(inside, *at.selectors[1:]), returns[0].value)
+
+    def _parameter(self, at: At, name: str) -> Source | None:
+        """`def collate(batch)`, which a DataLoader was given: the samples of its dataset."""
+        found = super()._parameter(at, name)
+        if found is not None or at.frame.call is not None or not at.selectors:
+            return found
+        called, ways = getattr(at.frame.scope, "name", ""), []
+        for filename in dict.fromkeys((at.frame.filename, *self._files)):
+            tree = source.tree_of(filename)
+            for call in ast.walk(tree) if tree is not None and called else ():
+                if isinstance(call, ast.Call) and any(k.arg == "collate_fn" and getattr(k.value, "attr", getattr(k.value, "id", "")) == called for k in call.keywords):
+                    dataset = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "dataset"), None)
+                    around = frame_at(filename, call)
+                    if dataset is not None and around is not None:
+                        ways.append(self.follow(at.inside(around, None, *at.selectors[1:]), dataset))
+        return self._one(ways) if ways else None

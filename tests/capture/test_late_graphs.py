@@ -1,0 +1,33 @@
+"""A graph gone through twice after the operation log has ended: the backward calls since then are known by their lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from programs import run_program
+
+# Compiling something ends the log, after a few rounds that it has seen.
+PROGRAM = """
+import torch
+from torch import nn
+
+cell = nn.Linear(3, 3)
+state = torch.zeros(2, 3)
+for step in range(12):
+    if step == 3:
+        torch.jit.trace(torch.tanh, torch.zeros(2))
+    state = torch.tanh(cell(state))
+    state.sum().backward()
+    if step != 9:
+        state = state.detach()
+"""
+
+
+def test_the_backward_that_freed_it_is_not_looked_for_among_the_logged_ones_alone(tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(PROGRAM)
+    run = run_program(script)
+    lines = PROGRAM.split("\n")
+    carried = lines.index("    state = torch.tanh(cell(state))") + 1
+    assert ("create", carried) in run.culprits(), run.stderr
+    assert "backward had run 10 times before the one that failed" in run.words(), run.stderr

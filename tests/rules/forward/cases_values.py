@@ -1,0 +1,118 @@
+"""Programs whose bad index came out of plain Python: lists, vocabularies, replay buffers, datasets of numbers."""
+
+from forward_harness import Case
+
+CASES = [
+    Case("vocabulary-that-grows", """\
+import torch
+from torch import nn
+class Vocabulary:
+    def __init__(self):
+        self.table = {"<pad>": 0}
+    def read(self, text):
+        for word in text.split():
+            self.table.setdefault(word, len(self.table) + 1)  #! create
+    def ids(self, text):
+        return torch.tensor([self.table.get(word, 0) for word in text.split()])  #! create
+words = Vocabulary()
+words.read("the cat sat on the mat")
+size = len(words.table)  #! create
+model = nn.Sequential(nn.Embedding(size, 4), nn.Linear(4, 2))  #! create
+model(words.ids("the mat sat"))  #! index
+""", "index-out-of-range", ("= 6", "0…5", "`model.0.weight` has its 6 rows"), late=False),
+    Case("labels-of-a-dataset", """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+stars = [5, 3, 1, 4, 2, 5]  #! create
+class Reviews(Dataset):
+    def __init__(self, labels):
+        self.x, self.labels = torch.randn(len(labels), 3), labels
+    def __len__(self):
+        return len(self.labels)
+    def __getitem__(self, i):
+        return self.x[i], self.labels[i]
+model = nn.Linear(3, 4)  #! create
+for x, y in DataLoader(Reviews(stars), batch_size=3):
+    nn.functional.cross_entropy(model(x), y)  #! index
+""", "class-out-of-range", ("`y[0]` = 5", "the label 5 comes from here"), late=False),
+    Case("actions-from-a-buffer", """\
+import random
+import torch
+from collections import deque
+from torch import nn
+class Buffer:
+    def __init__(self):
+        self.steps = deque(maxlen=50)
+    def push(self, state, action):
+        self.steps.append((state, action))
+    def sample(self, count):
+        states, actions = zip(*random.sample(self.steps, count))
+        return torch.stack(states), torch.tensor(actions)  #! create
+ACTIONS = 3  #! create
+values, buffer = nn.Linear(2, ACTIONS), Buffer()  #! create
+for step in range(8):
+    action = random.choice([0, 1, 2]) if step else 4  #! create
+    buffer.push(torch.randn(2), action)
+states, actions = buffer.sample(8)
+values(states).gather(1, actions[:, None])  #! index
+""", "index-out-of-range", ("= 4", "0…2", "the 3 is set here"), late=(18, 19)),
+    Case("which-of-the-joined", """\
+import torch
+from torch import nn
+def started(rows):
+    return torch.cat([torch.full((len(rows), 1), END), torch.tensor(rows)], dim=1)  #! create
+END = 9  #! create
+nn.Embedding(9, 2)(started([[1, 2], [3, 4]]))  #! index
+""", "index-out-of-range", ("= 9", "the 9 is set here"), late=False),
+    Case("as-many-nodes-as-said", """\
+import torch
+edges = [(0, 1), (1, 2), (2, 5)]  #! create
+nodes = 4  #! create
+source, goal = torch.tensor(edges).t()  #! create
+torch.zeros(nodes, 2).index_add_(0, goal, torch.ones(3, 2))  #! index
+""", "index-out-of-range", ("`goal[2]` = 5", "0…3"), late=False),
+    Case("scale-of-each-sample", """\
+import torch
+alphas, image = torch.linspace(0, 1, 20), torch.randn(4, 3, 8, 8)
+step = torch.randint(0, 20, (4,))
+alpha = alphas[step]  #! create
+alpha.sqrt() * image  #! operand
+""", "broadcast-mismatch", ("`alpha.sqrt()` [4]", "[..., None, None, None]"), late=False),
+    Case("unet-of-a-chosen-size", """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.ConvTranspose2d(4, 1, 2, stride=2)
+    def forward(self, x):
+        return torch.cat([x, self.up(self.down(x))], dim=1)  #! operand
+SIDE = 27  #! create
+image = torch.randn(2, 1, SIDE, SIDE)  #! create
+Net()(image)
+""", "cat-shape", ("has 28 where the other has 27",), late=False),
+    Case("scale-of-a-raw-output", """\
+import torch
+from torch.distributions import Normal
+def loss(x, y):
+    mean, std = x.chunk(2, dim=-1)  #! create
+    return -Normal(mean, std).log_prob(y).mean()  #! operand
+loss(torch.tensor([[0.5, -0.5]]), torch.zeros(1, 1))
+""", "distribution-constraint", ("`std` holds values that are not greater than 0", "softplus(std)"), late=False),
+    Case("nan-of-a-constant-column", """\
+import torch
+from torch.distributions import Normal
+layer = torch.nn.Linear(2, 1)
+def standardise(batch):
+    return (batch - batch.mean(0)) / batch.std(0)
+means = layer(standardise(torch.ones(4, 2)))  #! create
+Normal(means, torch.ones(4, 1))  #! operand
+""", "distribution-constraint", ("`means` holds NaN", "(batch - batch.mean(0)) / batch.std(0)` (line 5) is behind it: 0 / 0 is NaN"), late=False),
+    Case("actions-from-one", """\
+import torch
+from torch.distributions import Categorical
+actions = torch.tensor([1, 2, 3])  #! create
+Categorical(logits=torch.zeros(3, 3)).log_prob(actions)  #! operand
+""", "distribution-constraint", ("between 0 and 2", "start counting"), late=False),
+]
