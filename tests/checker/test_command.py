@@ -136,9 +136,12 @@ def test_accept_surrogate(ops, capsys):
         "    @staticmethod\n    def forward(ctx, x):\n        return x.round()\n"
         "    @staticmethod\n    def backward(ctx, g):\n        return g\n"
     )
-    assert main(["check", "ste.py"]) == 1
+    assert main(["check", "ste.py", "--json", "report.json"]) == 0
     assert capsys.readouterr().out.endswith("1 Function checked: 1 with a surrogate gradient, apparently on purpose\n")
-    assert main(["check", "ste.py", "--accept-surrogate"]) == 0
+    report = json.loads((ops / "report.json").read_text())
+    assert report["outcome"] == "ok" and report["diagnoses"] == []
+    assert main(["check", "ste.py", "--strict"]) == 1
+    assert main(["check", "ste.py", "--strict", "--accept-surrogate"]) == 0
 
 
 def test_random_state_is_left_alone(ops):

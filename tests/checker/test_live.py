@@ -160,3 +160,38 @@ def test_a_running_program_answers_only_for_what_it_suffers_from():
     assert _suffered(lambda x: OnCtx.apply(x * 1).sum().backward()) == set()
     assert _suffered(overwritten) == {"function-tensor-on-ctx"}
     assert _suffered(lambda x: RoundsThrough.apply(x).sum().backward()) == set()
+
+
+class Scaled(Function):
+    """Right for `x`, and gives nothing for `scale`, which no program below trains."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        (scale,) = ctx.saved_tensors
+        return grad * scale, None
+
+
+def test_a_program_answers_for_the_gradients_that_it_wants():
+    weight, scale = torch.randn(3, requires_grad=True), torch.tensor(2.0)
+    with FunctionWatch() as watch:
+        Scaled.apply(torch.randn(3), scale)  # data: no gradient is wanted here
+        Scaled.apply(weight, scale).sum().backward()
+    (report,) = watch.reports(as_used=True)
+    assert report.ok, str(report)
+    with FunctionWatch() as watch, torch.no_grad():
+        wrong.OnlyPositive.apply(weight)
+    assert watch.reports(as_used=True) == []
+
+
+def test_the_call_that_wants_most_gradients_is_the_one_checked():
+    first, second = torch.randn(3, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+    with FunctionWatch() as watch:
+        Scaled.apply(first, second.detach())
+        Scaled.apply(first, second)
+    (report,) = watch.reports(as_used=True)
+    assert "`scale`" in str(report) and not report.ok

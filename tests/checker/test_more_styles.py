@@ -27,8 +27,8 @@ def test_right_as_written(module, name):
 @pytest.mark.parametrize("name", ["RoundSTE", "LSQQuant"])
 def test_quantisation_is_deliberate(name):
     function, inputs = getattr(fused, name), fused.INPUTS[name]()
-    assert {d.rule for d in torchsleuth.check(function, *inputs).diagnoses} == {"backward-not-derivative"}
-    assert torchsleuth.check(function, *inputs, accept_surrogate=True).ok
+    assert {d.rule for d in torchsleuth.check(function, *inputs, strict=True).diagnoses} == {"backward-not-derivative"}
+    assert torchsleuth.check(function, *inputs).ok and torchsleuth.check(function, *inputs, strict=True, accept_surrogate=True).ok
 
 
 # What is written instead of what, the words for it, and the line they have to point at.
@@ -124,7 +124,7 @@ def test_every_slip_has_its_words():
 @pytest.mark.parametrize("name", SAID)
 def test_beside_the_formula(name):
     function = getattr(mechanical, name)
-    report = torchsleuth.check(function, *mechanical.INPUTS[name]())
+    report = torchsleuth.check(function, *mechanical.INPUTS[name](), strict=True)
     said = " ".join(" ".join((d.title, d.explanation, *(f.title for f in d.fixes))) for d in report.diagnoses)
     assert not report.ok and SAID[name] in said, str(report)
     assert len({d.rule for d in report.diagnoses}) == 1, str(report)
@@ -200,3 +200,28 @@ def test_numbers_are_those_of_the_given_inputs(shape, factor):
     (diagnosis,) = torchsleuth.check(MeanAsSum, shape).diagnoses
     assert diagnosis.title == f"the gradient for `x` is {factor} times too large"
     assert f"dimension 1 of x has {factor} elements" in diagnosis.explanation
+
+
+class Quantised(torch.autograd.Function):
+    """Straight through for `z`; the codebook's gradient is the derivative, or was meant to be."""
+
+    @staticmethod
+    def forward(ctx, z, codebook):
+        index = torch.cdist(z, codebook).argmin(1)
+        ctx.save_for_backward(index, codebook)
+        return codebook[index]
+
+    @staticmethod
+    def backward(ctx, grad):
+        index, codebook = ctx.saved_tensors
+        out = torch.zeros_like(codebook)
+        out[index] = grad
+        return grad, out
+
+
+def test_a_slip_beside_a_straight_through_gradient():
+    codebook = torch.eye(5, 3, dtype=torch.float64).mul(4)  # one row for two of z's, two for one each
+    z = codebook[[0, 0, 1, 2]] + torch.linspace(-0.2, 0.2, 12, dtype=torch.float64).view(4, 3)
+    report = torchsleuth.check(Quantised, z.requires_grad_(), codebook.requires_grad_())
+    (diagnosis,) = report.diagnoses
+    assert "codebook" in diagnosis.title and "out.index_add_(0, index, grad)" in " ".join(f.title for f in diagnosis.fixes), str(report)

@@ -17,7 +17,7 @@ def test_right_as_written(name):
 
 # What is written instead of what, the words for it, and the line they have to point at.
 SLIPS = [
-    ("LSTMCell", "dc + dh * o", "dh * o", "`x`, `h`, `c`, `w_ih`, `w_hh` and `b` are wrong", "dct = "),
+    ("LSTMCell", "dc + dh * o", "dh * o", "`x`, `h`, `c`, `w_ih`, `w_hh` and `b` leave out what comes back through output 1", "dct = "),
     ("LSTMCell", "df = dct * c\n", "df = dct * c_new\n", "`dct * c_new` should be `dct * c`", "df = "),
     ("LSTMCell", "dgates.t() @ x, dgates.t() @ h", "dgates.t() @ h, dgates.t() @ x", "`w_ih` and `w_hh` are swapped", "return"),
     ("GRUStep", "dzp, dn * r)", "dzp, dn)", "`h` and `wh` are wrong", "dgh = "),

@@ -45,7 +45,7 @@ def marks(function):
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_the_slip_is_named(function):
     inputs = distinct(eval(f"[{notes(function, 'inputs')}]"))
-    report = torchsleuth.check(function, *inputs)
+    report = torchsleuth.check(function, *inputs, strict=True)
     text = " ".join(str(report).split())
     rules = [d.rule for d in report.diagnoses]
     assert set(rules) == {notes(function, "rule")}, text

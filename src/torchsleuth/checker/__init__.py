@@ -20,7 +20,8 @@ __all__ = ["CheckReport", "check", "check_trial"]
 def check(
     function: type,
     *inputs: typing.Any,
-    accept_surrogate: bool = False,
+    accept_surrogate: bool | None = None,
+    strict: bool = False,
     only_given: bool = False,
     directions: int = 1,
     seed: int | None = None,
@@ -29,12 +30,14 @@ def check(
 
     `inputs` are what `function.apply` takes: tensors and plain values, or, where no tensor is among
     them, shapes as tuples of integers. Nothing passed in is changed, and neither is the random state.
-    `accept_surrogate` accepts a backward that is not the derivative of forward on purpose
-    (straight-through estimators, gradient reversal). `only_given` compares the gradient for these
+    A backward that is not the derivative of forward on purpose (straight-through estimators, gradient
+    reversal) is a note, and so are a second derivative that is wrong where the Function's file takes none,
+    and outputs that are views; `strict` makes findings of them all, `accept_surrogate` decides about the
+    first. `only_given` compares the gradient for these
     inputs and leaves out everything else: other sizes, layouts, types, double backward, mechanics.
     """
     trial = check_trial(function, *inputs, seed=seed, directions=directions, only_given=only_given)
-    return report_of((trial,), accept_surrogate)
+    return report_of((trial,), accept_surrogate, strict=strict)
 
 
 def check_trial(

@@ -73,11 +73,14 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
     remarks = []
     if not required and not by_shape and not made:
         remarks.append(f"no input requires grad: checked as if {_listed(names, floats)} did")
+    elif made and (left_out := [k for k in floats if k not in checked]):
+        remarks.append(f"{_listed(names, left_out)}: backward returns None, and nothing says that this is to be trained: taken as constant")
     elif left_out := [k for k in floats if k not in checked]:
         ending = "s no grad: its gradient was" if len(left_out) == 1 else " no grad: their gradients were"
         remarks.append(f"{_listed(names, left_out)} require{ending} not checked")
     if empty := [k for k in checked if not values[k].numel()]:
         remarks.append(f"{_listed(names, empty)}: no elements, so there was nothing to compare")
+    required = () if made else required
     facts = tuple([_fact(k, names[k], v, k in checked, k in required) for k, v in enumerate(values)])
     dtypes = tuple([v.dtype if isinstance(v, torch.Tensor) else None for v in values])
     needs = tuple([k in checked for k in range(len(values))])

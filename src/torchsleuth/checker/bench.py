@@ -74,7 +74,7 @@ class Bench:
             return False
 
     def random_grads(self, run: Run) -> tuple:
-        return tuple([self.generator.like(out).clone() if is_float(out) else None for out in run.outputs])
+        return tuple([self.generator.like(out).clone() if run.carries_gradient(out) else None for out in run.outputs])
 
     def evaluate(
         self, arguments: Arguments, grads: tuple | None = None, needs: tuple[bool, ...] = (), run: Run | None = None, spent: bool = False

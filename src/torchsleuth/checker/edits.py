@@ -11,7 +11,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, borrowed, calls, comparisons, constants, counts, inversions, names, operators, orders, powers, unpackings
+from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, names, operators, orders, powers, unpackings
 from torchsleuth.checker.insertions import factors, insertions, projections, quotients, signs, terms, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -71,18 +71,19 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, orders, operators, constants, calls, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
+    unused, duplicates, orders, axes, operators, constants, calls, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
     projections, quotients, terms,
 )  # fmt: skip
 SUGGESTED = {
     "factor": (operators, orders, signs, calls, constants, factors),
     "other-input": (orders, names),
     "transposed": (calls, orders, wrapped),
-    "shape": (orders, calls, constants, wrapped),
+    "shape": (orders, axes, calls, constants, wrapped),
+    "reduction": (axes, calls, constants),
     "count": (counts, orders),
     "no-grad-output": (factors, names),
     "tensor-factor": (factors, names, operators),
     "other-tensor": (orders, names),
-    "condition": (comparisons, constants, orders),
+    "condition": (comparisons, orders, constants, duplicates),
     "inverted": (operators, inversions, comparisons, orders),
 }

@@ -68,6 +68,19 @@ def accumulations(method: Method, scope: Scope, node: ast.AST) -> typing.Iterato
             yield Change(inner, f"{target} = {value}", True)
 
 
+def duplicates(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """`grad[index] = value` and `grad[index] += value` keep one of the values that an index names twice: add them all."""
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else node.target if isinstance(node, ast.AugAssign) else None
+    if not isinstance(target, ast.Subscript) or isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add):
+        return
+    owner, places, value = method.segment(target.value), target.slice, method.segment(node.value)
+    if isinstance(places, (ast.Name, ast.Attribute)):
+        yield Change(node, f"{owner}.index_add_(0, {method.segment(places)}, {value})", True)
+        yield Change(node, f"{owner}.index_put_(({method.segment(places)},), {value}, accumulate=True)", True)
+    elif isinstance(places, ast.Tuple) and all(isinstance(p, (ast.Name, ast.Attribute)) for p in places.elts):
+        yield Change(node, f"{owner}.index_put_(({method.segment(places).strip('()')}), {value}, accumulate=True)", True)
+
+
 def powers(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     """An exponent one lower or one higher: the derivative of a power."""
     exponent = None
@@ -176,6 +189,28 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
             yield Change(node, f"{owner}.{name}({dim})")
     if name in ("sum", "mean") and (node.args or node.keywords) and not any(k.arg == "keepdim" for k in node.keywords):
         yield Change(node, f"{owner}.{name}({rest[1:-1]}, keepdim=True)")
+
+
+def axes(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """The dimensions of a reduction: one more of them, or one less."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("sum", "mean", "amax", "amin")):
+        return
+    # `x.sum((0, 2))` and `torch.sum(x, (0, 2))`
+    place = next((k.value for k in node.keywords if k.arg in ("dim", "axis")), node.args[-1] if node.args else None)
+    try:
+        given = ast.literal_eval(place) if place is not None else None
+    except (ValueError, TypeError, SyntaxError):
+        return
+    dims = given if isinstance(given, (tuple, list)) else (given,)
+    if not all(isinstance(d, int) and not isinstance(d, bool) for d in dims):
+        return
+    rank = max(scope.tensors.values(), default=0)
+    for extra in range(rank):
+        if extra not in dims and extra - rank not in dims:
+            yield Change(place, str(tuple(sorted((*dims, extra)))), True)
+    for left_out in dims if len(dims) > 1 else ():
+        rest = tuple(d for d in dims if d != left_out)
+        yield Change(place, str(rest if len(rest) > 1 else rest[0]), True)
 
 
 def _from_the_end(node: ast.Call) -> ast.expr | None:

@@ -12,7 +12,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, quick, second, source, transforms, variants
+from torchsleuth.checker import mechanics, quick, second, source, transforms, usage, variants
 from torchsleuth.checker.arguments import Arguments, arguments_for, dtype_name, in_dtypes, tensor_fact
 from torchsleuth.checker.bench import Evaluation, finite, is_float
 from torchsleuth.checker.conditions import Conditions
@@ -62,6 +62,7 @@ class Experiment(Conditions):
         self.originals = {}
         if given.problems and given.problems[0].kind == "raises":
             given = self.backward_in_given_types(given)
+            self.refuse_isolation(given)
         self.batched = variants.leading(self.arguments, run.outputs)
         self.square = any([isinstance(o, torch.Tensor) and len(set(o.shape)) < o.ndim for o in run.outputs])
         self.judge(given, "", individually=True)
@@ -130,10 +131,16 @@ class Experiment(Conditions):
             self.add("vmap", transforms.vmap(self.bench, self.study))
 
     def beside_surrogates(self) -> None:
-        """Where forward is flat in one input, the gradients of the others belong to the same surrogate."""
-        if any(f.kind == "not-derivative" and f.detail == "zero" for f in self.findings):
+        """Where forward is flat in one input, or rounds it, the gradients of the others belong to the same surrogate.
+
+        Not one that is the derivative in some elements, zero where that is, and the derivative in all of them with one
+        expression changed: that was meant to be it. (A surrogate gives a gradient where the derivative has none.)
+        """
+        if any(f.kind == "not-derivative" and f.detail in ("zero", "rounds") for f in self.findings):
             self.findings = [
-                dataclasses.replace(f, kind="not-derivative", detail="beside", mend=None, culprit=self.returned(f)) if f.kind == "values" else f
+                dataclasses.replace(f, kind="not-derivative", detail="beside", mend=None, culprit=self.returned(f))
+                if f.kind == "values" and (f.mend is None or not f.partly)
+                else f
                 for f in self.findings
             ]
 
@@ -232,6 +239,12 @@ class Experiment(Conditions):
         tolerance_now.set(self.tolerance)
         return other
 
+    def refuse_isolation(self, given: Evaluation) -> None:
+        """A backward that the engine runs and that fails when it is called by itself is not one to be judged by calling it."""
+        error = given.problems[0].exception if given.problems and given.problems[0].kind == "raises" else None
+        if error is not None and mechanics.runs_in_engine(self.bench, self.arguments):
+            raise UsageError(f"{self.subject.name}: backward runs in autograd and not outside it ({second.described(error)})")
+
     def refusal(self, error: Exception) -> UsageError:
         where = second.culprit_of_exception(error, self.subject.name, "")
         place = f" at {where.span.file}:{where.span.line}: `{where.source.strip()}`" if where else ""
@@ -254,6 +267,8 @@ class Experiment(Conditions):
         complex_one = next((o for o in tensors if o.is_complex()), None)
         if complex_one is not None:
             raise UsageError(f"{name}.forward returns a complex tensor ({dtype_name(complex_one.dtype)}); complex outputs are not checked")
+        if any(map(is_float, tensors)) and not any(map(run.carries_gradient, tensors)):
+            raise UsageError(f"{name} marks every output as non-differentiable: there is no gradient to check")
         if not any(is_float(o) for o in tensors):
             kinds = ", ".join(dtype_name(o.dtype) for o in tensors)
             raise UsageError(f"{name}.forward returns only {kinds}: integer outputs have no gradient")
@@ -324,4 +339,5 @@ class Experiment(Conditions):
             self.arguments.facts, outputs, dtype_name(first.dtype), str(first.device), self.directions, self.tolerance,
             self.subject.evaluations, tuple(dict.fromkeys(self.cases)), tuple(dict.fromkeys(self.refused)), self.double,
             tuple(self.findings), (), tuple(dict.fromkeys(self.remarks)),
+            any(f.kind in ("double-backward", "double-backward-raises") for f in self.findings) and usage.takes_second_derivatives(self.subject.function),
         )  # fmt: skip

@@ -1,13 +1,12 @@
-"""Inputs for a Function that comes without any: made from `--shapes`, or guessed from forward's signature.
+"""Inputs for a Function that comes without any: as its own file calls it, or guessed from its source.
 
-A guess is a set of small inputs, all dimensions of different sizes, that forward accepts. It is said
-to be one, and a Function whose forward accepts none of them is not checked.
+A guess is a set of small inputs, all dimensions of different sizes, that forward accepts; backward, and what the source says of each
+input (`reading`, `usage`), choose among several. It is said to be one, and a Function whose forward accepts none of them is not checked.
 """
 
 from __future__ import annotations
 
-import ast
-import itertools
+import inspect
 import re
 import typing
 
@@ -15,107 +14,160 @@ import torch
 
 from torchsleuth.checker import variants
 from torchsleuth.checker.arguments import arguments_for
-from torchsleuth.checker.bench import Bench
+from torchsleuth.checker.bench import Bench, is_float
+from torchsleuth.checker.mechanics import methods
 from torchsleuth.checker.randomness import random_state
+from torchsleuth.checker.reading import Reading, along, readings, returned_count, trained_by_name
+from torchsleuth.checker.search import Search
 from torchsleuth.checker.subject import Subject
+from torchsleuth.checker.usage import Call, Unknown, calls_of
 from torchsleuth.checker.variants import Noise
 from torchsleuth.errors import UsageError
 
-TRIES = 3000
-ACCEPTED = 80
+ACCEPTED = 200
 
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (3, 4), (2, 3, 4), (4,), (3,), (2,), (4, 3), (2, 3), (4, 5), (5, 4), (2, 4, 5), (2, 3, 5), (3, 5), (2, 3, 4, 5), (5,), (),
-    (2, 3, 6, 6), (3, 2, 3, 3), (1,),
+    (3, 4), (2, 3, 4), (4,), (3,), (2,), (4, 3), (2, 3), (), (4, 5), (5, 4), (2, 4, 5), (2, 3, 5), (3, 5), (2, 3, 4, 5), (5,), (2, 4), (4, 2),
+    (5, 3), (2, 5), (5, 2), (2, 3, 6, 6), (3, 2, 3, 3), (1,), (3, 2), (3, 8), (4, 4), (2, 3, 8), (2, 3, 4, 5, 6),
 )  # fmt: skip
 INDEX_NAMES = re.compile(r"(^|_)(idx|ids?|index|indices|labels?|targets?|tokens?|classes|input_ids)$", re.IGNORECASE)
+FROZEN = re.compile(r"frozen|freez|non-?trainable|not (be )?(trained|learned)", re.IGNORECASE)  # what a class says of its weights
 MASK_NAMES = re.compile(r"mask$", re.IGNORECASE)
 INTEGER_NAMES = re.compile(r"^(dim|axis|n|k|num|size|groups?|stride|padding|kernel|heads?|num_heads|n_heads)$", re.IGNORECASE)
 PLACE_NAMES = re.compile(r"dim|axis|group|stride|pad|kernel|size|dilat|rank|seed|step|start|end|idx|index|head", re.IGNORECASE)
+# Whole numbers, one below and one above zero.
+QUANTISER_BOUNDS = re.compile(r"^(?:q_?|quant_?)(min|max|n|p)$", re.IGNORECASE)
 FLOAT_NAMES = re.compile(r"^(eps|epsilon|p|alpha|beta|gamma|lambd|lambda_|lam|scale|slope|negative_slope|temperature|tau|t|factor|coeff|threshold|margin|min|max|min_val|max_val|lo|hi|low|high|lower|upper)$", re.IGNORECASE)  # fmt: skip
 
 
-def inputs_from(texts: typing.Sequence[str], dtype: str, device: str, seed: int | None) -> tuple:
-    """The inputs that `--shapes` describes."""
-    kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-        raise UsageError(f"--dtype {dtype} is not a floating-point type of torch")
-    generator = torch.Generator().manual_seed(0 if seed is None else seed)
-    try:
-        return tuple(_input(text, kind, device, generator) for text in texts)
-    except RuntimeError as error:
-        raise UsageError(f"--device {device}: {str(error).splitlines()[0]}") from None
+class Guess(typing.NamedTuple):
+    """Inputs, and a sentence about them."""
+
+    inputs: tuple
+    how: str
 
 
-def _input(text: str, dtype: torch.dtype, device: str, generator: torch.Generator) -> typing.Any:
-    if text.startswith("="):
-        try:
-            return ast.literal_eval(text[1:])
-        except (ValueError, SyntaxError):
-            raise UsageError(f"--shapes {text}: what follows = must be a Python number, string, tuple, True, False or None") from None
-    found = re.fullmatch(r"(\(\)|\[?\d*(?:[,x]\d+)*,?\]?)(?::(\w+)(?:<(\d+))?)?", text.replace(" ", ""))
-    if not found:
-        raise UsageError(f"--shapes {text}: expected a shape such as 1,32,100, a shape with a type such as 4,7:int64<50, or =VALUE")
-    shape = tuple(int(n) for n in re.findall(r"\d+", found[1]))
-    kind = getattr(torch, found[2], None) if found[2] else dtype
-    if not isinstance(kind, torch.dtype):
-        raise UsageError(f"--shapes {text}: torch has no type {found[2]}")
-    if kind is torch.bool:
-        return torch.randint(0, 2, shape, generator=generator).bool().to(device)
-    if kind in (torch.complex64, torch.complex128):
-        return torch.randn(shape, generator=generator, dtype=kind).to(device)
-    if kind.is_floating_point:
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(kind).to(device)
-    return torch.randint(0, int(found[3] or 2), shape, generator=generator).to(kind).to(device)
-
-
-def guessed_inputs(function: type, seed: int | None = None) -> tuple[tuple, str]:
+def guessed_inputs(function: type, seed: int | None = None) -> Guess:
     """Inputs that forward accepts, and a sentence about them."""
     subject = Subject(function)
-    signature = subject.signature
-    if signature is None:
+    if subject.signature is None:
         raise UsageError(f"{subject.name}: the inputs of forward cannot be guessed; pass --shapes")
-    generator = torch.Generator().manual_seed(0 if seed is None else seed)
-    parameters = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
-    if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()) and not parameters:
-        raise UsageError(f"{subject.name}: forward takes *args; pass --shapes")
-    choices = [_candidates(p, generator) for p in parameters]
-    single = [[v.float() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in c] for c in choices]
-    error: Exception | None = None
-    accepted: list[tuple] = []
+    calls = calls_of(function, seed or 0)
     state = torch.get_rng_state()
     try:
-        # float32 only where forward takes nothing else: some kernels know no other type.
-        several = itertools.chain(itertools.islice(_nearest_first(choices), TRIES), (None,), itertools.islice(_nearest_first(single), TRIES // 10))
-        for combination in several:
-            if combination is None:
-                if accepted:
-                    break
-                continue
-            try:
-                with torch.no_grad():
-                    run = subject.forward(tuple(v.clone() if isinstance(v, torch.Tensor) else v for v in combination))
-            except Exception as failure:
-                error = failure
-                continue
-            if not any(isinstance(o, torch.Tensor) and o.is_floating_point() and o.numel() for o in run.outputs):
-                continue
-            accepted.append(combination)
-            if _fits(subject, combination, generator):
-                accepted.insert(0, combination)
-                break
-            if len(accepted) >= ACCEPTED:
-                break
+        for call in calls:
+            if call.complete and _runs(subject, call.values):
+                return Guess(call.values, f"checked on inputs as line {call.line} has them; pass --shapes to choose others")
+        return _chosen(subject, _Choices(subject, calls, seed or 0))
     finally:
         torch.set_rng_state(state)
-    if accepted:
-        accepted[0] = _told_apart(subject, accepted[0])
-        shapes = ", ".join(
-            f"{p.name} {list(v.shape) if isinstance(v, torch.Tensor) else repr(v)}" for p, v in zip(parameters, accepted[0], strict=True)
-        )
-        return tuple(accepted[0]), f"inputs guessed: {shapes}; pass --shapes to choose them"
-    why = f" (last: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})" if error else ""
-    raise UsageError(f"{subject.name}: no inputs were found that forward accepts{why}; pass --shapes {' '.join(p.name.upper() for p in parameters)}")
+
+
+def _runs(subject: Subject, values: tuple) -> bool:
+    """Whether inputs that were read from a call are whole: forward takes them, and a gradient can be asked for."""
+    try:
+        arguments = arguments_for(subject, values, Noise(0), made=True)
+        return any(is_float(o) and o.numel() for o in Bench(subject, Noise(0)).forward(arguments).outputs)
+    except Exception:
+        return False
+
+
+class _Choices:
+    """What each input may be, likeliest first."""
+
+    def __init__(self, subject: Subject, calls: list[Call], seed: int):
+        self.generator = torch.Generator().manual_seed(seed)
+        positional = [p for p in subject.signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        forward, backward, setup = methods(Bench(subject, Noise(0)))
+        names = [p.name for p in positional]
+        self.read = readings(names, forward, backward, setup)
+        self.frozen = FROZEN.search(_text(subject.function)) is not None
+        self.wide = along(forward, names)
+        if any(p.kind is p.VAR_POSITIONAL for p in subject.signature.parameters.values()) and not positional:
+            raise UsageError(f"{subject.name}: forward takes *args; pass --shapes")
+        loose = [n for n, r in self.read.items() if r.constant and r.saved and not r.used and forward is not None]
+        if loose:
+            # What only backward looks at belongs to the other inputs in a way that no guess meets: the inverse of a permutation, say.
+            raise UsageError(f"{subject.name}: forward only keeps {', '.join(loose)} for backward, so how it belongs to the other inputs is not known; pass inputs")
+        symmetric = [n for n, r in self.read.items() if r.symmetric]
+        if symmetric:
+            # And perhaps positive, or with gaps between its eigenvalues: random numbers are not, and nothing they show counts.
+            raise UsageError(f"{subject.name}: forward expects a symmetric matrix for {', '.join(symmetric)}, and no more is known of it; pass inputs")
+        # `apply` needs as many gradients as it got arguments: those with a default are passed where backward has a place for them.
+        count = returned_count(backward) if backward is not None else 0
+        least = sum(p.default is p.empty for p in positional)
+        self.parameters = positional if subject.separate or count >= len(positional) else positional[: max(least, min(count, len(positional)))]
+        self.seen = {p.name: [c.values[k] for c in calls if len(c.values) > k] for k, p in enumerate(self.parameters)}
+        self.sizes = sorted({n for values in self.seen.values() for v in values if isinstance(v, torch.Tensor) for n in v.shape if 1 < n < 10})
+        self.candidates = [self._of(p) for p in self.parameters]
+
+    def _of(self, parameter: inspect.Parameter) -> list:
+        # A factor of 1 or 0 hides what is forgotten of it.
+        seen = [0.7 if isinstance(v, float) and v in (0.0, 1.0) else v for v in self.seen[parameter.name] if not isinstance(v, Unknown)]
+        reading = self.read[parameter.name]
+        if parameter.default is not parameter.empty and (parameter.default is not None or reading.constant):
+            out = [*[v for v in seen if not isinstance(v, torch.Tensor)], parameter.default]
+        else:
+            out = [*seen, *_candidates(parameter, reading, _shapes(reading, self.wide, self.sizes), self.generator)]
+            out += [parameter.default] if parameter.default is None else []
+        trained = self._trained(parameter.name)
+        return [_as_trained(v, trained) for v in out]
+
+    def misfit(self, combination: tuple) -> int:
+        """How far a combination is from what the source says of ranks; backward may still take it, by broadcasting."""
+        shapes = [(self.read[p.name], v.shape) for p, v in zip(self.parameters, combination, strict=True) if isinstance(v, torch.Tensor)]
+        wrong = sum(40 for reading, shape in shapes if reading.rank >= 0 and len(shape) != reading.rank or len(shape) < reading.least or reading.laid and 1 in shape)
+        return wrong + 40 * (self.wide > 0 and max(len(shape) for _, shape in shapes) < self.wide)
+
+    def _trained(self, name: str) -> bool:
+        """Whether its gradient is to be judged: backward returns one, or the file (or its name) says that it is a parameter."""
+        given = any(v.trained if isinstance(v, Unknown) else isinstance(v, torch.Tensor) and v.requires_grad for v in self.seen[name])
+        if given or not self.read[name].constant:
+            return True
+        # The weights of a loss are constants, and go by the same names; so do those that the file passes, or calls, frozen.
+        a_loss = any(INDEX_NAMES.search(p.name) for p in self.parameters)
+        passed = any(v.constant if isinstance(v, Unknown) else is_float(v) for v in self.seen[name])
+        return not (a_loss or passed or self.frozen) and trained_by_name(name)
+
+
+def _text(function: type) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+
+
+def _as_trained(value: typing.Any, trained: bool) -> typing.Any:
+    return value.detach().requires_grad_(trained) if is_float(value) else value
+
+
+def _chosen(subject: Subject, choices: _Choices) -> Guess:
+    accepted: list[tuple[int, tuple]] = []
+    error: Exception | None = None
+    # float32 only where forward takes nothing else: some kernels know no other type.
+    single = [[_as_trained(v.detach().float(), v.requires_grad) if is_float(v) else v for v in c] for c in choices.candidates]
+    for candidates in (choices.candidates, single):
+        search = Search(subject, candidates)
+        for values, run in search.accepted():
+            if not any(is_float(o) and o.numel() for o in run.outputs):
+                continue
+            doubt = _doubt(subject, values) + choices.misfit(values)
+            accepted.append((doubt, values))
+            if not doubt or len(accepted) >= ACCEPTED:
+                break
+        error = search.error or error
+        if accepted:
+            break
+    if not accepted:
+        why = f" (last: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})" if error else ""
+        wanted = " ".join(p.name.upper() for p in choices.parameters)
+        raise UsageError(f"{subject.name}: no inputs were found that forward accepts{why}; pass --shapes {wanted}")
+    best = _told_apart(subject, min(accepted, key=lambda pair: pair[0])[1])
+    shapes = ", ".join(
+        f"{p.name} {list(v.shape) if isinstance(v, torch.Tensor) else getattr(v, '__name__', repr(v))}" for p, v in zip(choices.parameters, best, strict=True)
+        if isinstance(v, torch.Tensor) or p.default is p.empty
+    )  # fmt: skip
+    return Guess(best, f"inputs guessed: {shapes}; pass --shapes to choose them")
 
 
 def _told_apart(subject: Subject, combination: tuple) -> tuple:
@@ -124,61 +176,81 @@ def _told_apart(subject: Subject, combination: tuple) -> tuple:
     arguments = arguments_for(subject, combination, bench.generator, made=True)
     bench.state = random_state()
     for other in variants.told_apart(arguments, bench.generator, bench.takes):
-        if len(other.values) == len(combination) and _fits(subject, other.values, bench.generator):
-            return other.values
+        if len(other.values) == len(combination):
+            again = tuple(_as_trained(v, o.requires_grad) if is_float(o) else v for v, o in zip(other.values, combination, strict=True))
+            if not _doubt(subject, again):
+                return again
     return combination
 
 
-def _fits(subject: Subject, combination: tuple, generator: torch.Generator) -> bool:
-    """Whether backward takes the guess too.
+def _doubt(subject: Subject, combination: tuple) -> int:
+    """How much speaks against a guess that forward accepts; 0 where nothing does.
 
-    forward may accept by broadcasting what it was never meant for; of the guesses it accepts, one whose
-    gradients have the right shapes is the likeliest. Only if none has is the first one used.
+    forward may accept by broadcasting what it was never meant for. Of several guesses the likeliest is one that backward takes too,
+    with gradients of the inputs' own shapes, and whose outputs have no more dimensions than the inputs.
     """
     try:
-        arguments = arguments_for(subject, combination, generator, made=True)
+        arguments = arguments_for(subject, combination, Noise(0), made=True)
         evaluation = Bench(subject, Noise(0)).evaluate(arguments)
     except Exception:
-        return False
-    return not any(p.kind in ("raises", "shape", "none") for p in evaluation.problems)
+        return 1000
+    weights = {"raises": 100, "shape": 30, "unexpected": 30, "count": 30, "not-tensor": 30, "none": 10}
+    doubt = sum(weights.get(p.kind, 0) for p in evaluation.problems)
+    values = arguments.values
+    for k in arguments.checked:
+        grad = evaluation.raw[k] if k < len(evaluation.raw) else None
+        doubt += isinstance(grad, torch.Tensor) and grad.shape != values[k].shape
+    rank = max(v.ndim for v in values if isinstance(v, torch.Tensor))
+    # A single number, or a dimension of one, fits everywhere: of several guesses one without them says more.
+    doubt += sum(2 for v in values if isinstance(v, torch.Tensor) and v.numel() == 1)
+    doubt += any(is_float(o) and o.ndim > rank and o.numel() == max(v.numel() for v in values if isinstance(v, torch.Tensor)) for o in evaluation.run.outputs)
+    return doubt
 
 
-def _candidates(parameter: typing.Any, generator: torch.Generator) -> list:
-    """What an argument may be, likeliest first, by its annotation and its name."""
+def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tuple[int, ...]], generator: torch.Generator) -> list:
+    """What an argument may be, likeliest first, by its annotation, its uses and its name."""
     note = "" if parameter.annotation is parameter.empty else parameter.annotation
     note = note if isinstance(note, str) else getattr(note, "__name__", "")
     name = parameter.name
-    if note == "int" or (not note and INTEGER_NAMES.match(name)):
-        # A factor or power of 1 hides what is forgotten of it, one of 2 what was written out; a dimension is likelier 1.
-        return [1, 2, 0, -1] if PLACE_NAMES.search(name) else [3, 2, 1, 0, -1]
-    if note == "float" or (not note and FLOAT_NAMES.match(name)):
-        return [0.7, torch.randn(4, generator=generator, dtype=torch.float64)]
-    if note == "bool":
-        return [True, False]
-    floats = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in SHAPES]
-    if INDEX_NAMES.search(name):
-        return [torch.randint(0, 2, s, generator=generator) for s in ((3,), (2,), (3, 4), (2, 3), (4,), (2, 3, 4))] + floats[:4]
-    if MASK_NAMES.search(name):
-        return [torch.randint(0, 2, s, generator=generator).bool() for s in ((3, 4), (2, 3, 4), (2, 3), (4,), (3,))] + floats[:4]
-    return [*floats, 0.7, 1, torch.randint(0, 2, (3,), generator=generator), torch.randint(0, 2, (3, 4), generator=generator)]
+    as_tensor = not reading.constant or reading.tensor or note.rpartition(".")[2] == "Tensor"
+    floats = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    if not as_tensor:
+        if reading.values:
+            return [*reading.values]
+        if note == "bool" or reading.flag and note not in ("int", "float"):
+            return [True, False]
+        if note == "int" or reading.whole or (not note and INTEGER_NAMES.match(name)):
+            # A factor or power of 1 hides what is forgotten of it, one of 2 what was written out; a dimension is likelier 1.
+            return [1, 2, 3, 0, -1] if PLACE_NAMES.search(name) else [3, 2, 1, 0, -1]
+        if bound := QUANTISER_BOUNDS.match(name):
+            return [-2 if bound[1].lower() in ("min", "n") else 2]
+        numbers = [0.7, 3, 2, 1]
+        if note == "float" or (not note and FLOAT_NAMES.match(name)):
+            return [*numbers, floats[0]]
+        if not reading.index and not reading.mask and not INDEX_NAMES.search(name) and not MASK_NAMES.search(name):
+            return [*numbers, *floats]
+    whole: list = [1, 0] if reading.kept and not as_tensor else []
+    whole += [torch.tensor([1, 0, 1]), *(torch.randint(0, 2, s, generator=generator) for s in ((2,), (3, 4), (2, 3), (4,), (2, 3, 4)))]
+    if reading.constant and (reading.index or INDEX_NAMES.search(name)):
+        return [*whole, *floats[:4]]
+    masks = [torch.randint(0, 2, s, generator=generator).bool() for s in ((3, 4), (2, 3, 4), (2, 3), (4,), (3,))]
+    if reading.constant and (reading.mask or MASK_NAMES.search(name)):
+        return [*masks, *floats[:4]]
+    if not reading.constant:
+        return [*floats, *([0.7] if not reading.tensor else [])]
+    others = [next(v for v in floats if v.ndim == n) for n in (1, 2, 3) if all(v.ndim != n for v in floats[:4])]
+    return [*floats[:4], *others, *whole[:4], masks[0], *floats[4:], 0.7, 1]
 
 
-def _nearest_first(choices: list[list]) -> typing.Iterator[tuple]:
-    """All combinations, those made of early candidates first."""
-    ranked = [list(enumerate(c)) for c in choices]
-    if not ranked:
-        return
-    top = sum(len(r) - 1 for r in ranked)
-    for total in range(top + 1):
-        for picks in _with_sum(ranked, total):
-            yield picks
+def _shapes(reading: Reading, wide: int, sizes: list[int]) -> list[tuple[int, ...]]:
+    """The shapes to try, those of the rank that the source asks for first; `sizes` are of inputs that are known."""
+    rank = reading.rank if reading.rank >= 0 else wide or -1
+    shapes = list(SHAPES)
+    if rank > 0:
+        usual = next(s for s in SHAPES if len(s) == min(rank, 5))
+        shapes[:0] = [(*usual[:d], n, *usual[d + 1 :]) for n in sizes for d in range(rank) if n not in usual]
 
+    def distance(shape: tuple[int, ...]) -> int:
+        return (rank >= 0 and len(shape) != rank) + (len(shape) < reading.least) + (reading.laid and 1 in shape)
 
-def _with_sum(ranked: list[list[tuple[int, typing.Any]]], total: int) -> typing.Iterator[tuple]:
-    if len(ranked) == 1:
-        if total < len(ranked[0]):
-            yield (ranked[0][total][1],)
-        return
-    for rank, value in itertools.islice(ranked[0], total + 1):
-        for rest in _with_sum(ranked[1:], total - rank):
-            yield (value, *rest)
+    return sorted(shapes, key=distance)

@@ -44,9 +44,8 @@ def factors(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chan
             yield Change(element, f"{text} * (1 - {name})", alone)
         for number, name in itertools.product(scope.numbers[:3], scope.tensors):
             yield Change(element, f"{number} * {name} * {text}", alone)
-        if alone:
-            yield Change(element, f"{text} * 2", alone)
-            yield Change(element, f"{text} / 2", alone)
+        yield Change(element, f"{text} * 2", alone)
+        yield Change(element, f"{text} / 2", alone)
         for name, rank in _shapes(scope).items():
             for dim in range(rank):
                 yield Change(element, f"{text} / {name}[{dim}]", alone)
@@ -145,6 +144,7 @@ def _is_returned(method: Method, node: ast.AST) -> bool:
 def insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     """A factor, a term or a reduction put in at an operand deep inside a formula."""
     operands: list[ast.expr] = []
+    alone = isinstance(node, ast.Call)  # an argument needs no brackets
     if isinstance(node, ast.BinOp):
         operands = [node.left, node.right]
     elif isinstance(node, ast.Call):
@@ -153,30 +153,33 @@ def insertions(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[C
             operands.append(node.func.value)
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         operands = [node.operand]
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+        operands = [node.value]  # rows that are picked from what should have been divided, say
     for operand in operands:
         if isinstance(operand, ast.Name) and operand.id not in scope.tensors:
             continue
         text = bracketed(method, operand)
-        yield Change(operand, f"2 * {text}")
-        yield Change(operand, f"{text} / 2")
+        whole = alone and operand is not getattr(getattr(node, "func", None), "value", None)
+        yield Change(operand, f"2 * {text}", whole)
+        yield Change(operand, f"{text} / 2", whole)
         for name in (*scope.tensors, *scope.numbers):
-            yield Change(operand, f"{text} * {name}")
+            yield Change(operand, f"{text} * {name}", whole)
         for name in (*scope.tensors, *scope.numbers):
-            yield Change(operand, f"{text} - {name}")
-            yield Change(operand, f"{text} / {name}")
-            yield Change(operand, f"{text} + {name}")
-            yield Change(operand, f"{name} - {text}")
-        yield Change(operand, f"-{text}")
-        yield Change(operand, f"-{text} / 2")
-        yield Change(operand, f"1 - {text}")
-        yield Change(operand, f"1 + {text}")
+            yield Change(operand, f"{text} - {name}", whole)
+            yield Change(operand, f"{text} / {name}", whole)
+            yield Change(operand, f"{text} + {name}", whole)
+            yield Change(operand, f"{name} - {text}", whole)
+        yield Change(operand, f"-{text}", whole)
+        yield Change(operand, f"-{text} / 2", whole)
+        yield Change(operand, f"1 - {text}", whole)
+        yield Change(operand, f"1 + {text}", whole)
         for name in scope.tensors:
-            yield Change(operand, f"{text} * (1 - {name})")
+            yield Change(operand, f"{text} * (1 - {name})", whole)
         for number in scope.donors:
             if number != text:
-                yield Change(operand, f"{text} * {number}")
-                yield Change(operand, f"{text} / {number}")
+                yield Change(operand, f"{text} * {number}", whole)
+                yield Change(operand, f"{text} / {number}", whole)
         if not isinstance(operand, ast.Constant):
             for reduction in ("sum", "mean"):
                 for dim in (-1, 0, 1):
-                    yield Change(operand, f"{text}.{reduction}({dim}, keepdim=True)")
+                    yield Change(operand, f"{text}.{reduction}({dim}, keepdim=True)", whole)

@@ -7,9 +7,9 @@ import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, origins, second, source, variants
+from torchsleuth.checker import mechanics, origins, second, source, surrogates, variants
 from torchsleuth.checker.arguments import Arguments
-from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite, is_float
+from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite
 from torchsleuth.checker.factors import of_sizes
 from torchsleuth.checker.grouping import located
 from torchsleuth.checker.mend import in_other_places, mended
@@ -167,6 +167,9 @@ class Judge:
                 self.convention = True
                 self.remark(f"{name}: backward agrees with autograd through forward, and differences of forward's values do not "
                             "(forward detaches a part, or reads only a part of its input)")  # fmt: skip
+            elif result.why == "triangle":
+                self.convention = True
+                self.remark(f"{name}: forward reads one triangle of it only; its gradient is right for symmetric changes")
             elif result.why == "unknown":
                 self.remark(f"{name}: no reliable derivative of forward could be found{f' ({case})' if case else ''}; its gradient is not judged")
             return None
@@ -176,22 +179,38 @@ class Judge:
             return self.redrawn(evaluation, k, case, result)
         returned, true = evaluation.settled[k].to(torch.float64), result.truth.gradient
         typical, seen = self.typical(evaluation, k, result)
-        kind = "not-derivative" if self.deliberate(typical, k, seen.zero) else "values"
+        if seen.zero and not surrogates.flat(self.bench, typical, k):
+            # Flat at these values only, as ReLU is for negative ones: the law is to be found where it is not.
+            typical, seen = next(self.where_it_rises(typical, k), (typical, seen))
+        purpose = self.purpose(typical, k, seen.zero)
+        kind = "not-derivative" if purpose else "values"
         relation = relation_of_values(self.bench, typical, k, seen.truth.gradient) if not seen.zero else None
         elsewhere = ""
         if relation is not None and typical is not evaluation:
             relation, exact = of_sizes(relation, evaluation, returned, true)
             elsewhere = "" if exact else typical.arguments.shapes()
-        return self.completed(
+        finding = self.completed(
             Finding(
                 kind, k, case, evaluation.arguments.shapes(), relation=relation, sample=sample_of(returned, true, result.wrong),
                 error=float((returned - true).norm()) / max(float(true.norm()), 1e-300),
                 wrong=int(result.wrong.sum()), total=result.wrong.numel(), reference=result.truth.source,
-                ok_cases=tuple(name for name, _ in self.cases), given=given, detail="zero" if seen.zero else "",
-                elsewhere=elsewhere,
+                ok_cases=tuple(name for name, _ in self.cases), given=given, detail=purpose,
+                elsewhere=elsewhere, partly=bool(((true != 0) & ~result.wrong).any()) and not bool((returned[true == 0] != 0).any()),
             ),
             typical, k,
         )  # fmt: skip
+        finding = self.of_random_inputs(finding)
+        if kind == "values" and finding.mend is None and (finding.relation is None or finding.relation.kind in ("unknown", "passed-on")):
+            if surrogates.straight_through(self.bench, typical)[0]:
+                # forward rounds, and no law leads from what is returned to its derivative: that was not what was wanted.
+                return dataclasses.replace(finding, kind="not-derivative", detail="rounds")
+        return finding
+
+    def of_random_inputs(self, finding: Finding) -> Finding:
+        """Random inputs may not be what forward is for (sorted, normalised, each other's inverse): without a law, that is in doubt."""
+        if self.made and finding.kind == "values" and finding.mend is None and (finding.relation is None or finding.relation.kind == "unknown"):
+            return dataclasses.replace(finding, given=False)
+        return finding
 
     def redrawn(self, evaluation: Evaluation, k: int, case: str, result: Verdict) -> Finding:
         """backward draws random numbers of its own: no law is to be found in what comes of them."""
@@ -235,6 +254,14 @@ class Judge:
                 return again, seen
         return evaluation, result
 
+    def where_it_rises(self, evaluation: Evaluation, k: int) -> typing.Iterator[tuple[Evaluation, Verdict]]:
+        """Passes at other values that show a mistake where the true gradient is not zero."""
+        for other in surrogates.elsewhere(self.bench, evaluation):
+            if other.settled.get(k) is not None:
+                seen = verdict(self.bench, other, k)
+                if not seen.right and seen.truth is not None and not seen.zero:
+                    yield other, seen
+
     def handy(self, evaluation: Evaluation, k: int, result: Verdict) -> tuple[Evaluation, Verdict]:
         """The same mistake on the small copy on the CPU, where it shows there too: many comparisons are made with it."""
         arguments = evaluation.arguments
@@ -247,12 +274,13 @@ class Judge:
                 return other, again
         return evaluation, result
 
-    def deliberate(self, evaluation: Evaluation, k: int, zero: bool) -> bool:
-        """A surrogate on purpose: forward is flat there, or passes its input on unchanged."""
+    def purpose(self, evaluation: Evaluation, k: int, zero: bool) -> str:
+        """Why a gradient that is not the derivative seems to be meant so; empty where it does not."""
         if zero:
-            return True
-        value = evaluation.arguments.values[k]
-        return any(is_float(o) and o.shape == value.shape and torch.equal(o, value) for o in evaluation.run.outputs)
+            return "zero" if surrogates.flat(self.bench, evaluation, k) else ""
+        if surrogates.unchanged_input(self.bench, evaluation, k):
+            return "unchanged"
+        return "rounds" if surrogates.passed_through(self.bench, evaluation, k) else ""
 
     def finding_of(self, problem: Problem, evaluation: Evaluation, case: str, given: bool) -> Finding:
         shapes = evaluation.arguments.shapes()
@@ -293,8 +321,9 @@ class Judge:
             self.in_vain |= mend is None
             if mend is not None and mend not in self.mends:
                 self.mends.append(mend)
-        partly = finding.relation is not None and finding.relation.kind == "condition" and finding.relation.tensor.startswith("the index along")
-        if partly and mend is not None:
+        condition = finding.relation.tensor if finding.relation is not None and finding.relation.kind == "condition" else ""
+        partly = condition.startswith("the index along")
+        if (partly or " == " in condition or " != " in condition) and mend is not None:
             finding = dataclasses.replace(finding, relation=UNKNOWN)  # the change says more than where it shows
         elif partly and (piece := piece_of(self.bench, method, evaluation, k, lines)) is not None:
             culprit = source.culprit_of(method, piece, f"this part of the gradient for {self.arguments.names[k]}")

@@ -1,7 +1,8 @@
 """Watching a running program: the first inputs of every custom Function it applies, checked later.
 
 `FunctionWatch` stands between `Function.apply` and the C++ below it only while it is started. The
-first call of each Function class copies its inputs (detached); every other call costs one set lookup.
+first call of each Function class copies its inputs (detached), and so does one of its next calls that wants
+gradients for more of them; after a few dozen calls each costs one set lookup.
 Nothing is read back from a device, no random number is drawn, and the copies are dropped by `reports`.
 """
 
@@ -20,6 +21,8 @@ if typing.TYPE_CHECKING:
 
 # Inputs larger than this in all are remembered as shapes only.
 LARGEST = 256 * 2**20
+# So many calls of a Function are looked at for the one that wants gradients for most of its inputs.
+CALLS = 64
 
 
 class FunctionWatch:
@@ -33,7 +36,9 @@ class FunctionWatch:
 
     def __init__(self) -> None:
         self._inputs: dict[type, tuple | None] = {}
-        self._seen: set[type] = set()
+        self._seen: set[type] = set()  # those that are known well enough
+        self._wanted: dict[type, int] = {}  # for how many inputs the captured call wants gradients
+        self._calls: dict[type, int] = {}
         self._twice: set[type] = set()  # whose backward the program records, to differentiate it again
         self._kept: dict[int, dict[str, int | None]] = {}  # by the node of a first call: the versions of the tensors on its ctx
         self._get_user_fn: typing.Any = None
@@ -50,13 +55,12 @@ class FunctionWatch:
         if FunctionWatch._active is not None:
             raise RuntimeError("another FunctionWatch is active")
         FunctionWatch._active = self
-        seen, capture, note = self._seen, self._capture, self._note_ctx
+        seen, tells_more, capture, note = self._seen, self._tells_more, self._capture, self._note_ctx
 
         # Function.apply calls super().apply, found on this class first: programs that bound
         # `op = MyOp.apply` before `start` are seen too, which patching Function.apply would miss.
         def apply(cls, *arguments, **keywords):
-            if cls not in seen:
-                seen.add(cls)
+            if cls not in seen and tells_more(cls, arguments):
                 capture(cls, arguments)
                 return note(cls, super(_SingleLevelFunction, cls).apply(*arguments, **keywords))
             return super(_SingleLevelFunction, cls).apply(*arguments, **keywords)
@@ -91,8 +95,8 @@ class FunctionWatch:
     def reports(self, as_used: bool = False) -> list[CheckReport]:
         """One report per Function seen; the captured inputs are let go. A check that fails is a note, never an error.
 
-        `as_used` leaves out what this program does not suffer from: surrogates, which are meant, a wrong second
-        derivative where none is taken, and tensors on ctx that nobody overwrites.
+        `as_used` leaves out what this program does not suffer from: Functions and inputs whose gradient it never wants,
+        surrogates, which are meant, a wrong second derivative where none is taken, and tensors on ctx that nobody overwrites.
         """
         from torchsleuth.checker import check_trial
         from torchsleuth.checker.report import report_of
@@ -101,6 +105,8 @@ class FunctionWatch:
         out = []
         captured, self._inputs = self._inputs, {}
         for function, inputs in captured.items():
+            if as_used and not self._wanted.get(function):
+                continue  # no gradient was ever asked of it
             if inputs is None:
                 out.append(report_of((), notes=(f"{function.__name__}: its inputs were too large to keep; not checked",)))
                 continue
@@ -108,7 +114,7 @@ class FunctionWatch:
                 trial = check_trial(function, *inputs)
                 if as_used:
                     trial = self._suffered(function, trial)
-                report = report_of((trial,), as_used)
+                report = report_of((trial,), as_used, strict=not as_used)
                 out.append(dataclasses.replace(report, notes=_in_brief(report)) if as_used and report.ok else report)
             except Exception as error:
                 out.append(report_of((), notes=(f"{function.__name__}: not checked: {error}",)))
@@ -117,7 +123,7 @@ class FunctionWatch:
     def _suffered(self, function: type, trial: Trial) -> Trial:
         idle = () if function in self._twice else ("double-backward", "double-backward-raises")
         idle += () if function in self._overwritten else ("kept-on-ctx",)
-        return dataclasses.replace(trial, findings=tuple(f for f in trial.findings if f.kind not in idle))
+        return dataclasses.replace(trial, findings=tuple(f for f in trial.findings if f.kind not in idle), twice=function in self._twice)
 
     def _note_ctx(self, function: type, outputs: typing.Any) -> typing.Any:
         """Remembers the versions of what this call left on its ctx; no tensor is held."""
@@ -138,6 +144,20 @@ class FunctionWatch:
             if any(_version(node, name) != version for name, version in versions.items()):
                 self._overwritten.add(node._forward_cls)
 
+    def _tells_more(self, function: type, arguments: tuple) -> bool:
+        """Is this the first call, or one that wants gradients for more inputs than the one that was kept?"""
+        calls = self._calls[function] = self._calls.get(function, 0) + 1
+        if calls >= CALLS:
+            self._seen.add(function)
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        wanted = sum(a.requires_grad for a in tensors) if torch.is_grad_enabled() else 0
+        if wanted == len(tensors):
+            self._seen.add(function)  # no other call can tell more
+        if calls > 1 and wanted <= self._wanted[function]:
+            return False
+        self._wanted[function] = wanted
+        return True
+
     def _capture(self, function: type, arguments: tuple) -> None:
         if (function.__module__ or "").partition(".")[0] in ("torch", "torchsleuth"):
             return
@@ -148,7 +168,7 @@ class FunctionWatch:
 def _in_brief(report: CheckReport) -> tuple[str, ...]:
     """Nobody asked about this Function: what was tried on a right one is for `check` to say."""
     (trial,) = report.trials
-    verdict = "backward is not the derivative of forward, apparently on purpose" if trial.accepted else "its gradient is right"
+    verdict = "backward is not the derivative of forward, apparently on purpose" if trial.accepted else "its gradient is the derivative of forward"
     return f"{trial.function}: {verdict}", *(f"{trial.function}: {remark}" for remark in trial.remarks)
 
 

@@ -56,7 +56,7 @@ def unmarked_writes(bench: Bench, arguments: Arguments, written: list[int], run:
             continue
         name = arguments.names[k]
         returned = any(o is bench.passed[k] for o in run.outputs)
-        if arguments.required and k not in arguments.checked and not returned:
+        if k not in arguments.checked and not returned:
             # Running statistics, say: without a history there is none that could be wrong.
             remarks.append(f"forward writes into {name}, which requires no grad; every experiment was run on copies")
             continue
@@ -206,6 +206,18 @@ def _applied(bench: Bench, arguments: Arguments) -> tuple[list[torch.Tensor], li
             restore_random(bench.state)
         returned = bench.subject.function.apply(*passed)
     return list(leaves.values()), passed, returned if isinstance(returned, tuple) else (returned,)
+
+
+@torch.enable_grad()
+def runs_in_engine(bench: Bench, arguments: Arguments) -> bool:
+    """Whether `apply` and a backward pass through autograd's own engine succeed."""
+    try:
+        leaves, _, results = _applied(bench, arguments)
+        tracked = [o for o in results if is_float(o) and o.requires_grad]
+        gradients(tracked, leaves, [torch.ones_like(o) for o in tracked])
+    except Exception:
+        return False
+    return bool(tracked)
 
 
 @torch.enable_grad()

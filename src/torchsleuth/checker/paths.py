@@ -13,10 +13,10 @@ import typing
 
 import torch
 
-from torchsleuth.checker.bench import Bench, gradients, is_float
-from torchsleuth.checker.terms import constant_between
+from torchsleuth.checker.bench import Bench, gradients
+from torchsleuth.checker.terms import backward_names, constant_between
 from torchsleuth.checker.trial import Relation, Size
-from torchsleuth.checker.truth import differentiable_run, differing
+from torchsleuth.checker.truth import differentiable_run, differing, true_gradient
 
 if typing.TYPE_CHECKING:
     from torchsleuth.checker.relation import Pair
@@ -28,7 +28,6 @@ class _Graph(typing.NamedTuple):
     """Forward's own autograd graph at one set of inputs, and the pairs that were found there."""
 
     leaf: torch.Tensor
-    roots: list[torch.Tensor]
     outputs: tuple
     nodes: list
     pairs: list[Pair]
@@ -39,13 +38,30 @@ class _Graph(typing.NamedTuple):
         try:
             out = []
             for pair in self.pairs:
-                grads = [g for o, g in zip(self.outputs, pair.evaluation.grads, strict=True) if is_float(o) and o.grad_fn is not None]
-                (found,) = gradients(self.roots, [self.leaf], [g.clone() for g in grads], retain_graph=True)
+                # None for an output that is marked as without a gradient.
+                pairs = [(o, g.clone()) for o, g in zip(self.outputs, pair.evaluation.grads, strict=True) if g is not None and o.grad_fn is not None]
+                roots, grads = zip(*pairs, strict=True)
+                (found,) = gradients(roots, [self.leaf], grads, retain_graph=True)
                 out.append(torch.zeros_like(self.leaf) if found is None else found)
             return out
         finally:
             if handle is not None:
                 handle.remove()
+
+
+def lost_output(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
+    """The output whose gradient backward makes nothing of: what it returns is right if that output is not used."""
+    live = [o for o, g in enumerate(pairs[0].evaluation.grads) if g is not None]
+    for o in live if len(live) > 1 else ():
+        for pair in pairs:
+            rest = tuple(None if j == o else g for j, g in enumerate(pair.evaluation.grads))
+            found, _ = true_gradient(bench, pair.evaluation._replace(grads=rest), k)
+            if found is None or bool(differing(pair.returned, found.gradient).any()):
+                break
+        else:
+            names = backward_names(bench)
+            return Relation("lost-output", other=o, tensor=names[o] if o < len(names) else "")
+    return None
 
 
 @torch.enable_grad()
@@ -103,9 +119,10 @@ def _graph(bench: Bench, pairs: list[Pair], k: int) -> _Graph | None:
             leaves, run = differentiable_run(bench, pairs[0].evaluation.arguments)
     except Exception:
         return None
-    roots = [out for out in run.outputs if is_float(out) and out.grad_fn is not None]
+    grads = pairs[0].evaluation.grads
+    roots = [out for out, g in zip(run.outputs, grads, strict=True) if g is not None and out.grad_fn is not None]
     nodes = _nodes(roots)
-    return _Graph(leaves[k], roots, run.outputs, nodes, pairs) if roots and 1 < len(nodes) <= LIMIT else None
+    return _Graph(leaves[k], run.outputs, nodes, pairs) if roots and 1 < len(nodes) <= LIMIT else None
 
 
 def _constants_cut(graph: _Graph) -> None:

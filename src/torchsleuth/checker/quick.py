@@ -265,7 +265,7 @@ def _right(trial: Experiment, arguments: Arguments, sizes: dict[int, float], str
         empty = not any(out.numel() for out in run.outputs if is_float(out))
         if not empty and not finite(run):
             return False
-        grads = bench.random_grads(run) if strides is None else tuple(bench.generator.like(out, strides) if is_float(out) else None for out in run.outputs)
+        grads = bench.random_grads(run) if strides is None else tuple(bench.generator.like(out, strides) if run.carries_gradient(out) else None for out in run.outputs)
         evaluation = bench.evaluate(arguments, grads, run=run, spent=empty)
     except Exception:
         return False

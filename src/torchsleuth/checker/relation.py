@@ -13,7 +13,7 @@ import torch
 
 from torchsleuth.checker import origins, paths, terms, variants
 from torchsleuth.checker.arguments import Arguments, dtype_name
-from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite, is_float
+from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite
 from torchsleuth.checker.factors import sizes_of_factor
 from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differing, through_forward, true_gradient
@@ -34,16 +34,17 @@ def same(a: torch.Tensor, b: torch.Tensor, tolerance: float | None = None) -> bo
 
 
 def pairs_for(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) -> list[Pair]:
-    """The pass at hand, one with other random grad_outputs, one with grad_outputs of ones, and one at other values."""
+    """The pass at hand, one with other random grad_outputs, one with grad_outputs of ones, and ones at other values and other indices."""
     raw = evaluation.raw[k] if k < len(evaluation.raw) else None
     returned = evaluation.settled.get(k)
     returned = raw if returned is None else returned
     out = [Pair(evaluation, returned.to(torch.float64), true)]
     ones = tuple(None if g is None else torch.ones_like(g) for g in evaluation.grads)
     passes = [(evaluation.arguments, bench.random_grads(evaluation.run)), (evaluation.arguments, ones)]
-    elsewhere = _elsewhere(bench, evaluation)
-    if elsewhere is not None:
-        passes.append((elsewhere, bench.random_grads(evaluation.run)))
+    others = (variants.redrawn(evaluation.arguments, bench.generator), variants.moved(evaluation.arguments, bench.generator))
+    for elsewhere in (_elsewhere(bench, evaluation, others), _elsewhere(bench, evaluation, variants.other_indices(evaluation.arguments))):
+        if elsewhere is not None:
+            passes.append((elsewhere, bench.random_grads(evaluation.run)))
     for arguments, grads in passes:
         other = bench.evaluate(arguments, grads)
         found, _ = true_gradient(bench, other, k)
@@ -55,9 +56,9 @@ def pairs_for(bench: Bench, evaluation: Evaluation, k: int, true: torch.Tensor) 
     return out
 
 
-def _elsewhere(bench: Bench, evaluation: Evaluation) -> Arguments | None:
+def _elsewhere(bench: Bench, evaluation: Evaluation, others: typing.Iterable[Arguments]) -> Arguments | None:
     """The same inputs with other values, at which a law has to hold as well."""
-    for other in (variants.redrawn(evaluation.arguments, bench.generator), variants.moved(evaluation.arguments, bench.generator)):
+    for other in others:
         try:
             run = bench.forward(other)
         except Exception:
@@ -86,7 +87,7 @@ def relation_of_values(bench: Bench, evaluation: Evaluation, k: int, true: torch
     pairs = pairs_for(bench, evaluation, k, true)
     for test in (
         _not_finite, _zero, _no_grad_output, _swapped, _factor, _other_input, _transposed, _summed_by_engine, _reduction, _rearranged, _inverted, _condition,
-        _adjoint, _permuted, terms.tensor_factor, _not_linear, paths.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
+        _adjoint, _permuted, terms.tensor_factor, _not_linear, paths.lost_output, paths.missing_path, terms.other_tensor, terms.missing_sum, terms.wrong_axis, _precision, _passed_on,
     ):  # fmt: skip
         try:
             relation = test(bench, pairs, k)
@@ -206,7 +207,7 @@ def unreduced(bench: Bench, pair: Pair, k: int) -> tuple[torch.Tensor, tuple[int
     """The gradient before the sum over the dimensions that input k was broadcast over, and those dimensions."""
     arguments = pair.evaluation.arguments
     value = arguments.values[k]
-    outputs = [out for out in pair.evaluation.run.outputs if is_float(out)]
+    outputs = [out for out, g in zip(pair.evaluation.run.outputs, pair.evaluation.grads, strict=True) if g is not None]
     if len(outputs) != 1 or outputs[0].shape == value.shape or not expands_to(value.shape, outputs[0].shape):
         return None
     wide = arguments.with_values(
@@ -315,10 +316,10 @@ def _rearranged(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
 def _adjoint(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
     """returned = J grad_output, where J^T grad_output was wanted."""
     for p in pairs[:2]:
-        outputs = [(out, g) for out, g in zip(p.evaluation.run.outputs, p.evaluation.grads, strict=True) if is_float(out)]
-        if len(outputs) != 1 or outputs[0][0].shape != p.true.shape:
+        live = [o for o, g in enumerate(p.evaluation.grads) if g is not None]
+        if len(live) != 1 or p.evaluation.run.outputs[live[0]].shape != p.true.shape:
             return None
-        (moved,) = (c for c in bench.changes(p.evaluation.arguments, {k: outputs[0][1]}, 1e-5) if c is not None)
+        moved = bench.changes(p.evaluation.arguments, {k: p.evaluation.grads[live[0]]}, 1e-5)[live[0]]
         if not same(p.returned, moved, 1e-5):
             return None
     return Relation("adjoint")

@@ -16,7 +16,7 @@ from torchsleuth.checker import mechanics, source
 from torchsleuth.checker.bench import Bench, Evaluation, gradients, is_float, length, product
 from torchsleuth.checker.randomness import restore_random
 from torchsleuth.checker.trial import Finding
-from torchsleuth.checker.truth import scales
+from torchsleuth.checker.truth import scales, tolerance_now
 from torchsleuth.checker.variants import randn
 from torchsleuth.model import Role
 
@@ -160,16 +160,30 @@ def _compared(bench: Bench, evaluation: Evaluation, positions: list[int], weight
             continue  # next to a kink: two steps do not agree
         if abs(part - pieces[position]) > 1e-3 * abs(part) + 1e-4 * noise + 1e-7:
             wrong.append((k, pieces[position], part))
-    if not wrong:
+    lost = _lost_grads(bench, evaluation, along_grads, pieces[len(positions) :], weights, positions)
+    if not wrong and not lost:
         return Second("right")
-    forward, _, setup = mechanics.methods(bench)
-    culprit, saved = _intermediate(bench, evaluation)
-    names = tuple(arguments.names[k] for k, _, _ in wrong)
+    culprit, saved = _intermediate(bench, evaluation, constant=not wrong)
+    names = (*(arguments.names[k] for k, _, _ in wrong), *(name for name, _ in lost))
+    wrong += [(-1, found, 0.0) for _, found in lost]
     missing = all(found == 0.0 for _, found, _ in wrong)
     return Second(
         "wrong",
         (Finding("double-backward", wrong[0][0], culprit=culprit, names=names, detail=("missing " if missing else "wrong ") + saved),),
     )
+
+
+def _lost_grads(bench: Bench, evaluation: Evaluation, moves: dict, pieces: list[float], weights: list, positions: list[int]) -> list[tuple[str, float]]:
+    """The grad_outputs whose derivative is wrong, by name: a backward that reads one without its graph is a constant in it."""
+    from torchsleuth.checker.terms import backward_names
+
+    names, out = backward_names(bench), []
+    for (o, move), found in zip(moves.items(), pieces, strict=True):
+        # backward is linear in them: a step of one is exact, in short types too.
+        part, noise = _slope(bench, evaluation, {}, {o: move}, weights, positions, 1.0)
+        if part is not None and abs(part - found) > max(1e-3, 10 * tolerance_now.get()) * (abs(part) + noise) + 1e-7:
+            out.append((names[o] if o < len(names) else f"grad_outputs[{o}]", found))
+    return out
 
 
 def _rises_so(bench: Bench, evaluation: Evaluation, moves: dict, grad_moves: dict, weights: list, positions: list[int], found: float) -> bool:
@@ -214,8 +228,8 @@ def _slope(bench: Bench, evaluation: Evaluation, moves: dict, grad_moves: dict, 
     return total, noise
 
 
-def _intermediate(bench: Bench, evaluation: Evaluation):
-    """Where forward saved something that is neither an input nor an output, if it did."""
+def _intermediate(bench: Bench, evaluation: Evaluation, constant: bool = False):
+    """Where forward saved something that is neither an input nor an output, if it did; `constant`: what it saved is not to blame."""
     forward, backward, setup = mechanics.methods(bench)
     method = setup if bench.subject.separate else forward
     run = bench.forward(evaluation.arguments)
@@ -223,7 +237,9 @@ def _intermediate(bench: Bench, evaluation: Evaluation):
     strange = [p for p, t in enumerate(run.context.to_save or ()) if is_float(t) and not any(t is other for other in known)]
     node = None
     kind = ""
-    if strange:
+    if constant:
+        method = None
+    elif strange:
         kind = "saved"
         for part in source.own_nodes(method.tree) if method else ():
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "save_for_backward":

@@ -60,7 +60,7 @@ def method_of(function: typing.Any, name: str) -> Method | None:
     code = getattr(function, "__code__", None)
     if code is None:
         return None
-    text = _text_of(code.co_filename)
+    text = text_of(code.co_filename)
     if not text:
         return None
     for first, node in _definitions(text).get(code.co_name, ()):
@@ -72,7 +72,7 @@ def method_of(function: typing.Any, name: str) -> Method | None:
 _texts: dict[str, tuple[list[str], str]] = {}
 
 
-def _text_of(file: str) -> str:
+def text_of(file: str) -> str:
     """The text of a file, the same string as long as `linecache` has the same lines: joining and hashing it takes time."""
     lines = linecache.getlines(file)
     known = _texts.get(file)
@@ -206,19 +206,22 @@ def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int
         for node in own_nodes(method.tree):
             if not isinstance(node, ast.stmt) or node.lineno >= before or not _ran(node, lines):
                 continue
+            partly = False
             if isinstance(node, ast.Assign):
                 bound = next((b for t in node.targets if (b := _bound(t, node.value, name)) is not None), None)
                 if bound is None and any(isinstance(t, ast.Subscript) and _base_name(t) == name for t in node.targets):
-                    bound = node.value
+                    bound, partly = node.value, True
             elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
                 bound = node.value if _base_name(node.target) == name else None
             else:
                 bound = None
             if bound is not None:
-                found = (bound, node.lineno)
+                found = (bound, node.lineno, partly)
         if found is None or not isinstance(value, ast.Name) and isinstance(found[0], (ast.Name, ast.Attribute)):
             return value
-        value, before = found
+        value, before, partly = found
+        if partly:
+            return value  # where it is written to is as much in question as what is written
     return value
 
 

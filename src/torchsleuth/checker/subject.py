@@ -14,6 +14,8 @@ import typing
 import torch
 from torch.autograd.function import Function, FunctionCtx
 
+from torchsleuth.checker.reading import returned_count
+from torchsleuth.checker.source import method_of
 from torchsleuth.errors import UsageError
 
 
@@ -49,6 +51,11 @@ class Run(typing.NamedTuple):
     context: Context
     outputs: tuple
     returned: typing.Any
+
+    def carries_gradient(self, out: object) -> bool:
+        """Whether a gradient comes back through an output: floating-point, and not marked as without one."""
+        marked = () if self.context is None else self.context.non_differentiable or ()
+        return isinstance(out, torch.Tensor) and out.is_floating_point() and not any(out is other for other in marked)
 
 
 class Subject:
@@ -91,9 +98,18 @@ class Subject:
             found = self.signature.bind(*arguments)
         except TypeError as error:
             raise UsageError(f"{self.name}.forward cannot be called with {len(arguments)} inputs: {error}") from None
-        if self.separate:
+        if self.separate or self.has_place_for_all:
             found.apply_defaults()
         return found.args
+
+    @functools.cached_property
+    def has_place_for_all(self) -> bool:
+        """Whether backward returns something for every parameter of forward, those with a default too: then all may be passed."""
+        method = method_of(self.backward_code, "")
+        parameters = self.signature.parameters.values()
+        if method is None or any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+            return False
+        return returned_count(method) == len(parameters)
 
     def names(self, count: int) -> tuple[str, ...]:
         """A name for every positional input, `args[1]` for those that `*args` takes."""

@@ -150,8 +150,10 @@ def _picked_once(pairs: list[Pair]) -> typing.Iterator[Named]:
         for dim, n in enumerate(shape):
             if int(index.min()) < 0 or int(index.max()) >= n:
                 continue
-            once = (torch.bincount(index.reshape(-1).long(), minlength=n) < 2).view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape)
-            yield f"{name} names the index along dimension {dim} at most once", [once for _ in pairs]
+            place = arguments.names.index(name)
+            counts = [torch.bincount(p.evaluation.arguments.values[place].reshape(-1).long(), minlength=n) for p in pairs]
+            once = [(count < 2).view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape) for count in counts]
+            yield f"{name} names the index along dimension {dim} at most once", once
 
 
 def _by_index(pairs: list[Pair]) -> typing.Iterator[Named]:

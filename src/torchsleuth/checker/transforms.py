@@ -40,7 +40,8 @@ def jvp(bench: Bench, evaluation: Evaluation) -> list[Finding]:
     try:
         with forward_ad.dual_level():
             passed = [
-                forward_ad.make_dual(v.clone(), moves[k]) if k in moves else v for k, v in enumerate(arguments.values)
+                # A Function that works in place may write into the tangent too.
+                forward_ad.make_dual(v.clone(), moves[k].clone()) if k in moves else v for k, v in enumerate(arguments.values)
             ]
             returned = bench.subject.function.apply(*passed)
             results = returned if isinstance(returned, tuple) else (returned,)
@@ -63,7 +64,10 @@ def jvp(bench: Bench, evaluation: Evaluation) -> list[Finding]:
         square = float((want * want).sum())
         factor = float((got * want).sum()) / square if square else 0.0
         relation = Relation("factor", factor=factor) if square and not bool(differing(got, factor * want, 1e-4).any()) else None
-        return [Finding("jvp", culprit=culprit, relation=relation, returned_count=position, detail="values",
+        count = sum(map(is_float, evaluation.run.outputs))
+        if method is not None and count > 1 and (node := source.returned_expression(method, position, len(true))) is not None:
+            culprit = source.culprit_of(method, node, f"the tangent of output {position}", Role.RETURN_GRAD)
+        return [Finding("jvp", culprit=culprit, relation=relation, returned_count=position, expected_count=count, detail="values",
                         error=float((got - want).norm()) / max(float(want.norm()), 1e-300))]  # fmt: skip
     return []
 
@@ -138,7 +142,7 @@ def under_autocast(bench: Bench, short: Arguments, grads: tuple | None) -> Evalu
 def grads_for(run: Run, grads: tuple | None) -> tuple:
     """Copies of the grads in the types of the outputs; ones where there are none."""
     if grads is None:
-        return tuple(torch.ones_like(o) if is_float(o) else None for o in run.outputs)
+        return tuple(torch.ones_like(o) if run.carries_gradient(o) else None for o in run.outputs)
     return tuple(g if g is None else g.to(o.dtype, copy=True) for g, o in zip(grads, run.outputs, strict=True))
 
 

@@ -65,6 +65,7 @@ class Relation:
     condition       right where `tensor` (a condition on elements) holds; wrong in the share `share`
     zero            returned is all zeros
     not-finite      returned has NaN or inf where the true gradient is finite
+    lost-output     returned is the true gradient if output `other` is not used; `tensor` is what backward calls the gradient it ignores
     precision       returned is right to `factor` relative error only
     mended          an edit of the source made it right (`Finding.mend`), no other relation was found
     unknown
@@ -133,6 +134,7 @@ class Finding:
     ok_cases: tuple[str, ...] = ()  # experiments in which the same thing was right
     given: bool = True  # the user's own inputs and arguments show it
     elsewhere: str = ""  # the shapes of the copy that the relation's numbers belong to, where those are not the inputs as given
+    partly: bool = False  # right in some elements where the derivative is not zero, and zero wherever that is
     places: tuple[int, ...] = ()  # for each of `names`, the place that its gradient was returned in
 
 
@@ -156,6 +158,7 @@ class Trial:
     findings: tuple[Finding, ...] = ()
     accepted: tuple[Finding, ...] = ()  # findings that an option accepts
     remarks: tuple[str, ...] = ()  # limits of the experiments, in words
+    twice: bool = False  # the program, or the Function's file, takes second derivatives
 
     def input_named(self, position: int) -> TensorFact:
         return self.inputs[position]

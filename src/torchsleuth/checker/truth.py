@@ -37,7 +37,7 @@ class Verdict(typing.NamedTuple):
     right: bool
     truth: Truth | None = None
     wrong: torch.Tensor | None = None  # mask of elements that differ
-    why: str = ""  # kink | detached | unknown: why a difference is not held against it
+    why: str = ""  # kink | detached | triangle | unknown: why a difference is not held against it
     zero: bool = False  # the true gradient is zero everywhere
 
 
@@ -108,10 +108,27 @@ def verdict(bench: Bench, evaluation: Evaluation, k: int) -> Verdict:
         return Verdict(True, truth, None, "detached" if disputed else "", zero)
     if disputed is not None and not bool(differing(returned, disputed).any()) and bool((disputed != 0).any()):
         return Verdict(True, truth, None, "detached")
+    if _right_for_symmetric(bench, evaluation, k, returned, truth.gradient):
+        return Verdict(True, truth, None, "triangle", zero)
     wrong = wrong & ~next_to_kinks(bench, evaluation, k, wrong, returned, truth.gradient)
     if not bool(wrong.any()):
         return Verdict(True, truth, None, "kink", zero)
     return Verdict(False, truth, wrong, zero=zero)
+
+
+def _right_for_symmetric(bench: Bench, evaluation: Evaluation, k: int, returned: torch.Tensor, true: torch.Tensor) -> bool:
+    """Whether forward reads one triangle of a matrix only, as `eigh` does, and the gradient is right for symmetric changes of it."""
+    if true.ndim < 2 or true.shape[-1] != true.shape[-2] or true.shape[-1] < 2 or returned.shape != true.shape:
+        return False
+    upper = bool(true.tril(-1).any())  # what is not read, then
+    if upper == bool(true.triu(1).any()) or bool(differing(returned + returned.mT, true + true.mT).any()):
+        return False
+    # With other values in the other inputs: a zero among them hides what it is multiplied by.
+    values = [v + 0.1 * bench.generator.like(v) if is_float(v) and j != k else v for j, v in enumerate(evaluation.arguments.values)]
+    noise, sides = bench.generator.like(values[k]), []
+    for change in (0, noise.triu(1) if upper else noise.tril(-1)):
+        sides.append(bench.forward(evaluation.arguments.with_values(v + change if j == k else v for j, v in enumerate(values))).outputs)
+    return all(not is_float(a) or torch.equal(a, b) for a, b in zip(*sides, strict=True))
 
 
 def differing(returned: torch.Tensor, true: torch.Tensor, tolerance: float | None = None) -> torch.Tensor:

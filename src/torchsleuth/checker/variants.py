@@ -334,6 +334,22 @@ def other_masks(arguments: Arguments, generator: Noise) -> Arguments | None:
     return arguments.with_values(values) if changed else None
 
 
+def other_indices(arguments: Arguments) -> typing.Iterator[Arguments]:
+    """Whole numbers in tensors mirrored in their range, all of them: what was picked twice is picked once, and the reverse.
+
+    Negative ones (a label that is to be ignored) stay. On a GPU an index out of range would end the CUDA context.
+    """
+    values, changed = list(arguments.values), False
+    for k in tensors(arguments):
+        value = values[k]
+        if value.dtype in (torch.int64, torch.int32) and value.numel() > 1 and not risky(arguments):
+            used = value[value >= 0]
+            if used.numel() and bool((used != used[0]).any()):
+                values[k], changed = torch.where(value >= 0, used.max() + used.min() - value, value), True
+    if changed:
+        yield arguments.with_values(values)
+
+
 def other_constants(arguments: Arguments) -> typing.Iterator[tuple[str, Arguments]]:
     """One float argument at a time changed."""
     for k, value in enumerate(arguments.values):

@@ -92,7 +92,7 @@ _FIXES = (
     Fix("decorate backward with torch.autograd.function.once_differentiable, so that double backward raises", Applicability.DISPLAY_ONLY),
 )
 _UNCUT = (
-    Fix("use the saved tensors themselves, not detached ones or numbers read from them; for an inner torch.autograd.grad pass create_graph=torch.is_grad_enabled()",
+    Fix("use the tensors themselves, grad_output and the saved ones, not detached ones or numbers read from them; for an inner torch.autograd.grad pass create_graph=torch.is_grad_enabled()",
         Applicability.DISPLAY_ONLY),
     _FIXES[1],
 )  # fmt: skip

@@ -59,7 +59,7 @@ class MissingTerm(FunctionRule):
 
     def judge(self, trial: Trial) -> tuple[Diagnosis, ...]:
         out = []
-        for finding in values_with(trial, "tensor-factor", "missing-term", "missing-sum", "wrong-axis", "other-tensor", "scaled-part", "passed-on"):
+        for finding in values_with(trial, "tensor-factor", "missing-term", "lost-output", "missing-sum", "wrong-axis", "other-tensor", "scaled-part", "passed-on"):
             relation, name = finding.relation, name_of(trial, finding)
             title, why, advice = _worded(name, relation, trial, whose(trial, finding), len(finding.names) > 1)
             facts = measured(trial, finding)
@@ -97,6 +97,14 @@ def _worded(name: str, relation: Relation, trial: Trial, owner: str, several: bo
             f"true - returned = `{relation.tensor}`, for every grad_output tried. Every element of the input along dimension {relation.dims[0]} takes part in "
             "every output along it, which adds this sum.",
             f"add `{relation.tensor}`",
+        )
+    if relation.kind == "lost-output":
+        grad = f"`{relation.tensor}`" if relation.tensor else "its gradient"
+        return (
+            f"{owner} {'leave' if several else 'leaves'} out what comes back through output {relation.other}",
+            f"What backward returns is right as long as output {relation.other} (counted from 0) is not used: {grad} does not enter it. "
+            "A loss that uses that output trains nothing through it, silently.",
+            f"add the term of {grad}, or call ctx.mark_non_differentiable on output {relation.other} in forward if nothing is to be trained through it",
         )
     if relation.kind == "passed-on":
         grad = "grad_output" if len(trial.outputs) == 1 else f"the gradient of output {relation.other}"

@@ -19,7 +19,7 @@ class NotDerivative(FunctionRule):
     Why
     ---
     Such a Function cannot be checked against forward: there is nothing to compare with. torchsleuth names
-    it, so that it does not pass for a derivative, and accepts it on request.
+    it, so that it does not pass for a derivative, and accepts it unless told otherwise.
 
     Example
     -------
@@ -43,8 +43,8 @@ class NotDerivative(FunctionRule):
 
     Fix
     ---
-    If it is meant, say so: `torchsleuth.check(Round, x, accept_surrogate=True)`, or
-    `torchsleuth check ops.py --accept-surrogate`. If it is not, correct backward.
+    `torchsleuth check` notes it and accepts it. If it is not meant, correct backward;
+    `torchsleuth check ops.py --strict` and `torchsleuth.check(Round, x, strict=True)` report it.
 
     Common false explanations
     -------------------------
@@ -64,9 +64,12 @@ class NotDerivative(FunctionRule):
             if finding.detail == "zero":
                 title = f"the gradient for `{name}` is not the derivative of forward: forward is flat there (straight-through or surrogate gradient)"
                 why = f"forward's values do not change when `{name}` changes a little, so the true gradient is zero; backward returns something else."
+            elif finding.detail == "rounds":
+                title = f"the gradient for `{name}` is not the derivative of forward, which rounds (straight-through or surrogate gradient)"
+                why = "forward rounds, and the derivative of a step is zero or meaningless; backward returns something else."
             elif finding.detail == "beside":
                 title = f"the gradient for `{name}` is not the derivative of forward, which is flat in another input"
-                why = f"forward is flat in another input, for which backward returns a surrogate; the gradient for `{name}` seems to belong to it."
+                why = f"forward rounds, or is flat in, another input, for which backward returns a surrogate; the gradient for `{name}` seems to belong to it."
             else:
                 reverse = factor is not None and factor < 0
                 kind = "gradient reversal" if reverse else "a scaled gradient" if factor is not None else "a changed gradient"
@@ -74,6 +77,6 @@ class NotDerivative(FunctionRule):
                 why = f"forward returns `{name}` as it is, whose derivative is grad_output itself."
                 if factor is not None:
                     facts = (Fact(f"backward returns {number(factor)} times the true gradient", Known.RECOMPUTED), *facts)
-            why += " This looks deliberate; accept_surrogate=True (--accept-surrogate) accepts it."
+            why += " This looks deliberate; without --strict (strict=True) it is only noted."
             out.append(diagnosis(self.name, title, trial, finding, why, "", facts, Confidence.LIKELY))
         return tuple(out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.checker.trial import FunctionRule, Trial
+from torchsleuth.checker.trial import Finding, FunctionRule, Trial
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known
 from torchsleuth.rules.function.wording import culprits, number, shape
 
@@ -70,7 +70,7 @@ class FunctionTransforms(FunctionRule):
         for finding in trial.of_kind("jvp"):
             facts = (Fact(finding.exception, Known.OBSERVED),) if finding.exception else (
                 Fact(f"relative difference {finding.error:.3g} from differences of forward", Known.RECOMPUTED),)  # fmt: skip
-            title = "jvp raises" if finding.detail == "raises" else "jvp does not return the change of the output"
+            title = "jvp raises" if finding.detail == "raises" else f"jvp does not return the change of {_output(finding)}"
             why = "The tangent jvp returns has to be the derivative of forward along the given tangents."
             if finding.relation is not None:
                 factor = finding.relation.factor
@@ -92,3 +92,7 @@ class FunctionTransforms(FunctionRule):
                                  "forward ran in bfloat16 under autocast and backward meets tensors of two types.",
                                  (Fix(advice, Applicability.DISPLAY_ONLY),)))  # fmt: skip
         return tuple(out)
+
+
+def _output(finding: Finding) -> str:
+    return f"output {finding.returned_count}" if finding.expected_count > 1 else "the output"

@@ -7,7 +7,7 @@ from torchsleuth.model import Diagnosis, Fact, Known
 from torchsleuth.rules.function.wording import SPECIAL, diagnosis, listed, measured, name_of, where, whose
 
 NAMED = frozenset(
-    "factor transposed rearranged permuted adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term missing-sum "
+    "factor transposed rearranged permuted adjoint other-input no-grad-output reduction tensor-factor other-tensor missing-term lost-output missing-sum "
     "wrong-axis condition inverted not-linear scaled-part passed-on".split()
 )
 
@@ -98,6 +98,9 @@ class WrongGradient(FunctionRule):
                 title = f"the gradient for `{name}` is not the derivative of forward"
                 why = ("Looked for and not found: a constant factor, a sign, a transposition, a wrong reduction, another input's gradient, a factor or "
                        "term too many or too few, and a single change of backward that makes it right.")  # fmt: skip
+                if not finding.given and not finding.case:
+                    why += (" The inputs were drawn at random: if forward expects something of them (that they are sorted, normalised, symmetric, or fit one "
+                            "another), check it on such inputs.")  # fmt: skip
             out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "", facts))
         for finding in trial.of_kind("not-linear"):
             name = name_of(trial, finding)

@@ -1,0 +1,476 @@
+"""Functions as files have them, without inputs: what `check` has to make of each is in the comment above it.
+
+`right`, `surrogate`, or the words of the one finding; `# culprit` marks its line.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd import Function
+
+
+# is: surrogate
+class LearnedStep(Function):
+    @staticmethod
+    def forward(ctx, x, alpha, g, low, high):
+        ctx.save_for_backward(x, alpha)
+        ctx.other = g, low, high
+        return torch.round(torch.div(x, alpha)).clamp(low, high) * alpha
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, alpha = ctx.saved_tensors
+        g, low, high = ctx.other
+        q = x / alpha
+        small, big = (q < low).to(x.dtype), (q > high).to(x.dtype)
+        middle = 1.0 - small - big
+        grad_alpha = ((small * low + big * high + middle * (-q + q.round())) * grad * g).sum().unsqueeze(0)
+        return middle * grad, grad_alpha, None, None, None
+
+
+class Quantised(nn.Module):
+    def __init__(self, bits=4):
+        super().__init__()
+        self.bits = bits
+        self.alpha = nn.Parameter(torch.tensor([0.3]))
+
+    def forward(self, x):
+        low, high = -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
+        return LearnedStep.apply(x, self.alpha, 1.0 / (x.numel() * high) ** 0.5, low, high)
+
+
+def per_row(x, bits=4):
+    scale = x.detach().abs().amax(dim=-1, keepdim=True) / (2 ** (bits - 1) - 1)
+    return x.div(scale).round().mul(scale)
+
+
+# is: surrogate
+class Quantise(Function):
+    @staticmethod
+    def forward(ctx, x, how):
+        return how(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class QuantisedLinear(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, Quantise.apply(self.weight, per_row), self.bias)
+
+
+# is: `grad[index]` should be `(grad / count)[index]`
+class MeanByIndex(Function):
+    @staticmethod
+    def forward(ctx, src, index, dim_size):
+        out, count = src.new_zeros(dim_size, src.size(1)), src.new_zeros(dim_size, 1)
+        out.index_add_(0, index, src)
+        count.index_add_(0, index, torch.ones_like(src[:, :1]))
+        count.clamp_(min=1)
+        ctx.save_for_backward(index, count)
+        return out / count
+
+    @staticmethod
+    def backward(ctx, grad):
+        index, count = ctx.saved_tensors
+        return grad[index], None, None  # culprit
+
+
+# is: write `(0, 2, 3)` instead of `(0, 2)`
+class BiasAct(Function):
+    @staticmethod
+    def forward(ctx, x, bias):
+        y = (x + bias.view(1, -1, 1, 1)).clamp(min=0)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        dx = grad * (y > 0)
+        return dx, dx.sum(dim=(0, 2))  # culprit
+
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+# is: write `rotate(grad, cos, -sin)` instead of `rotate(grad, cos, sin)`
+class Rotary(Function):
+    @staticmethod
+    def forward(ctx, x, cos, sin):
+        ctx.save_for_backward(cos, sin)
+        return rotate(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx, grad):
+        cos, sin = ctx.saved_tensors
+        return rotate(grad, cos, sin), None, None  # culprit
+
+
+# is: right
+class GatedCell(Function):
+    @staticmethod
+    def forward(ctx, gates, c):
+        i, f, g, o = gates.chunk(4, dim=1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        new = f * c + i * g
+        ctx.save_for_backward(i, f, g, o, c, new.tanh())
+        return o * new.tanh(), new
+
+    @staticmethod
+    def backward(ctx, dh, dc):
+        i, f, g, o, c, t = ctx.saved_tensors
+        d = dc + dh * o * (1 - t * t)
+        gates = [d * g * i * (1 - i), d * c * f * (1 - f), d * i * (1 - g * g), dh * t * o * (1 - o)]
+        return torch.cat(gates, dim=1), d * f
+
+
+# is: the gradient for `bias` is 2 times too large
+class OptionalBias(Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias=None):
+        ctx.save_for_backward(x, weight, bias)
+        out = x @ weight.t()
+        return out if bias is None else out + bias
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, bias = ctx.saved_tensors
+        db = 2 * grad.sum(0) if bias is not None else None  # culprit
+        return grad @ weight, grad.t() @ x, db
+
+
+# is: right
+class OneOf(Function):
+    @staticmethod
+    def forward(ctx, x, idx):
+        ctx.shape, ctx.idx = x.shape, idx
+        return x[idx].clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        out = grad.new_zeros(ctx.shape)
+        out[ctx.idx] = grad
+        return out, None
+
+
+# is: tau is 0.7
+class Tempered(Function):
+    @staticmethod
+    def forward(ctx, logits, tau=0.7, dim=-1):
+        y = torch.softmax(logits / tau, dim=dim)
+        ctx.save_for_backward(y)
+        ctx.dim = dim
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return y * (grad - (grad * y).sum(ctx.dim, keepdim=True)), None, None  # culprit
+
+
+# is: right
+class SquareRoot(Function):
+    """Of a symmetric matrix: eigh reads one triangle."""
+
+    @staticmethod
+    def forward(ctx, matrix):
+        w, v = np.linalg.eigh(matrix.detach().numpy())
+        root = torch.from_numpy((v * np.sqrt(np.clip(w, 0, None))) @ v.T).to(matrix)
+        ctx.save_for_backward(root)
+        return root
+
+    @staticmethod
+    def backward(ctx, grad):
+        w, v = np.linalg.eigh(ctx.saved_tensors[0].numpy())
+        g = grad.detach().numpy()
+        return torch.from_numpy(v @ ((v.T @ g @ v) / np.add.outer(w, w)) @ v.T)
+
+
+# is: the gradients for `a` and `b` are wrong
+class Solve(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        x = torch.from_numpy(np.linalg.solve(a.detach().numpy(), b.detach().numpy()))
+        ctx.save_for_backward(a, x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, x = ctx.saved_tensors
+        db = torch.linalg.solve(a, grad)  # culprit
+        return -db.unsqueeze(-1) * x, db
+
+
+# is: jvp does not return the change of output 1: 0.5 times
+class Cube(Function):
+    @staticmethod
+    def forward(x):
+        return x**3, 3 * x**2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad, grad_slope):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x**2 + grad_slope * 6 * x
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        (x,) = ctx.saved_tensors
+        return tangent * 3 * x**2, tangent * 3 * x  # culprit
+
+
+# is: not checked: forward only keeps back for backward
+class Permute(Function):
+    @staticmethod
+    def forward(ctx, x, order, back):
+        ctx.save_for_backward(back)
+        return x[order]
+
+    @staticmethod
+    def backward(ctx, grad):
+        (back,) = ctx.saved_tensors
+        return grad[back], None, None
+
+
+# is: right
+class LengthBeside(Function):
+    """A floating-point output that nothing is trained through."""
+
+    @staticmethod
+    def forward(x):
+        length = x.square().sum(-1, keepdim=True).sqrt()
+        return x / length, length
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        unit, length = ctx.saved_tensors
+        return (grad - unit * (grad * unit).sum(-1, keepdim=True)) / length
+
+
+# is: leaves out what comes back through output 1
+class LengthForgotten(Function):
+    @staticmethod
+    def forward(ctx, x):
+        length = x.square().sum(-1, keepdim=True).sqrt()
+        unit = x / length
+        ctx.save_for_backward(unit, length)
+        return unit, length
+
+    @staticmethod
+    def backward(ctx, grad, grad_length):
+        unit, length = ctx.saved_tensors
+        return (grad - unit * (grad * unit).sum(-1, keepdim=True)) / length  # culprit
+
+
+# is: right
+class NormByStatistics(Function):
+    """Six inputs that have to fit one another, two of them constants."""
+
+    @staticmethod
+    def forward(ctx, x, gain, shift, centre, spread, floor):
+        shape = (1, -1) + (1,) * (x.dim() - 2)
+        scale = (spread + floor).rsqrt()
+        unit = (x - centre.view(shape)) * scale.view(shape)
+        ctx.save_for_backward(unit, gain, scale)
+        return unit * gain.view(shape) + shift.view(shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        unit, gain, scale = ctx.saved_tensors
+        shape, dims = (1, -1) + (1,) * (grad.dim() - 2), [d for d in range(grad.dim()) if d != 1]
+        return grad * (gain * scale).view(shape), (grad * unit).sum(dims), grad.sum(dims), None, None, None
+
+
+# is: right
+class LowRank(Function):
+    """A frozen matrix beside two trained ones."""
+
+    @staticmethod
+    def forward(ctx, x, w, down, up, alpha: float):
+        ctx.save_for_backward(x, w, down, up)
+        ctx.scale = alpha / down.shape[0]
+        return x @ w.T + (x @ down.T) @ up.T * ctx.scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w, down, up = ctx.saved_tensors
+        rows, grads = x.flatten(0, -2), grad.flatten(0, -2)
+        grad_down = ctx.scale * (grads @ up).T @ rows
+        grad_up = ctx.scale * grads.T @ (rows @ down.T)
+        return grad @ w + ctx.scale * (grad @ up) @ down, None, grad_down, grad_up, None
+
+
+# is: right
+class WeightedLoss(Function):
+    """The weights of classes are no parameters, whatever they are called."""
+
+    @staticmethod
+    def forward(ctx, logits, target, weight):
+        logp, w = logits.log_softmax(1), weight[target]
+        ctx.save_for_backward(logp.exp(), target, w)
+        return -(w * logp.gather(1, target[:, None]).squeeze(1)).sum() / len(target)
+
+    @staticmethod
+    def backward(ctx, grad):
+        p, target, w = ctx.saved_tensors
+        return grad * (p - F.one_hot(target, p.size(1))) * w[:, None] / len(target), None, None
+
+
+# is: right
+class StepSize(Function):
+    """A scale that is one number, which backward asks for its shape."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * scale * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, scale = ctx.saved_tensors
+        return grad * scale * scale, (2 * grad * x * scale).sum().reshape(scale.shape)
+
+
+# is: should be `out.index_add_(0, index, grad)`
+class PicksTwice(Function):
+    @staticmethod
+    def forward(ctx, table, index):
+        ctx.save_for_backward(index)
+        ctx.shape = table.shape
+        return table[index]
+
+    @staticmethod
+    def backward(ctx, grad):
+        (index,) = ctx.saved_tensors
+        out = grad.new_zeros(ctx.shape)
+        out[index] = grad  # culprit
+        return out, None
+
+
+# is: the gradient for `limit` has the wrong sign
+class Shrink(Function):
+    """It rounds x (its sign), and not what has the wrong sign."""
+
+    @staticmethod
+    def forward(ctx, x, limit):
+        ctx.save_for_backward(x, limit)
+        return x.sign() * (x.abs() - limit).clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, limit = ctx.saved_tensors
+        kept = grad * (x.abs() > limit)
+        return kept, kept * x.sign()  # culprit
+
+
+# is: right
+class NormWhileTraining(Function):
+    """It keeps running statistics, which autograd has no business with."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, running_mean, momentum, eps):
+        mean, var = x.mean(0), x.var(0, unbiased=False)
+        running_mean.mul_(1 - momentum).add_(momentum * mean)
+        scale = (var + eps).rsqrt()
+        unit = (x - mean) * scale
+        ctx.save_for_backward(unit, weight, scale)
+        return unit * weight + bias
+
+    @staticmethod
+    def backward(ctx, grad):
+        unit, weight, scale = ctx.saved_tensors
+        inner = grad * weight
+        dx = scale * (inner - inner.mean(0) - unit * (inner * unit).mean(0))
+        return dx, (grad * unit).sum(0), grad.sum(0), None, None, None
+
+
+# is: not checked: forward expects a symmetric matrix for matrix
+class Root(Function):
+    @staticmethod
+    def forward(ctx, matrix):
+        values, vectors = torch.linalg.eigh(matrix)
+        roots = values.clamp(min=0).sqrt()
+        ctx.save_for_backward(roots, vectors)
+        return vectors @ torch.diag_embed(roots) @ vectors.mT
+
+    @staticmethod
+    def backward(ctx, grad):
+        roots, vectors = ctx.saved_tensors
+        inner = vectors.mT @ grad @ vectors / (roots[..., :, None] + roots[..., None, :])
+        return vectors @ inner @ vectors.mT
+
+
+if __name__ == "__main__":
+    k = torch.randn(5, 5, dtype=torch.float64)
+    k = (k @ k.t()).requires_grad_()
+    SquareRoot.apply(k).sum().backward()
+    a = torch.randn(4, 4, dtype=torch.float64) + 4 * torch.eye(4, dtype=torch.float64)
+    a.requires_grad_()
+    Solve.apply(a, torch.randn(4, dtype=torch.float64, requires_grad=True)).sum().backward()
+
+
+# is: surrogate
+class HardGate(Function):
+    """A gradient for what the gate shut out, as sparse training wants it, is no slip."""
+
+    @staticmethod
+    def forward(ctx, score, x):
+        gate = (score > 0).to(x.dtype)
+        ctx.save_for_backward(x)
+        return gate * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x, grad
+
+
+# is: right
+class OntoBuffer(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(weight)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weight,) = ctx.saved_tensors
+        return grad @ weight, None
+
+
+class Projection(nn.Module):
+    """The weight that is passed on is a buffer: nobody trains it."""
+
+    def __init__(self, width, height):
+        super().__init__()
+        self.register_buffer("weight", torch.randn(height, width))
+
+    def forward(self, x):
+        return OntoBuffer.apply(x, self.weight)
+
+
+# is: right
+class FrozenScale(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weight,) = ctx.saved_tensors
+        return grad * weight, None
