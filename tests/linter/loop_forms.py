@@ -101,6 +101,20 @@ NAMES = [
 
 # Whole functions: nests, conditions, gathers, running totals, layers.
 WHOLE = {
+    "matrices": """
+        def f(a, b):
+            out = torch.zeros(a.size(0), a.size(1), b.size(2))
+            for i in range(a.size(0)):
+                out[i] = a[i] @ b[i]
+            return out
+    """,
+    "float_of_numbers": """
+        def f(x):
+            total = 0.0
+            for i in range(x.shape[0]):
+                total += x[i].item()
+            return total
+    """,
     "row_sum_nested": """
         def f(x):
             n, m = x.shape
@@ -714,6 +728,163 @@ WHOLE = {
                 err[i] = torch.abs(w - w * scale[i, 0]).mean(axis=0, keepdim=True)
             return err
     """,
+    "confusion_matrix": """
+        def f(pred: torch.Tensor, target: torch.Tensor, k: int):
+            cm = torch.zeros(k, k, dtype=torch.long)
+            for i in range(len(pred)):
+                cm[target[i].item(), pred[i].item()] += 1
+            return cm
+    """,
+    "histogram": """
+        def f(x: torch.Tensor, bins: int):
+            h = torch.zeros(bins)
+            for v in x:
+                h[int(v)] += 1
+            return h
+    """,
+    "messages": """
+        def f(x: torch.Tensor, edge_index: torch.Tensor):
+            agg = torch.zeros_like(x)
+            for e in range(edge_index.shape[1]):
+                src, dst = edge_index[0, e], edge_index[1, e]
+                agg[dst] += x[src]
+            return agg
+    """,
+    "edges": """
+        def f(pos: torch.Tensor, edges: torch.Tensor):
+            out = []
+            for i, j in edges:
+                out.append(pos[i] - pos[j])
+            return torch.stack(out)
+    """,
+    "boxes": """
+        def f(b: torch.Tensor):
+            out = torch.empty_like(b)
+            for i in range(len(b)):
+                cx, cy, w, h = b[i]
+                out[i, 0] = cx - w / 2
+                out[i, 1] = cy - h / 2
+                out[i, 2] = cx + w / 2
+                out[i, 3] = cy + h / 2
+            return out
+    """,
+    "one_step_ahead": """
+        def f(r: torch.Tensor, v: torch.Tensor, gamma):
+            T = r.shape[0]
+            d = torch.zeros(T)
+            for t in range(T):
+                d[t] = r[t] + gamma * v[t + 1] - v[t]
+            return d
+    """,
+    "numbers_added_up": """
+        def f(x: torch.Tensor):
+            total = 0.0
+            for i in range(x.shape[0]):
+                total += x[i].mean().item()
+            return total / x.shape[0]
+    """,
+    "negated_sum": """
+        def f(x: torch.Tensor):
+            total = 0.0
+            for i in range(x.shape[0]):
+                total += -x[i].sum()
+            return total
+    """,
+    "negated_product": """
+        def f(x: torch.Tensor, y: torch.Tensor):
+            n, k = x.shape
+            k2, m = y.shape
+            out = torch.zeros(n, m)
+            for i in range(n):
+                for j in range(m):
+                    s = 0
+                    for l in range(k):
+                        s += -(x[i, l] * y[l, j])
+                    out[i, j] = s
+            return out
+    """,
+    "moving_average": """
+        def f(x: torch.Tensor, k: int):
+            out = torch.zeros(x.shape[0] - k + 1)
+            for i in range(x.shape[0] - k + 1):
+                out[i] = x[i : i + k].mean()
+            return out
+    """,
+    "convolution": """
+        def f(img, kernel):
+            H, W = img.shape
+            kh, kw = kernel.shape
+            out = torch.zeros(H - kh + 1, W - kw + 1)
+            for i in range(H - kh + 1):
+                for j in range(W - kw + 1):
+                    out[i, j] = (img[i : i + kh, j : j + kw] * kernel).sum()
+            return out
+    """,
+    "pooling": """
+        def f(x: torch.Tensor, k: int):
+            B, C, H, W = x.shape
+            out = torch.zeros(B, C, H // k, W // k)
+            for i in range(H // k):
+                for j in range(W // k):
+                    out[:, :, i, j] = x[:, :, i * k : (i + 1) * k, j * k : (j + 1) * k].amax(dim=(2, 3))
+            return out
+    """,
+    "lags_and_horizons": """
+        def f(series: torch.Tensor, lag: int, horizon: int):
+            count = len(series) - lag - horizon + 1
+            xs, ys = [], []
+            for i in range(count):
+                xs.append(series[i : i + lag])
+                ys.append(series[i + lag : i + lag + horizon])
+            return torch.stack(xs), torch.stack(ys)
+    """,
+    "pairs_once": """
+        def f(x: torch.Tensor):
+            total, count = 0.0, 0
+            for i in range(len(x)):
+                for j in range(i + 1, len(x)):
+                    total += torch.norm(x[i] - x[j])
+                    count += 1
+            return total / count
+    """,
+    "below_the_diagonal": """
+        def f(x: torch.Tensor):
+            n = x.shape[0]
+            m = torch.zeros(n, n)
+            for i in range(n):
+                for j in range(i):
+                    m[i, j] = x[i, j] * 2
+            return m
+    """,
+    "bilinear": """
+        class Bilinear(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.W = nn.Parameter(torch.randn(d, d))
+
+            def forward(self, a: torch.Tensor, b: torch.Tensor):
+                B, D = a.shape
+                s = torch.empty(B)
+                for i in range(B):
+                    s[i] = a[i] @ self.W @ b[i]
+                return s
+    """,
+    "outer_products": """
+        def f(u: torch.Tensor, v: torch.Tensor):
+            return torch.stack([torch.outer(u[i], v[i]) for i in range(u.shape[0])])
+    """,
+    "traces": """
+        def f(x):
+            B, N, M = x.shape
+            return torch.stack([torch.trace(x[b]) for b in range(B)])
+    """,
+    "determinants": """
+        def f(A: torch.Tensor):
+            d = torch.zeros(A.shape[0])
+            for i in range(A.shape[0]):
+                d[i] = torch.det(A[i])
+            return d
+    """,
 }
 
 LEFT_ALONE = {
@@ -1102,8 +1273,45 @@ LEFT_ALONE = {
     """,
 }
 
-# Said wrongly of packages from PyPI, rounds 7 to 17.
+# Said wrongly of packages from PyPI, rounds 7 to 20, and of programs like theirs.
 LEFT_ALONE |= {
+    "lengths_that_may_be_a_list": """
+        def f(h, lengths):
+            last = []
+            for i, n in enumerate(lengths):
+                last.append(h[i, n - 1])
+            return torch.stack(last, 0)
+    """,
+    "bounds_that_may_be_numbers": """
+        def f(x, lo, hi):
+            y = torch.empty_like(x)
+            for i in range(len(x)):
+                y[i] = max(lo, min(hi, x[i]))
+            return y
+    """,
+    "rows_against_one_point": """
+        def f(points: torch.Tensor, centres: torch.Tensor):
+            nearest = torch.zeros(points.shape[0], dtype=torch.long)
+            for i in range(points.shape[0]):
+                d = ((centres - points[i]) ** 2).sum(dim=1)
+                nearest[i] = d.argmin()
+            return nearest
+    """,
+    "one_tensor_by_two_names": """
+        def f(x: torch.Tensor):
+            y = x
+            for i in range(x.shape[0]):
+                y[i] = x[i] + x[0]
+            return y
+    """,
+    "products_of_unknown_rank": """
+        def f(a: torch.Tensor, b: torch.Tensor):
+            width = b.size(2)
+            total = 0.0
+            for i in range(a.size(0)):
+                total += torch.dot(a[i], b[i]) / width
+            return total
+    """,
     "drawn_in_every_turn": """
         def f(n: int, dim: int):
             samples = torch.randn(n, dim)
@@ -1286,6 +1494,73 @@ LEFT_ALONE |= {
             for c in range(n_classes):
                 counts[c] = (labels == c).sum()
             return counts
+    """,
+    "shifts_of_bytes": """
+        def f(x: torch.Tensor):
+            return torch.stack([(x >> i) & 1 for i in range(8)], dim=-1)
+    """,
+    "predictions_of_every_iteration": """
+        def f(flow_preds, flow_gt):
+            n = len(flow_preds)
+            loss = 0.0
+            for i in range(n):
+                loss += 0.8 ** (n - i - 1) * (flow_preds[i] - flow_gt).abs().mean()
+            return loss
+    """,
+    "product_of_whole_numbers": """
+        def f(ids: torch.LongTensor, n: int):
+            r = 1
+            for i in range(n):
+                r *= ids[-1 - i].item()
+            return r
+    """,
+    "weight_or_row_of_an_edge": """
+        def f(x: torch.Tensor, edge_index: torch.Tensor, w):
+            n, d = x.shape
+            out = torch.zeros(n, d)
+            for e in range(edge_index.size(1)):
+                out[edge_index[1, e]] += w[e] * x[edge_index[0, e]]
+            return out
+    """,
+    "shorter_windows_at_the_end": """
+        def f(x: torch.Tensor, k: int):
+            out = torch.zeros(x.shape[0])
+            for i in range(x.shape[0]):
+                out[i] = x[i : i + k].mean()
+            return out
+    """,
+    "logarithm_under_a_condition": """
+        def f(p: torch.Tensor):
+            h = 0.0
+            for i in range(p.shape[0]):
+                for j in range(p.shape[1]):
+                    if p[i, j] > 0:
+                        h -= p[i, j] * torch.log(p[i, j])
+            return h
+    """,
+    "repulsion_of_pairs": """
+        def f(x: torch.Tensor):
+            n, d = x.shape
+            e = 0.0
+            for i in range(n):
+                for j in range(i + 1, n):
+                    e += 1.0 / torch.norm(x[i] - x[j])
+            return e
+    """,
+    "the_same_place_twice": """
+        def f(x: torch.Tensor):
+            out = torch.zeros(x.shape[0], 2)
+            for i in range(x.shape[0]):
+                out[i, 0] = x[i].sum()
+                out[i, -2] = x[i].mean()
+            return out
+    """,
+    "list_of_pairs_unpacked": """
+        def f(pairs):
+            out = []
+            for a, b in pairs:
+                out.append(a - b)
+            return torch.stack(out)
     """,
 }
 

@@ -71,6 +71,20 @@ def _assert_same(old, new, name: str, *given) -> None:
 
 # What the loop does on inputs that the source does not rule out, though a proof may not think of them.
 AS_WRITTEN = {
+    "a float total of whole numbers": ("""
+        def f(x):
+            total = 0.0
+            for i in range(x.shape[0]):
+                total += x[i].item()
+            return torch.tensor(total)
+     """, lambda: (torch.arange(4),)),
+    "matrix by matrix": ("""
+        def f(a, b):
+            out = torch.zeros(a.size(0), a.size(1), b.size(2))
+            for i in range(a.size(0)):
+                out[i] = a[i] @ b[i]
+            return out
+     """, lambda: (torch.randn(3, 2, 4), torch.randn(3, 4, 5))),
     "a part of the rows": ("""
         def f(x, n):
             out = torch.zeros(x.shape[0])

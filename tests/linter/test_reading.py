@@ -78,7 +78,7 @@ def test_nonsense_is_read_without_failing(monkeypatch) -> None:
     texts += [p.read_text(encoding="utf-8") for p in (Path(__file__).parents[1] / "rules" / "source" / "programs").glob("*.py")]
     chooser = random.Random(7)
     read = 0
-    for _ in range(1200):
+    for _ in range(1400):
         text = mutated(chooser.choice(texts), chooser)
         if text is None:
             continue

@@ -204,6 +204,8 @@ class _Run:
             where = diagnosis.culprits[0].span
             done = "would fix" if self.options.diff else "fixed"
             self._note(f"{where.file}:{where.line}: {done} {diagnosis.rule}: {fix.title}{_because(fix)}")
+            for fact in diagnosis.facts:
+                self._note(f"  {fact.text}")
         if self.options.diff and result.data != data:
             before, after = (decoded(d).replace("\r\n", "\n") for d in (data, result.data))
             self.diffs.append(model.unified_diff(label, before, after))

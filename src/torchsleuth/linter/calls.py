@@ -164,7 +164,7 @@ class Calls(Results):
             parts = tuple(i for i in args[0].items or () if i.is_tensor) if args[0].kind in ("list", "tuple") else tensors
             out = self.result(node, name, parts, unknown_inputs=not parts or len(parts) < len(args[0].items or ()))
             out.ndim = None
-            if name == "cat" and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)) and _is_flat(node.args[0].elt):
+            if name == "cat" and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)) and is_flat(node.args[0].elt):
                 out.ndim = 1
             elif parts and parts[0].ndim is not None:
                 out.ndim = parts[0].ndim + (name == "stack")
@@ -176,7 +176,18 @@ class Calls(Results):
         if name not in v.TORCH_OPERATIONS and name not in v.TENSOR_METHODS and name not in LOSSES:
             return UNKNOWN
         unknown = sum(a.kind == "unknown" for a in (*args, *kwargs.values()))
+        if not tensors and unknown == 1 and args and args[0].kind == "unknown" and name in v.SAVED:
+            return self._of_unknown(node, name, args, kwargs)
         return self._operation(node, name, tensors, kwargs, bool(unknown), args)
+
+    def _of_unknown(self, node, name: str, args, kwargs) -> Value:
+        """`torch.sigmoid(outputs)`: what it is given must be a tensor, whatever made it; its result is one for certain."""
+        given = tensor(node.args[0], "unknown")
+        given.grad = False if self.frame.no_grad else None
+        out = self._operation(node, name, (given,), kwargs, True, [given, *args[1:]])
+        if out.is_tensor and self.frame.no_grad:
+            out.unrecorded = self.frame.no_grad_at
+        return out
 
     def _operation(self, node, name: str, tensors, kwargs, unknown: bool, args) -> Value:
         if not tensors:
@@ -348,7 +359,7 @@ class Calls(Results):
                 out.ndim, out.shape = owner.ndim, owner.shape
             if name == "reshape" and node.args and is_sizes(node.args, self) and not isinstance(node.args[0], (ast.Tuple, ast.List)):
                 out.ndim, out.shape = len(node.args), tuple(size_name(g) for g in node.args)
-            if _is_flat(node):
+            if is_flat(node):
                 out.ndim = 1
             return out
         if name in v.TENSOR_METHODS or name in v.TORCH_OPERATIONS:
@@ -357,7 +368,7 @@ class Calls(Results):
         return UNKNOWN
 
 
-def _is_flat(node: ast.expr) -> bool:
+def is_flat(node: ast.expr) -> bool:
     """`x.flatten()`, `x.ravel()`, `x.view(-1)`, `x.reshape(-1)`: one dimension, whatever `x` had."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
         return False

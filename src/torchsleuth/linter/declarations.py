@@ -7,7 +7,7 @@ import ast
 from torchsleuth.linter import expressions
 from torchsleuth.linter.events import ClassInfo
 from torchsleuth.linter.flow import is_foreign, is_self_attribute
-from torchsleuth.linter.values import UNKNOWN, Value, path_value, tensor
+from torchsleuth.linter.values import CONSTRUCTORS, UNKNOWN, Value, path_value, tensor
 
 MODULE_BASES = frozenset({"Module", "PreTrainedModel", "LightningModule"})
 FUNCTION_BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function", "torch.autograd.function.InplaceFunction"})
@@ -99,12 +99,23 @@ class Declarations(expressions.Expressions):
                         made = UNKNOWN
                     info.attributes[target.attr] = made
 
+    def _given_to(self, node: ast.Call) -> list[Value]:
+        """The tensor that a Parameter is made of, where it is made on the spot: how many dimensions it has."""
+        first = node.args[0] if node.args else None
+        head, _, last = self.dotted(first.func).rpartition(".") if isinstance(first, ast.Call) else ("", "", "")
+        if head != "torch" or last not in CONSTRUCTORS:
+            return []
+        made = self.construct(first, last, [], {})
+        if made.shape is not None and not all(isinstance(s, int) for s in made.shape):
+            made.shape = None  # names of `__init__`, which mean something else elsewhere
+        return [made]
+
     def made_by(self, node: ast.expr) -> Value:
         """The module or parameter a constructor call makes, read without events."""
         if isinstance(node, ast.Call):
             path = self.dotted(node.func)
             if path.startswith("torch.nn."):
-                return self.nn_value(node, path)
+                return self.nn_value(node, path, self._given_to(node) if path.endswith("Parameter") else None)
             if path in self.classes and self.classes[path].is_module:
                 return Value("module", node, path)
         if isinstance(node, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)):

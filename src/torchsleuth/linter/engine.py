@@ -111,7 +111,7 @@ def linted(source: Source) -> Outcome:
     interpreter.run()
     for rule in dispatcher.hooks["on_module"]:
         dispatcher.add(rule.on_module(source.tree, dispatcher.view))
-    kept = [d for d in _without_slow_where_wrong(list(dispatcher.found.values())) if not _is_silenced(d, source)]
+    kept = [d for d in _said_once(_without_slow_where_wrong(list(dispatcher.found.values()))) if not _is_silenced(d, source)]
     kept.sort(key=lambda d: (_cell_order(d), d.culprits[0].span.line, d.culprits[0].span.column, d.rule))
     view = dispatcher.view
     return Outcome([_with_diffs(d, source) for d in kept], sorted(set(view.remarks)), view.jobs)
@@ -126,6 +126,12 @@ def _without_slow_where_wrong(found: list[Diagnosis]) -> list[Diagnosis]:
         return any(loop.file == w.file and loop.line <= w.line <= loop.end_line for w in wrong)
 
     return [d for d in found if d.rule != "loop-over-tensor" or not contains(d)]
+
+
+def _said_once(found: list[Diagnosis]) -> list[Diagnosis]:
+    """A copy at which a loss leaves the graph is spoken of by the rule that names the loss."""
+    told = {d.culprits[0].span for d in found if d.rule == "loss-leaves-graph"}
+    return [d for d in found if d.rule != "tensor-of-tensor" or d.culprits[0].span not in told]
 
 
 def _cell_order(diagnosis: Diagnosis) -> int:

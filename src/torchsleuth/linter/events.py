@@ -102,6 +102,7 @@ class Hazard:
     write: Write
     time: int
     certain: bool
+    trained: bool = False  # a backward in the same function goes through nothing else, so this was kept or there is no gradient at all
     used: str = ""  # how the result is used afterwards: "backward" | "return" | ...
     feeds: bool = False  # what is written comes from what was kept: `x /= x.norm()`
     others: list[Save] = field(default_factory=list)  # further operations that kept what this write changes

@@ -73,6 +73,29 @@ def has_unknown_origin(value: Value) -> bool:
     return False
 
 
+def trains_only_through(loss: Value, result: Value) -> bool:
+    """Whatever gradient `loss` has, it has by way of `result`; the target of a loss is data."""
+    seen: set[int] = set()
+    pending = [loss]
+    reached = False
+    while pending:
+        current = pending.pop()
+        if current is result:
+            reached = True
+            continue
+        if id(current) in seen or current.kind == "number" or current.is_tensor and current.grad is False:
+            continue
+        seen.add(id(current))
+        if len(seen) > REACH:
+            return False
+        prediction = (current.extra or {}).get("prediction") if current.is_tensor else None
+        sources = [prediction] if prediction is not None else [*current.inputs, *(current.items or ())]
+        if not sources or prediction is None and (current.extra or {}).get("more"):
+            return False  # something else went in, of which nothing is known
+        pending.extend(sources)
+    return reached
+
+
 def is_cut_off(loss: Value) -> bool:
     """No gradient can reach the model from this loss: nothing in it has one, or its prediction has none for certain."""
     if loss.grad is False:

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torchsleuth
 from torchsleuth.linter.vectorise.region import Job
 from torchsleuth.model import Status
 
@@ -63,12 +64,13 @@ class _Prover:
         return Proof(Status(answer["status"]), answer["text"], tuple(answer.get("facts", ())))
 
     def _start(self) -> None:
-        script = Path(__file__).with_name("prover.py")
+        root = str(Path(torchsleuth.__file__).parent.parent)
+        program = f"import sys; sys.path.insert(0, {root!r}); from torchsleuth.linter.prover import main; main()"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": ""}
         environment.pop("PYTHONPATH", None)
         # -I: neither the user's directory nor the current one is importable in there.
         self.process = subprocess.Popen(
-            [sys.executable, "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-I", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=environment, cwd=os.path.dirname(sys.executable) or "/",
         )  # fmt: skip
         self.buffer = b""

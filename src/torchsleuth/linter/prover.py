@@ -7,12 +7,22 @@ none; then both are timed.
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 import time
-import types
+
+from torchsleuth.linter.prover_inputs import Inputs
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+
+# Kinds of values that the source seldom excludes, and what a rewrite takes for granted that differs on them.
+ORDERING = frozenset("sort argsort topk kthvalue msort softmax log_softmax cumsum cumprod logcumsumexp flip roll diff".split())
+DOUBTS = {
+    "nan": ("no value is NaN", "NaN"),
+    "whole": ("values are floating-point", "whole numbers"),
+    "strided": ("tensors are laid out in order", "transposed ones"),
+}
 
 
 def main() -> None:
@@ -40,18 +50,20 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0][:160]
 
 
-class Layer:
-    """A made-up layer, and how many features it gives."""
-
-    def __init__(self, call, features: int) -> None:
-        self.call, self.out_features = call, features
-
-    def __call__(self, x):
-        return self.call(x)
-
-
 class Differs(Exception):
     pass
+
+
+class DtypeDiffers(Differs):
+    pass
+
+
+class GradientDiffers(Differs):
+    pass
+
+
+# What is said, not refused: the `0.0` that a sum started from made whole numbers float, NaN has no gradient worth keeping.
+BORNE = {"whole": DtypeDiffers, "nan": GradientDiffers}
 
 
 class EdgeDiffers(Differs):
@@ -64,7 +76,7 @@ class Comparison:
         self.original = self._function("original")
         self.rewritten = self._function("rewritten")
         self.facts: list[str] = []
-        self.modules: dict = {}
+        self.inputs = Inputs(job["parameters"], torch)
 
     def _function(self, which: str):
         space: dict = {}
@@ -89,7 +101,8 @@ class Comparison:
             return {"status": "not-run", "text": f"not proven: the loop itself fails in backward ({self.backward_failure})"}
         speed = self._speed(ranks[0])
         checked = "same values, gradients, shapes and dtypes" if self.has_gradients else "same values, shapes and dtypes"
-        text = f"{checked} on {self.runs} inputs{self._ranks_text(ranks)}, one row and no row included"
+        included = f", {', '.join(self.edges[:-2] + [' and '.join(self.edges[-2:])])} included" if self.edges else ""
+        text = f"{checked} on {self.runs} inputs{self._ranks_text(ranks)}{included}"
         return {"status": "passed", "text": f"{text}; {speed}" if speed else text, "facts": self.facts}
 
     def _ranks_text(self, ranks: list[int]) -> str:
@@ -105,6 +118,7 @@ class Comparison:
         self.backward_failure = ""
         self.has_gradients = False
         self.runs = 0
+        self.edges: list[str] = []  # the sizes at the edge on which both did the same
         open_rank = any(p.get("rank", 0) is None for p in self.job["parameters"])
         agreeing = []
         for extra in (0, 1, 2) if open_rank else (0,):
@@ -115,13 +129,66 @@ class Comparison:
         extra = agreeing[0]
         classes = {c: 7 + n for n, c in enumerate(dict.fromkeys(self.job["axes"]))}
         self._trial(classes, extra, seed=1, must_run=True)
-        self._trial({}, extra, seed=2, must_run=True, ties=True)
+        self._trial({}, extra, seed=2, must_run=True, values="ties")
         self._other_ranks(extra)
+        if open_rank:
+            self._fewer_dimensions()
+            self._unequal_dimensions(agreeing)
+        for values, (granted, others) in DOUBTS.items():
+            for seed in range(20, 23):  # what differs only if a certain one of few values is NaN
+                self._trial_in_doubt(classes, extra, seed, values, granted, others)
         self._trial(dict.fromkeys(self.job["axes"], 1), extra, seed=3, must_run=False, name="one row")
         self._trial(dict.fromkeys(self.job["axes"], 0), extra, seed=4, must_run=False, name="no row")
         if len(set(self.job["axes"])) > 1:
             self._trial({self.job["axes"][-1]: 0}, extra, seed=5, must_run=False, name="no column")
         return agreeing
+
+    def _fewer_dimensions(self) -> None:
+        """One turn's part taken to be a single number: an error there is said, another value is not accepted."""
+        names = [p for p in self.job["parameters"] if p.get("rank", 0) is None]
+        ranks = {p["entries"] + p["extra"] for p in names}
+        if len(ranks) != 1 or min(p["extra"] for p in names) < 1:
+            return
+        (least,) = ranks
+        self._trial_in_doubt({}, -1, 10, "ordinary", f"{_listed(names)} {'has' if len(names) == 1 else 'have'} {least} or more dimensions", "fewer", refuse=not _orders_parts(ast.parse(self.job["original"])))
+
+    def _unequal_dimensions(self, agreeing: list[int]) -> None:
+        """Several of unknown rank are taken to have the same one; `x[i] * w[i]` also runs with one weight for each row."""
+        several = [p for p in self.job["parameters"] if p.get("rank", 0) is None and p["kind"] == "float"]
+        for spec in several if len(several) > 1 else []:
+            extra = next((e for e in agreeing if spec["extra"] + e >= 1), None)
+            if extra is None:
+                continue
+            own, spec["extra"] = spec["extra"], -extra
+            try:
+                self._trial({}, extra, seed=11, must_run=False)
+            except Differs:
+                granted = f"{_listed(several)} have equally many dimensions"
+                if _weighs_parts(ast.parse(self.job["original"])):
+                    raise EdgeDiffers(f"only if {granted}, which nothing here says; with fewer of `{spec['name']}` the loop does something else") from None
+                self._say(f"taken for granted: {granted} (with fewer of `{spec['name']}` the loop does something else)")
+            finally:
+                spec["extra"] = own
+
+    def _say(self, fact: str) -> None:
+        if not any(said.partition("(")[0] == fact.partition("(")[0] for said in self.facts):
+            self.facts.append(fact)
+
+    def _trial_in_doubt(self, sizes: dict, extra: int, seed: int, values: str, granted: str, others: str, refuse: bool = True) -> None:
+        """Inputs of a kind that nothing in the source excludes and few programs have."""
+        old = self._outcome(self.original, sizes, extra, seed, values)
+        if old[0] == "raised" or old[2][1]:
+            return
+        new = self._outcome(self.rewritten, sizes, extra, seed, values)
+        if new[0] == "raised":
+            self._say(f"taken for granted: {granted} (with {others} the loop runs, the rewrite raises {new[1]})")
+            return
+        try:
+            self._compare(old, new, "", values)
+        except Differs as difference:
+            if refuse and not isinstance(difference, BORNE.get(values, ())):
+                raise EdgeDiffers(f"only if {granted}, which nothing here says; with {others} {difference}") from None
+            self._say(f"taken for granted: {granted} (with {others} {difference})")
 
     def _other_ranks(self, extra: int) -> None:
         """A number of dimensions that was only assumed: does the rewrite still agree where the loop runs with one more?"""
@@ -163,9 +230,9 @@ class Comparison:
                 finally:
                     spec["kind"] = "number"
 
-    def _trial(self, sizes: dict, extra: int, seed: int, must_run: bool, ties: bool = False, name: str = "") -> bool:
-        old = self._outcome(self.original, sizes, extra, seed, ties)
-        new = self._outcome(self.rewritten, sizes, extra, seed, ties)
+    def _trial(self, sizes: dict, extra: int, seed: int, must_run: bool, values: str = "ordinary", name: str = "") -> bool:
+        old = self._outcome(self.original, sizes, extra, seed, values)
+        new = self._outcome(self.rewritten, sizes, extra, seed, values)
         if old[0] == "raised":
             if name:
                 if new[0] != "raised":
@@ -178,13 +245,16 @@ class Comparison:
         if new[0] == "raised":
             kind = EdgeDiffers if name else Differs
             raise kind(f"on {name or 'an input the loop handles'} the rewrite raised {new[1]}")
-        self._compare(old, new, name, ties)
+        said = len(self.facts)
+        self._compare(old, new, name, values)
         self.runs += 1
+        if name and len(self.facts) == said:
+            self.edges.append(name)
         return True
 
-    def _outcome(self, function, sizes, extra, seed, ties):
+    def _outcome(self, function, sizes, extra, seed, values):
         torch = self.torch
-        given, leaves = self._inputs(sizes, extra, seed, ties)
+        given, leaves = self.inputs.made(sizes, extra, seed, values)
         try:
             results = function(**given)
         except Exception as error:
@@ -201,7 +271,7 @@ class Comparison:
                 problem = first_line(error)
         return "returned", results, (gradients, problem, bool(tensors))
 
-    def _compare(self, old, new, name: str, ties: bool) -> None:
+    def _compare(self, old, new, name: str, values: str) -> None:
         torch = self.torch
         for label, a, b in zip(self.job["outputs"], old[1], new[1], strict=True):
             label = "the result" if label.startswith("__out") else f"`{label}`"
@@ -210,12 +280,16 @@ class Comparison:
                 if a.shape != b.shape:
                     raise Differs(f"{label} has shape {list(b.shape)} instead of {list(a.shape)}{where}")
                 if a.dtype != b.dtype:
-                    raise Differs(f"{label} has dtype {b.dtype} instead of {a.dtype}{where}")
+                    raise DtypeDiffers(f"{label} has dtype {b.dtype} instead of {a.dtype}{where}")
                 self._close(a, b, f"{label}{where}")
             elif isinstance(b, torch.Tensor) and isinstance(a, (int, float)):
-                if name not in ("no row", "no column") or bool((b != a).any()):
+                if not name or bool((b != a).any()):  # by name: sizes with which some loop has no turn
                     raise Differs(f"{label} is a tensor instead of a number{where}")
                 self.facts.append(f"on {name} the loop leaves the number {a}, the rewrite a tensor of that value")
+            elif type(a) is type(b) is float:
+                self._close(torch.tensor(a), torch.tensor(b), f"{label}{where}")  # Python adds up in double precision, a tensor in its own
+            elif name and isinstance(a, int) and isinstance(b, float) and a == b:
+                self.facts.append(f"on {name} the loop leaves {a}, the rewrite {b}")
             elif type(a) is not type(b) or a != b:
                 raise Differs(f"{label} is {b!r} instead of {a!r}{where}")
         (mine, problem, _), (theirs, other_problem, _) = old[2], new[2]
@@ -224,7 +298,7 @@ class Comparison:
             return
         if other_problem:
             raise Differs(f"backward raised {other_problem}")
-        if ties:
+        if values == "ties":
             return
         leaves = max(len(mine), len(theirs))
         mine, theirs = mine or [None] * leaves, theirs or [None] * leaves
@@ -234,93 +308,18 @@ class Comparison:
                 continue
             a = torch.zeros_like(b) if a is None else a
             b = torch.zeros_like(a) if b is None else b
-            self._close(a, b, f"the gradient of input {position + 1}")
+            self._close(a, b, f"the gradient of input {position + 1}", GradientDiffers)
 
-    def _close(self, a, b, what: str) -> None:
-        if not self.torch.allclose(a.double(), b.double(), equal_nan=True, **TOLERANCE):
-            raise Differs(f"{what} differs by up to {(a.double() - b.double()).abs().max().item():.3g}")
+    def _close(self, a, b, what: str, kind: type[Differs] = Differs) -> None:
+        a, b = a.double(), b.double()
+        if not self.torch.allclose(a, b, equal_nan=True, **TOLERANCE):
+            if not self.torch.equal(a.isnan(), b.isnan()):
+                raise kind(f"{what} is NaN in other places")
+            raise kind(f"{what} differs by up to {(a - b).nan_to_num().abs().max().item():.3g}")
 
     def _shapes(self, results) -> str:
         shapes = [f"a tensor of shape {list(r.shape)}" if isinstance(r, self.torch.Tensor) else repr(r) for r in results]
         return " and ".join(shapes)
-
-    # Made-up inputs ---------------------------------------------------------------------------------
-
-    def _inputs(self, sizes: dict, extra: int, seed: int, ties: bool, grad: bool = True):
-        torch = self.torch
-        generator = torch.Generator().manual_seed(seed)
-        known = dict(sizes)
-
-        def size(label, least=0):
-            if label.startswith("="):
-                return int(label[1:])
-            if label == "const":
-                return max(least, 5) + 1
-            if label not in known:
-                known[label] = 3 + (len(known) * 2) % 7
-            return known[label]
-
-        leaves: list = []
-
-        def value(spec, label):
-            kind = spec["kind"]
-            if kind == "number":
-                return 0.3 + 0.1 * (len(label) % 3)
-            if kind == "vector":
-                return torch.rand(4 if spec["like"] == "tail" else size(spec["like"]), generator=generator) + 0.5
-            if kind == "size":
-                return size(spec["class"])
-            if kind == "device":
-                return torch.device("cpu")
-            if kind == "dtype":
-                return torch.float32
-            if kind == "module":
-                return Layer(self._module(spec["class"], label, size(spec["out"]) if spec.get("out") else 5), size(spec["out"]) if spec.get("out") else 5)
-            if kind == "self":
-                return types.SimpleNamespace(**{n: value(s, n) for n, s in spec["attributes"].items()})
-            least = spec.get("least", 0)
-            shape = [max(size(c, least), least) if c not in sizes else size(c, least) for c in spec["dims"]]
-            if spec["rank"] is None:
-                shape += [4 + n for n in range(spec["extra"] + extra)]
-            if kind == "index":
-                bound = spec.get("bound")
-                top = bound if isinstance(bound, int) else size(bound) if bound else 2
-                return torch.randint(0, max(top, 1), shape, generator=generator)
-            if kind == "bool":
-                return torch.rand(shape, generator=generator) > 0.4
-            leaf = torch.randn(shape, generator=generator)
-            if ties:
-                leaf = leaf.mul(1.5).round()
-            if not grad:
-                return leaf
-            leaf.requires_grad_(True)
-            leaves.append(leaf)
-            return leaf.clone()
-
-        given = {spec["name"]: value(spec, spec["name"]) for spec in self.job["parameters"] if spec["kind"] not in ("weight", "bias")}
-        for spec in self.job["parameters"]:
-            if spec["kind"] in ("weight", "bias"):
-                shape = [5, given[spec["of"]].shape[-1]] if spec["kind"] == "weight" else [5]
-                leaf = torch.randn(shape, generator=generator)
-                if grad:
-                    leaves.append(leaf.requires_grad_(True))
-                given[spec["name"]] = leaf
-        return given, leaves
-
-    def _module(self, kind: str, label: str, features: int):
-        """A layer of that class whose sizes follow its first input; the same one for both versions."""
-        torch = self.torch
-        made = self.modules
-
-        def call(x):
-            key = (label, kind, x.shape[-1] if x.dim() else 0, features)
-            if key not in made:
-                torch.manual_seed(11)
-                make = getattr(torch.nn, kind)
-                made[key] = make(x.shape[-1], features) if kind == "Linear" else make(7, 4) if kind == "Embedding" else make(x.shape[-1]) if kind in ("LayerNorm", "RMSNorm") else make()
-            return made[key](x)
-
-        return call
 
     # Speed ------------------------------------------------------------------------------------------
 
@@ -334,7 +333,7 @@ class Comparison:
                     sizes.setdefault(label, 64)
         try:
             with torch.no_grad():
-                self.original(**self._inputs({}, extra, 0, False, grad=False)[0])  # warm up
+                self.original(**self.inputs.made({}, extra, 0, "ordinary", grad=False)[0])  # warm up
                 slow, shape = self._timed(self.original, sizes, extra, 0.12)
                 fast, _ = self._timed(self.rewritten, sizes, extra, 0.05)
         except Exception:
@@ -348,7 +347,7 @@ class Comparison:
     def _timed(self, function, sizes, extra, budget: float):
         best, spent, runs = float("inf"), 0.0, 0
         while runs < 1 or (spent < budget and runs < 30):
-            given, _ = self._inputs(sizes, extra, 0, False, grad=False)
+            given, _ = self.inputs.made(sizes, extra, 0, "ordinary", grad=False)
             start = time.process_time()
             function(**given)
             took = time.process_time() - start
@@ -359,5 +358,25 @@ class Comparison:
         return best, shape
 
 
-if __name__ == "__main__":
-    main()
+# What the loop itself says of its parts -----------------------------------------------------------
+
+
+def _listed(specs: list[dict]) -> str:
+    return " and ".join(f"`{spec['name']}`" for spec in specs)
+
+
+def _called(node: ast.AST) -> str:
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+def _orders_parts(loop: ast.AST) -> bool:
+    """A turn's part has a dimension: nobody sorts a single number."""
+    return any(_called(n) in ORDERING for n in ast.walk(loop))
+
+
+def _weighs_parts(loop: ast.AST) -> bool:
+    """One thing is multiplied by another and not summed up at once, as a scalar product is: it may be one weight a row."""
+    summed = {id(inner) for n in ast.walk(loop) if _called(n) in ("sum", "mean") for inner in ast.walk(n)}
+    products = [n for n in ast.walk(loop) if isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, (ast.Mult, ast.Div)) and id(n) not in summed]
+    return any(not isinstance(side, ast.Constant) for n in products for side in [n.right if isinstance(n, ast.BinOp) else n.value])

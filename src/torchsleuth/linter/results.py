@@ -26,6 +26,8 @@ class Results:
     def result(self, node, op: str, tensors: tuple[Value, ...], has_dim=False, with_number=False, unknown_inputs=False,
                sources: tuple[Value, ...] = ()) -> Value:  # fmt: skip
         out = tensor(node, op, sources or tensors)
+        if unknown_inputs:
+            out.extra = {"more": True}
         if op in v.INT_RESULT:
             out.dtype, out.grad = "int", False
         elif op in v.BOOL_RESULT:

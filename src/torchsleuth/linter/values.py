@@ -23,10 +23,11 @@ class Storage:
 class Save:
     """An operation kept this memory for backward; `result` is what it computed."""
 
-    __slots__ = ("node", "result", "operator", "what", "time", "value")
+    __slots__ = ("node", "result", "operator", "what", "time", "value", "if_recorded")
 
-    def __init__(self, node, result, operator, what, time, value) -> None:
+    def __init__(self, node, result, operator, what, time, value, if_recorded=False) -> None:
         self.node, self.result, self.operator, self.what, self.time, self.value = node, result, operator, what, time, value
+        self.if_recorded = if_recorded  # certain as soon as the result has a history: only one operand can have given it that
 
 
 class Value:
@@ -174,6 +175,18 @@ BINARY_OPERATORS = {
     ast.BitXor: "bitwise_xor", ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
 }  # fmt: skip
 COMPARISONS = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+
+
+def kept_if_recorded(op: str, tensors: tuple[Value, ...], has_dim: bool, with_number: bool) -> set[int | str]:
+    """What `op` is certain to keep if its result has a history, where only one of its operands can have one."""
+    open_ones = [t for t in tensors if t.grad is None]
+    if len(open_ones) != 1 or any(t.grad for t in tensors):
+        return set()
+    open_ones[0].grad = True
+    try:
+        return {name for name, sure in kept_tensors(op, tensors, has_dim, with_number) if sure}
+    finally:
+        open_ones[0].grad = None
 
 
 def kept_tensors(op: str, tensors: tuple[Value, ...], has_dim: bool, with_number: bool) -> list[tuple[int | str, bool]]:

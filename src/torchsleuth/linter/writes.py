@@ -8,7 +8,8 @@ import copy
 from torchsleuth.linter import expressions
 from torchsleuth.linter.events import Frame, Hazard, Write
 from torchsleuth.linter.flow import comes_from, exclusive, is_self_attribute, root_name
-from torchsleuth.linter.values import Save, Storage, Value, kept_tensors, tensor
+from torchsleuth.linter.gradients import trains_only_through
+from torchsleuth.linter.values import Save, Storage, Value, kept_if_recorded, kept_tensors, tensor
 
 # `x.unsqueeze_(0)` counts as a write for autograd (the version goes up, a leaf refuses it), and writes no element.
 RESHAPES = frozenset("unsqueeze squeeze t transpose swapaxes swapdims as_strided".split())
@@ -57,10 +58,11 @@ class Writes(expressions.Expressions):
         if self.frame.no_grad or result.grad is False:
             return
         self.time += 1
+        if_recorded = kept_if_recorded(op, tensors, has_dim, with_number)
         for what, certain in kept_tensors(op, tensors, has_dim, with_number):
             value = result if what == "r" else tensors[what]
             if value.storage is not None and len(value.storage.saves) < 64:
-                value.storage.saves.append(Save(node, result, op, what, self.time, (value, self.frame.arms, certain)))
+                value.storage.saves.append(Save(node, result, op, what, self.time, (value, self.frame.arms, certain), what in if_recorded))
 
     def sink(self, how: str, value: Value) -> None:
         if value.is_tensor or value.items:
@@ -74,6 +76,7 @@ class Writes(expressions.Expressions):
             for time, how, value in frame.sinks:
                 if time > hazard.time and (how == "backward" or not frame.is_script) and comes_from(value, hazard.save.result):
                     hazard.used = how
+                    hazard.trained = how == "backward" and hazard.save.if_recorded and trains_only_through(value, hazard.save.result)
                     first = real.setdefault(id(hazard.write.node), hazard)
                     if first is not hazard and all(s.node is not hazard.save.node for s in (first.save, *first.others)):
                         if hazard.certain and not first.certain:

@@ -28,4 +28,3 @@ class Gathered:
 
     axes: tuple[str, ...]
     element: Lifted | None
-    is_number: bool = False

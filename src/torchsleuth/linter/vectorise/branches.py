@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torchsleuth.linter.vectorise.lift import Lifter
 from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, expression
@@ -22,6 +22,7 @@ class Store:
     test: Lifted | None = None
     tests: tuple[Lifted, ...] = ()
     previous: bool = False  # out[i] = out[i - 1] + value: a running total
+    helpers: dict[str, Lifted] = field(default_factory=dict)  # what the names in its index stand for in that turn
 
 
 class Branches:

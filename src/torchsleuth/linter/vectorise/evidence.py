@@ -7,8 +7,8 @@ import re
 import typing
 
 from torchsleuth.linter.values import TENSOR_METHODS
-from torchsleuth.linter.vectorise.context import own_nodes
 from torchsleuth.linter.vectorise.lifted import GiveUp
+from torchsleuth.linter.vectorise.reading import own_nodes
 
 if typing.TYPE_CHECKING:
     from torchsleuth.linter.vectorise.plan import Plan
@@ -20,7 +20,7 @@ COLLECTORS = {"torch.stack": "stack", "torch.tensor": "tensor", "torch.cat": "ca
 TENSOR_NAME = re.compile(r"^[a-z]\d?$|tensor|matri|^(inp|input|inputs|logits|image|batch|waveform|signal)$", re.IGNORECASE)
 TENSOR_IN_FUNCTION = re.compile(
     TENSOR_NAME.pattern + r"|logit|prob|score|feat|emb|image|img|inp|batch|data|row|vec|point|hidden|att|weight|value|pred|target|label|box|"
-    r"coord|pos|signal|wave|ind|ids|token|mask|seq|text|src|tgt|query|key",
+    r"coord|pos|signal|wave|ind|idx|ids|token|mask|seq|text|src|tgt|query|key",
     re.IGNORECASE,
 )
 
@@ -53,7 +53,8 @@ def require_tensors(plan: Plan) -> None:
         return
     for base in unsure:
         named = TENSOR_IN_FUNCTION if _is_own_argument(base, plan) else TENSOR_NAME
-        if not named.search(base) and not _is_indexed_like_an_array(base, plan.loop):
+        # What says where may be a list of numbers as well: lengths, say.
+        if not named.search(base) and not _is_indexed_in_several(base, plan.loop):
             raise GiveUp(f"nothing here shows that `{base}` is a tensor; it may be a list")
     iterated: set[str] = set()
     for node in ast.walk(plan.loop):
@@ -61,7 +62,9 @@ def require_tensors(plan: Plan) -> None:
             sources = node.iter.args if isinstance(node.iter, ast.Call) else [node.iter]
             if any(ast.unparse(s) in unsure for s in sources):
                 iterated |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
-    if not iterated:
+    # `for i in range(len(preds)): total += f(preds[i])` is the same with an index
+    counted = {base for base in unsure & plan.context.sized if not _is_indexed_like_an_array(base, plan.loop)}
+    if not iterated and not counted:
         return
     adds_up = plan.reader.accumulators and not (plan.collected or plan.reader.stores)
     if adds_up or isinstance(plan.loop, ast.Call) and plan.context.dotted(plan.loop.func) not in COLLECTORS:
@@ -106,12 +109,17 @@ def _is_own_argument(base: str, plan: Plan) -> bool:
 
 def _is_indexed_like_an_array(base: str, loop: ast.AST) -> bool:
     """`x[i, j]`, `x[:, j]`, `x[i].item()`, or an index `y[i, x[i]]` itself: not what one does with a list of tensors."""
+    return _is_indexed_in_several(base, loop) or holds_positions(base, loop)
+
+
+def _is_indexed_in_several(base: str, loop: ast.AST) -> bool:
+    """`x[i, j]`, `x[:, j]`, `x[i].item()`: not what one does with a list."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and ast.unparse(node.value).split("[")[0] == base:
             return True
         if isinstance(node, ast.Attribute) and node.attr == "item" and isinstance(node.value, ast.Subscript) and ast.unparse(node.value.value) == base:
             return True
-    return holds_positions(base, loop)
+    return False
 
 
 def holds_positions(base: str, loop: ast.AST) -> bool:
@@ -134,6 +142,16 @@ def holds_positions(base: str, loop: ast.AST) -> bool:
             if any(ast.unparse(n) in names for n in ast.walk(node.slice) if isinstance(n, (ast.Name, ast.Attribute))):
                 return True
     return False
+
+
+def require_no_aliases(plan: Plan) -> None:
+    """`y = x` before a loop that writes into `y` and reads `x`: each turn sees what the one before it wrote."""
+    stored = {store.target for store in plan.reader.stores}
+    for node in own_nodes(plan.context.frame.node):
+        if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+            names = {ast.unparse(n) for n in (*node.targets, node.value)}
+            if len(names) > 1 and names & stored and names & (set(plan.reader.lifter.bases) - stored):
+                raise GiveUp(f"{' and '.join(f'`{n}`' for n in sorted(names))} are one tensor, which is read and written")
 
 
 def require_no_leftovers(plan: Plan) -> None:

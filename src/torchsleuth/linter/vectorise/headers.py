@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import copy
 
+from torchsleuth.linter.calls import is_flat
 from torchsleuth.linter.vectorise.axes import Axis
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted
 from torchsleuth.linter.vectorise.lift import Lifter
-from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, Recurrence, name, number
+from torchsleuth.linter.vectorise.lifted import INNER, GiveUp, Lifted, Recurrence, name, number
+from torchsleuth.linter.vectorise.shapes import ranked
 
 SMALL = 4  # a fixed number of turns up to this is an unrolled formula, not a slow loop
 
@@ -20,6 +22,8 @@ class Headers:
     lifter: Lifter
     depths: dict[str, int]
     all_axes: list[Axis]
+    assumed_ranks: set[str]
+    bounds: dict[str, ast.expr]
     fresh: int
 
     def _new_axis(self, label: str, start: int, stop, stop_code: ast.expr) -> Axis:
@@ -76,9 +80,15 @@ class Headers:
         if not isinstance(target, ast.Name) or call.keywords or not 1 <= len(call.args) <= 2:
             raise GiveUp("its range has a step" if len(call.args) == 3 else "its range is not understood")
         start = integer(call.args[0]) if len(call.args) == 2 else 0
+        stop = call.args[-1]
+        if start is None and (outer := self.lifter.loop_offset(call.args[0])) is not None and outer[0].start == 0 and outer[1] >= 0:
+            start = 0  # `range(i + 1, n)`: all of it, under the condition that it is behind `i`
+            self.bounds[target.id] = ast.Compare(name(target.id), [ast.GtE()], [call.args[0]])
         if start is None or start < 0:
             raise GiveUp("where its range starts is not a number")
-        stop = call.args[-1]
+        if (outer := self.lifter.loop_offset(stop)) is not None and outer[0].start == 0 and outer[1] in (0, 1) and start == 0 and target.id not in self.bounds:
+            self.bounds[target.id] = ast.Compare(name(target.id), [ast.Lt()], [stop])  # `range(i)`: as far as the loop around it goes
+            return self._new_axis(target.id, 0, outer[0].stop, copy.deepcopy(outer[0].stop_code))
         size = self._inner_size(stop)
         return self._new_axis(target.id, start, size, copy.deepcopy(stop))
 
@@ -108,7 +118,7 @@ class Headers:
                 raise GiveUp("its zip is not understood")
         else:
             sources, targets, is_strict = [iterated], [target], False
-        if not all(isinstance(t, ast.Name) for t in targets):
+        if not all(isinstance(t, ast.Name) or isinstance(t, ast.Tuple) and all(isinstance(e, ast.Name) for e in t.elts) for t in targets):
             raise GiveUp("its target is not understood")
         values = [self._source(s) for s in sources]
         self.fresh += 1
@@ -121,18 +131,50 @@ class Headers:
         if counter:
             self.lifter.carried.pop(counter, None)
         if len(values) > 1 and not is_strict and not self.context.are_equally_long([ast.unparse(s) for s in sources]):
-            self.lifter.zipped += [ast.unparse(s) for s in sources[1:]]
+            self.lifter.zipped += [ast.unparse(s) if v.root == "" else v.root for s, v in zip(sources[1:], values[1:], strict=True)]
+            for value in values[1:]:
+                self.lifter.equal.tries(("size", first.root, 0), ("size", value.root, 0))
+                if value.sizes and value.sizes[0] and value.sizes[0][0] == "flat":
+                    self.lifter.equal.join(first.sizes[0], value.sizes[0])
             self.lifter.assume(f"{' and '.join(f'`{ast.unparse(s)}`' for s in sources)} are equally long")
-        for variable, value in zip(targets, values, strict=True):
-            self.lifter.env[variable.id] = self.lifter.index(value, [name(label)])
-            self.depths[variable.id] = len(self.lifter.axes)
-            self.lifter.carried.pop(variable.id, None)
+        for part, value in zip(targets, values, strict=True):
+            if isinstance(part, ast.Tuple):
+                self._unpacked(part, value, label)
+            else:
+                self._turn(part, self.lifter.index(value, [name(label)]))
         return axis
+
+    def _unpacked(self, target: ast.Tuple, value: Lifted, label: str) -> None:
+        """`for i, j in edges`: every row has as many elements as there are names."""
+        parts = self.parts_of(self.lifter.index(value, [name(label)]), len(target.elts))
+        for part, one in zip(target.elts, parts, strict=True):
+            self._turn(part, one)
+
+    def parts_of(self, row: Lifted, count: int) -> list[Lifted]:
+        """The elements of a row that is unpacked into so many names."""
+        if row.root not in self.lifter.bases or not self.lifter.bases[row.root]["sure"] or not row.is_root and row.more:
+            raise GiveUp("nothing here shows that a tensor is unpacked; it may be a list of pairs")
+        if row.more:
+            self.assumed_ranks.add(row.root)
+            self.lifter.assume(f"`{row.root}` has {len(row.dims) + 1} dimensions")
+            row = ranked(self.lifter, row, row.rank + 1)
+        if row.is_root:
+            self.lifter.columns[row.root, row.inner_position(0)] = count
+        return [self.lifter.index(row, [number(place)]) for place in range(count)]
+
+    def _turn(self, target: ast.Name, value: Lifted) -> None:
+        """What the header gives a name in every turn."""
+        self.lifter.env[target.id] = value
+        self.depths[target.id] = len(self.lifter.axes)
+        self.lifter.carried.pop(target.id, None)
 
     def _source(self, node: ast.expr) -> Lifted:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unbind":
             if not node.args and not node.keywords:
                 node = node.func.value
+        if is_flat(node) and is_dotted(node.func.value) and ast.unparse(node.func.value).split(".")[0] not in {*self.lifter.env, *self.lifter.carried}:
+            whole = self.lifter.base(node.func.value)
+            return Lifted(copy.deepcopy(node), (INNER,), sizes=(("flat", ast.unparse(node)),), root=whole.root)
         if isinstance(node, ast.Call):
             value = self.context.dotted(node.func)
             raise GiveUp(f"it runs over what `{value or ast.unparse(node.func)}` returns")

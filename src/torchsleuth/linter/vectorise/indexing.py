@@ -10,7 +10,8 @@ from dataclasses import replace
 from torchsleuth.linter.vectorise import operators as ops
 from torchsleuth.linter.vectorise.axes import Axis
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted
-from torchsleuth.linter.vectorise.lifted import FULL, INNER, Equal, GiveUp, Lifted, RankUnknown, SizeKey, aligned, number, subscript
+from torchsleuth.linter.vectorise.lifted import FULL, INNER, Equal, GiveUp, Lifted, RankUnknown, SizeKey, aligned, method, number, subscript
+from torchsleuth.linter.vectorise.windows import Window, unfolded, window_of
 
 # What holds positions, by its name: anything else of one or more dimensions may be a boolean mask.
 INDEX_NAME = re.compile(r"id|ind|label|target|perm|order|pos|token|class|top|sort|argm|nbr|neigh|parent|arange", re.IGNORECASE)
@@ -30,6 +31,9 @@ class Indexing:
     numbers: set[str]
     equal: Equal
     wanted_rank: int | None
+    longer: dict[str, dict[int, int]]
+    adding: bool
+    windows: dict[str, dict[int, list[tuple[SizeKey, int]]]]
 
     def index(self, value: Lifted, entries: list[ast.expr]) -> Lifted:
         """`value[entries]`, loop variables becoming dimensions of the result."""
@@ -112,7 +116,7 @@ class Indexing:
 
     def _may_be_as_long(self, size: SizeKey | None, key: SizeKey) -> bool:
         """Another argument that is read from end to end is taken to end with the loop; what is computed here may have any length."""
-        if self.storing or size is None or size[0] != "size" or key[0] != "size" or (size[1] == key[1] and size[2] != key[2]):
+        if self.storing or size is None or size[0] != "size" or key[0] != "size" or (size[1] == key[1] and size[2] != key[2]) or size[2] in self.longer.get(size[1], ()):
             return False
         return "." in size[1] or (size[1] in self.context.arguments and not self.context.counts.get(size[1]))
 
@@ -136,6 +140,7 @@ class Indexing:
         position = 0  # among inner dimensions of `value`
         places = [p for p, d in enumerate(value.dims) if d in (INNER, "1")]
         cursor = 0
+        windows: list[tuple[Window, SizeKey | None]] = []
         count = sum(not _is_none(e) for e in entries)
         if not value.more and count > len(places):
             raise GiveUp("more indices than dimensions")
@@ -156,7 +161,14 @@ class Indexing:
                 sizes.append(None)
                 continue
             size = value.sizes[cursor] if cursor < len(value.sizes) else self._unknown_size(value, cursor)
-            if isinstance(entry, ast.Slice):
+            if isinstance(entry, ast.Slice) and (window := window_of(self, entry)) is not None:
+                if window.axis.name in dims or window.axis.name in value.dims:
+                    raise GiveUp("two indices that move with the same loop")
+                code_entries.append(copy.copy(FULL))
+                dims.append(window.axis.name)
+                windows.append((window, size))
+                sizes.append(self.axis_size(window.axis))
+            elif isinstance(entry, ast.Slice):
                 code_entries.append(self._plain_slice(entry))
                 dims.append(INNER)
                 sizes.append(size if entry.lower is None and entry.upper is None and entry.step is None else None)
@@ -187,7 +199,22 @@ class Indexing:
             sizes.append(value.sizes[place] if place < len(value.sizes) else None)
         code = subscript(value.code, code_entries)
         used = None if value.root_used is None else value.root_used + max(0, count - len(places))
+        order = list(range(len(dims)))
+        for window, size in windows:
+            # `unfold` puts what is inside a window last; it belongs before the value's own dimensions that follow the window.
+            place = dims.index(window.axis.name)
+            code = unfolded(self, replace(value, code=code), place, window, size)
+            own = next((p for p, d in enumerate(dims) if d in (INNER, "1") and order[p] > order[place]), len(dims))
+            if value.more or own < len(dims):
+                code = method(code, "movedim", number(-1), number(own))
+            dims.insert(own, INNER)
+            sizes.insert(own, self._window_size(window))
+            order.insert(own, order[place])
         return Lifted(code, tuple(dims), value.more, tuple(sizes), "tensor", root=value.root, root_used=used, doubt=value.doubt)
+
+    def _window_size(self, window: Window) -> SizeKey | None:
+        key, offset = self.context.size(window.length)
+        return key if not offset and key != ("const",) else None
 
     def _unknown_size(self, value: Lifted, place: int) -> SizeKey | None:
         if value.is_root:
@@ -237,12 +264,16 @@ class Indexing:
                 self._join_axis(axis, offset, size)
                 indices.append(positions)
             else:
-                computed = isinstance(entry.code, ast.BinOp) and isinstance(entry.code.op, (ast.Add, ast.Sub))  # masks cannot be
+                # What is added to is no mask, nor is what `int` made, nor one of several tensors of indices.
+                computed = isinstance(entry.code, ast.BinOp) and isinstance(entry.code.op, (ast.Add, ast.Sub)) or entry.kind == "index"
+                computed = computed or sum(lifted[p].kind != "index_offset" for p in places) > 1
                 if (entry.rank or entry.more) and not computed and not INDEX_NAME.search(ast.unparse(entry.code)):
                     raise GiveUp(f"`{ast.unparse(entry.code)[:30]}` may be a mask, which selects differently in every turn")
                 if entry.kind == "bool" or "mask" in ast.unparse(entry.code):
                     raise GiveUp("a mask selects differently in every turn")
                 self.mark_index(entry, size)
+                if isinstance(entry.code, ast.Call) and isinstance(entry.code.func, ast.Attribute) and entry.code.func.attr == "detach":
+                    entry = replace(entry, code=entry.code.func.value)  # of `idx[i].item()`: positions have no history
                 indices.append(entry)
         if len(indices) == 1:
             codes, layout, more, sizes = [indices[0].code], indices[0].dims, indices[0].more, indices[0].sizes
@@ -265,8 +296,8 @@ class Indexing:
 
     def _require_single_positions(self, indices: list[Lifted], places: list[int], lifted: list[Lifted | None]) -> None:
         """`y[i, idx[i]]`: one position or several in every turn? Only where something says one may that be taken for granted."""
-        if len(indices) == 1 or self.wanted_rank == 0:
-            return
+        if len(indices) == 1 or self.wanted_rank == 0 or self.adding:
+            return  # where several positions were added to at once, equal ones would count once: nobody means that
         if len(self.axes) > 1 and len({a for i in indices for a in i.axes}) > 1:
             return
         for place in places:
@@ -290,8 +321,8 @@ class Indexing:
                 text = ast.unparse(child.value)
                 entries = child.slice.elts if isinstance(child.slice, ast.Tuple) else [child.slice]
                 if self.context.rank(text) is None and text not in self.env and not any(isinstance(e, ast.Slice) or _is_none(e) for e in entries):
-                    parents = [n for n in ast.walk(node) if isinstance(n, ast.Call) and any(c is child for c in ast.walk(n))]
-                    if not parents or all(_is_elementwise_call(p) for p in parents):
+                    parents = [n for n in ast.walk(node) if isinstance(n, (ast.Call, ast.BinOp)) and any(c is child for c in ast.walk(n))]
+                    if all(_is_elementwise_call(p) if isinstance(p, ast.Call) else not isinstance(p.op, ast.MatMult) for p in parents):
                         self.context.exact_ranks[text] = len(entries)
                         self.assume(f"`{text}` has {len(entries)} dimension{'s' * (len(entries) != 1)}")  # `y[i]` of [n, 1] is one number, too
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 from dataclasses import dataclass, field, replace
 
 from torchsleuth.linter.vectorise import operators as ops
 from torchsleuth.linter.vectorise.axes import Axis, Gathered
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted, size_expression
+from torchsleuth.linter.vectorise.guarded import require_finite
 from torchsleuth.linter.vectorise.indexing import Indexing
 from torchsleuth.linter.vectorise.lifted import (
-    INNER, Equal, GiveUp, Lifted, RankUnknown, Recurrence, SizeKey, aligned, expression, method, name, number,
+    INNER, Equal, GiveUp, Lifted, RankUnknown, Recurrence, SizeKey, aligned, converted, expression, method, name, number,
 )  # fmt: skip
+
+BITWISE = (ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)  # whole numbers only: `uint8 >> 1` stays uint8, `uint8 >> torch.arange(8)` does not
 
 
 @dataclass
@@ -28,11 +32,17 @@ class Lifter(Indexing):
     weights: dict[str, tuple[str, str]] = field(default_factory=dict)  # given to `F.linear`: "weight" or "bias", and what is multiplied
     zipped: list[str] = field(default_factory=list)  # what a `zip` runs over beside its first: nothing says that it is as long
     modules: dict[str, str] = field(default_factory=dict)  # `self.linear` -> class
+    adding: bool = False  # the place of a `+=` or `-=`
     storing: bool = False  # reading the place that is written to: what is not shown to be filled is not
     reducing: int = 0  # inside the argument of a sum, a mean or a norm
     wanted_rank: int | None = None  # inner rank that the place of storing asks for
+    multiplied: bool = False  # what is read next is a factor of a matrix product
+    product_rank: int | None = None  # the same for the product that is being read
     assumptions: list[str] = field(default_factory=list)
     written: dict[str, str] = field(default_factory=dict)  # tensors the loop writes to -> the place it writes, which it may read
+    windows: dict[str, dict[int, list[tuple[SizeKey, int]]]] = field(default_factory=dict)  # dimensions cut into windows, and the room they need
+    columns: dict[tuple[str, int], int] = field(default_factory=dict)  # dimensions that the loop unpacks, and so knows the size of
+    longer: dict[str, dict[int, int]] = field(default_factory=dict)  # `v[t + 1]`: the dimensions indexed beyond the loop's positions, and how far
     inside: set[int] = field(default_factory=set)  # `x[0]` of `x[0][j]`, read as a part of the whole
 
     @property
@@ -41,6 +51,15 @@ class Lifter(Indexing):
 
     def axis(self, label: str) -> Axis | None:
         return next((a for a in self.axes if a.name == label), None)
+
+    @contextlib.contextmanager
+    def inside_call(self):
+        """What is read here is not stored itself: the place of storing says nothing of its dimensions."""
+        outer, self.wanted_rank = self.wanted_rank, None
+        try:
+            yield
+        finally:
+            self.wanted_rank = outer
 
     def lift(self, node: ast.expr) -> Lifted:
         handler = HANDLERS.get(type(node))
@@ -143,13 +162,22 @@ class Lifter(Indexing):
         return replace(value, code=code, kept=kept)
 
     def _binop(self, node: ast.BinOp) -> Lifted:
+        is_factor, self.multiplied = self.multiplied, False
         if isinstance(node.op, ast.MatMult):
-            return ops.matmul(self, self.lift(node.left), self.lift(node.right))
+            factors = []
+            for part in (node.left, node.right):
+                self.multiplied = isinstance(part, ast.BinOp)
+                with self.inside_call():
+                    factors.append(self.lift(part))
+            self.product_rank = self.wanted_rank
+            return ops.matmul(self, *factors, multiplied=is_factor)
         left, right = self.lift(node.left), self.lift(node.right)
         if isinstance(node.op, ast.Pow) and left.kind == "index" and not isinstance(node.right, ast.Constant):
             raise GiveUp("powers of whole numbers may overflow in a tensor")
         if isinstance(node.op, ast.Pow) and right.kind == "index" and integer(node.left) is not None and not self._counts_up(node.right):
             left = replace(left, code=expression(f"{float(integer(node.left))}"))  # Python's 2 ** -1 is 0.5, that of whole-number tensors is not
+        if isinstance(node.op, BITWISE) and any(a.kind == "index" and a.axes and b.kind == "tensor" and (b.dims or b.more) for a, b in ((left, right), (right, left))):
+            raise GiveUp("whole numbers of a dtype that nothing shows, which positions of the loop would widen")
         out = self.elementwise([left, right], lambda a, b: ast.BinOp(a, node.op, b))
         if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and left.kind == right.kind == "bool":
             return replace(out, kind="bool", kept=None)
@@ -216,12 +244,30 @@ class Lifter(Indexing):
         return self.where(test, self.lift(node.body), self.lift(node.orelse))
 
     def where(self, test: Lifted, first: Lifted, second: Lifted) -> Lifted:
+        for value in (first, second):
+            if value.axes and not self.context.frame.no_grad:
+                require_finite(value.code, self.numbers)
         if first.kind == "number" and second.kind == "number" and isinstance(first.code, ast.Constant):
             if isinstance(second.code, ast.Constant) and type(first.code.value) is not type(second.code.value):
                 first = replace(first, code=ast.Constant(float(first.code.value)))
                 second = replace(second, code=ast.Constant(float(second.code.value)))
+        if test.band is not None and second.is_constant and isinstance(second.code, ast.Constant) and second.code.value == 0:
+            part = self._part(test.band, first)
+            if part is not None:
+                return part
         out = self.elementwise([test, first, second], lambda c, a, b: method(name("torch"), "where", c, a, b))
         return replace(out, kind="bool" if first.kind == second.kind == "bool" else "tensor")
+
+    def _part(self, band: tuple[str, str, str, int], value: Lifted) -> Lifted | None:
+        """The values above or below a diagonal, zero elsewhere."""
+        how, row, column, offset = band
+        if value.more or row not in value.axes or column not in value.axes or value.kind == "bool":
+            return None
+        places = [p for p, d in enumerate(value.dims) if d not in (row, column)]
+        layout = tuple(INNER if value.dims[p] == "1" else value.dims[p] for p in places) + (row, column)
+        order = [*places, value.dims.index(row), value.dims.index(column)]
+        sizes = tuple(value.sizes[p] if p < len(value.sizes) else None for p in order)
+        return replace(value, code=method(converted(value, layout, False), how, number(offset)), dims=layout, sizes=sizes, kept=None, factors=None, whole=None)
 
     def elementwise(self, values: list[Lifted], build) -> Lifted:
         """The same operation on all turns at once, operands brought into one layout."""
@@ -263,8 +309,9 @@ class Lifter(Indexing):
         for value in open_rows:
             if fixed > value.rank + self._least_more(value):  # `torch.eye(3) * c[i]`: it would meet the loop's dimension
                 return f"how many dimensions `{value.root}` has is not shown", value.root
-        plain = [v for v in open_rows if isinstance(v.code, (ast.Name, ast.Attribute, ast.Subscript))]
-        if plain and any(v.axes and v.rank and not v.more for v in values):
+        tried = [v for v in values if v.axes and v.root in self.context.guessed]  # a number of dimensions that is tried shows nothing
+        plain = [v for v in (*open_rows, *tried) if isinstance(v.code, (ast.Name, ast.Attribute, ast.Subscript))]
+        if plain and any(v.axes and v.rank and not v.more and v.root not in self.context.guessed for v in values):
             raise GiveUp(f"how many dimensions `{plain[0].root}` has is not shown")
         return known
 

@@ -48,9 +48,19 @@ class Lifted:
     running: bool = False  # a cumulative quantity
     factors: tuple[Lifted, Lifted] | None = None  # of a product
     whole: ast.expr | None = None  # for a sum over all of a value: the sum over all turns as well
+    origin: ast.expr | None = None  # the code that factors, whole and band were said of
     root_used: int | None = None  # how many of the root's dimensions are not among the unknown ones, where that is known
     doubt: str = ""  # why this may line up wrongly, unless a reduction takes all its dimensions
+    band: tuple[str, str, str, int] | None = None  # of a test: ("triu", i, j, k) holds where `j >= i + k`, ("tril", i, j, k) where `j <= i + k`
     rows_of: str = ""  # with a doubt: the tensor whose rows these are, if it has the more dimensions
+
+    def __post_init__(self) -> None:
+        if self.origin is None:
+            object.__setattr__(self, "origin", self.code)
+        elif self.origin is not self.code:  # `replace(value, code=...)`: of another expression they say nothing
+            for stale in ("factors", "whole", "band"):
+                object.__setattr__(self, stale, None)
+            object.__setattr__(self, "origin", self.code)
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -7,12 +7,14 @@ stores, appends and accumulations are collected, and on leaving a loop its accum
 from __future__ import annotations
 
 import ast
+import itertools
 from dataclasses import dataclass, field, replace
 
 from torchsleuth.linter.vectorise import operators as ops
 from torchsleuth.linter.vectorise.axes import Axis, Gathered
 from torchsleuth.linter.vectorise.branches import Branches, Store
 from torchsleuth.linter.vectorise.context import Context, integer, is_dotted
+from torchsleuth.linter.vectorise.guarded import require_finite
 from torchsleuth.linter.vectorise.headers import Headers
 from torchsleuth.linter.vectorise.lift import Lifter, chain_root
 from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, RankUnknown, Recurrence, expression, method
@@ -38,6 +40,9 @@ class Reader(Headers, Branches, Totals):
     all_axes: list[Axis] = field(default_factory=list)
     assumed_ranks: set[str] = field(default_factory=set)
     before: list[ast.stmt] = field(default_factory=list)
+    bounds: dict[str, ast.expr] = field(default_factory=dict)  # of loops that start or end where the loop around them stands
+    apart: set[str] = field(default_factory=set)  # tensors written at several places, none of which is another one
+    plain_numbers: set[str] = field(default_factory=set)  # helpers that are numbers of Python's in every turn
 
     def __post_init__(self) -> None:
         self.lifter = Lifter(self.context)
@@ -53,17 +58,24 @@ class Reader(Headers, Branches, Totals):
         self._loop(loop, before)
 
     def _prepare(self, loop: ast.AST) -> None:
+        places: dict[str, dict[str, ast.Subscript]] = {}
         for node in ast.walk(loop):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self.lifter.carried.setdefault(node.id, f"set in line {node.lineno}")
                 self.bound.add(node.id)
+            if isinstance(node, ast.Subscript) and (ahead := _looks_ahead(node.slice)):
+                known = self.lifter.longer.setdefault(ast.unparse(node.value), {})
+                known.update({place: max(offset, known.get(place, 0)) for place, offset in ahead.items()})
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                 owner = chain_root(node)
                 if is_dotted(owner):
-                    text, place = ast.unparse(owner), ast.unparse(node)
-                    if self.lifter.written.get(text, place) != place:
-                        raise GiveUp(f"`{text}` is written at several indices")
-                    self.lifter.written[text] = place
+                    places.setdefault(ast.unparse(owner), {})[ast.unparse(node)] = node
+        for text, written in places.items():
+            if len(written) > 1 and not _never_meet(list(written.values())):
+                raise GiveUp(f"`{text}` is written at several indices")
+            self.lifter.written[text] = next(iter(written)) if len(written) == 1 else "several"
+            if len(written) > 1:
+                self.apart.add(text)
 
     def _loop(self, loop: ast.For | ast.While, before: list[ast.stmt]) -> None:
         if loop.orelse:
@@ -74,7 +86,12 @@ class Reader(Headers, Branches, Totals):
         else:
             axis = self._for_axis(loop.target, loop.iter)
         known = set(self.lifter.env)
+        bound = self.bounds.pop(axis.name, None)
+        if bound is not None:
+            self.tests.append(replace(self.lifter.condition(bound), band=self._band(bound)))
         self._body(body)
+        if bound is not None:
+            self.tests.pop()
         self._leave(axis)
         for variable in set(self.lifter.env) - known:
             value = self.lifter.env[variable]
@@ -82,6 +99,11 @@ class Reader(Headers, Branches, Totals):
                 # A helper's last value is not available outside; whoever reads it will be told.
                 del self.lifter.env[variable]
                 self.lifter.carried[variable] = "set in an inner loop"
+
+    def _band(self, bound: ast.Compare) -> tuple[str, str, str, int]:
+        """`j >= i + k` or `j < i + k` as the part of a matrix it is."""
+        outer, offset = self.lifter.loop_offset(bound.comparators[0])
+        return ("triu", outer.name, bound.left.id, offset) if isinstance(bound.ops[0], ast.GtE) else ("tril", outer.name, bound.left.id, offset - 1)
 
     # Statements ---------------------------------------------------------------------------------
 
@@ -130,6 +152,9 @@ class Reader(Headers, Branches, Totals):
                 for part, which in zip(target.elts, ("values", "indices"), strict=True):
                     if part.id != "_":
                         self._set(part.id, ops.pair_part(self.lifter, value, which))
+            elif isinstance(value, (ast.Subscript, ast.Name)) and all(isinstance(t, ast.Name) for t in target.elts):
+                for part, one in zip(target.elts, self.parts_of(self.lifter.lift(value), len(target.elts)), strict=True):
+                    self._set(part.id, one)
             else:
                 raise GiveUp("a tuple is unpacked")
         else:
@@ -163,6 +188,7 @@ class Reader(Headers, Branches, Totals):
         if self.context.value(variable) is not None and variable in self.lifter.carried and reads_name(value, variable):
             pass  # lifting will say that it is a recurrence
         self._set(variable, self.lifter.lift(value))
+        (self.plain_numbers.add if self.is_python_number(value) else self.plain_numbers.discard)(variable)
 
     def _grown_by(self, variable: str, value: ast.expr) -> ast.expr | None:
         """`v = torch.cat([v, piece])` -> the piece."""
@@ -243,8 +269,6 @@ class Reader(Headers, Branches, Totals):
         if any(a not in value.axes for a in axes):
             raise GiveUp("the same value is gathered in every turn")
         gathered.element, gathered.axes = value, axes
-        gathered.is_number = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item"
-        gathered.is_number |= isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("float", "int")
         if len(axes) > 1 and depth:
             raise GiveUp("a list gathered over several loops")
 
@@ -285,7 +309,11 @@ class Reader(Headers, Branches, Totals):
             raise GiveUp(value.doubt)  # unless a row of the same shape takes it, which nothing wider would fit into
         self.lifter.wanted_rank = None
         test = self._test() if self.tests else None
-        self.stores.append(Store(text, entries, value, op, axes, test, tuple(self.tests)))
+        if test is not None and value.axes and not self.context.frame.no_grad:
+            require_finite(value.code, self.lifter.numbers)
+        read = {n.id for e in entries for n in ast.walk(e) if isinstance(n, ast.Name)}
+        helpers = {n: v for n, v in self.lifter.env.items() if n in read}
+        self.stores.append(Store(text, entries, value, op, axes, test, tuple(self.tests), helpers=helpers))
 
     def _running(self, text: str, entries: list[ast.expr], node: ast.expr, op) -> tuple[Lifted, ast.operator] | None:
         """`out[i] = out[i - 1] + e`: a running sum or product of `e`."""
@@ -311,6 +339,26 @@ class Reader(Headers, Branches, Totals):
                     value = replace(value, code=method(value.code, "to", expression(f"{text}.dtype")), kind="tensor")
                 return cumulative(value, now[0].name, "cumsum" if isinstance(node.op, ast.Add) else "cumprod"), node.op
         return None
+
+
+def _looks_ahead(index: ast.expr) -> dict[int, int]:
+    """`v[t + 1]`: in which dimensions it reaches further than the loop, and how far."""
+    entries = index.elts if isinstance(index, ast.Tuple) else [index]
+    return {place: offset for place, e in enumerate(entries) if isinstance(e, ast.BinOp) and isinstance(e.op, ast.Add) and isinstance(e.left, ast.Name)
+            and (offset := integer(e.right) or 0) > 0}  # fmt: skip
+
+
+def _never_meet(places: list[ast.Subscript]) -> bool:
+    """`r[i, 0, 0]` and `r[i, 0, 1]`: any two of them differ in a number that stands at the same place."""
+    if not all(is_dotted(p.value) for p in places):
+        return False
+    entries = [p.slice.elts if isinstance(p.slice, ast.Tuple) else [p.slice] for p in places]
+
+    def differ(one: list[ast.expr], other: list[ast.expr]) -> bool:
+        numbers = [(integer(a), integer(b)) for a, b in zip(one, other, strict=False)]
+        return any(None not in pair and pair[0] != pair[1] and min(pair) >= 0 for pair in numbers)
+
+    return all(differ(a, b) for a, b in itertools.combinations(entries, 2))
 
 
 def _scalar_part(node: ast.expr) -> ast.expr:

@@ -8,12 +8,13 @@ import typing
 from dataclasses import replace
 
 from torchsleuth.linter.values import RANDOM
-from torchsleuth.linter.vectorise.axes import Gathered
 from torchsleuth.linter.vectorise.context import integer, is_dotted
 from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, RankUnknown, aligned, method, name, number
-from torchsleuth.linter.vectorise.products import matmul, only_vectors
+from torchsleuth.linter.vectorise.products import OF_A_MATRIX, matmul, of_matrices, only_vectors, outer
+from torchsleuth.linter.vectorise.pythonic import builtin, detached, one_number
 from torchsleuth.linter.vectorise.reductions import ALONG, REDUCTIONS, along, pair_part, prefix_reduction, reduction
 from torchsleuth.linter.vectorise.shapes import STRUCTURE, loops_first, ranked, size_of, structured, transposed, unlooped
+from torchsleuth.linter.vectorise.stacks import collected, stacked
 
 if typing.TYPE_CHECKING:
     from torchsleuth.linter.vectorise.lift import Lifter
@@ -43,10 +44,14 @@ def call(lifter: Lifter, node: ast.Call) -> Lifted:
     sums = last in ("sum", "norm", "dot", "cosine_similarity", "dist", "pairwise_distance", "matmul", "vector_norm", "mse_loss", "l1_loss")
     sums = sums and not _names_dim(lifter, node, last)
     lifter.reducing += sums
+    lifter.product_rank, outer_rank = lifter.wanted_rank, lifter.wanted_rank
+    if last not in ELEMENTWISE and not isinstance(node.func, ast.Name):
+        lifter.wanted_rank = None
     try:
         return _call(lifter, node)
     finally:
         lifter.reducing -= sums
+        lifter.wanted_rank = outer_rank
 
 
 def _names_dim(lifter: Lifter, node: ast.Call, last: str) -> bool:
@@ -63,7 +68,7 @@ def _call(lifter: Lifter, node: ast.Call) -> Lifted:
         raise GiveUp("a call with unpacked arguments")
     keywords = {{"axis": "dim", "keepdims": "keepdim"}.get(k.arg, k.arg): k.value for k in node.keywords}
     if isinstance(func, ast.Name) and not lifter.context.dotted(func).startswith("torch."):
-        return _builtin(lifter, node, func.id, keywords)
+        return builtin(lifter, node, func.id, keywords)
     path = lifter.context.dotted(func) if is_dotted(func) else ""
     head, _, last = path.rpartition(".")
     if path.startswith("torch.") or (isinstance(func, ast.Name) and path.startswith("torch.")):
@@ -133,10 +138,14 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         raise GiveUp(f"`{ast.unparse(node)[:40]}` draws new numbers in every turn")
     if last in ("matmul", "dot", "inner", "mm", "bmm", "mv", "vdot") and len(node.args) == 2:
         rank = 1 if last in ("dot", "vdot") else None
+        asked = lifter.product_rank
         left, right = lifter.lift(node.args[0]), lifter.lift(node.args[1])
+        lifter.product_rank = asked
         return matmul(lifter, left, right, rank, (2, 1) if last == "mv" else (2, 2) if last == "mm" else None)
+    if last in ("outer", "ger") and len(node.args) == 2:
+        return outer(lifter, [lifter.lift(a) for a in node.args])
     if last == "stack" or last in ("cat", "concat", "tensor"):
-        return _stacked(lifter, node, last, keywords)
+        return stacked(lifter, node, last, keywords)
     if last in ("dist", "pairwise_distance") and len(node.args) == 2 and not keywords:
         values = [lifter.lift(a) for a in node.args]
         only_vectors(lifter, values)
@@ -222,6 +231,8 @@ def _function(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast
         return replace(value, code=ast.Call(copy.deepcopy(node.func), [value.code, *node.args[1:]], [*rest, ast.keyword("dim", number(place))]), kept=None)
     if last in STRUCTURE:
         return structured(lifter, value, last, list(node.args[1:]), keywords)
+    if last in OF_A_MATRIX:
+        return of_matrices(lifter, node, value, last, list(node.args[1:]))
     raise GiveUp(f"`torch…{last}` is not understood")
 
 
@@ -256,12 +267,15 @@ def _rank_made(lifter: Lifter, node: ast.Call, last: str) -> int | None:
 
 
 def _method(lifter: Lifter, node: ast.Call, func: ast.Attribute, keywords: dict[str, ast.expr]) -> Lifted:
-    last = func.attr
+    last, asked = func.attr, lifter.product_rank
+    if last == "item":
+        lifter.mark_scalars(func.value)  # one number in every turn
     value = lifter.lift(func.value)
     if last in ("item", "cpu", "numpy", "tolist"):
         if last in ("numpy", "tolist"):
             raise GiveUp(f"`.{last}()` leaves torch")
         if last == "item":
+            value = one_number(lifter, value)
             return replace(value, code=value.code if value.kind == "bool" else detached(value.code), kept=None)
         return replace(value, code=method(value.code, "cpu"), kept=None)
     if last in ("size", "dim", "numel"):
@@ -275,7 +289,9 @@ def _method(lifter: Lifter, node: ast.Call, func: ast.Attribute, keywords: dict[
             raise GiveUp(f"nothing here shows that `{ast.unparse(func.value)[:30]}` is a tensor")
         return Lifted(copy.deepcopy(node), kind="free")
     if last in ("matmul", "dot", "mm", "mv", "bmm", "inner") and len(node.args) == 1:
-        return matmul(lifter, value, lifter.lift(node.args[0]), 1 if last == "dot" else None, (2, 1) if last == "mv" else None)
+        other = lifter.lift(node.args[0])
+        lifter.product_rank = asked
+        return matmul(lifter, value, other, 1 if last == "dot" else None, (2, 1) if last == "mv" else None)
     if last in ("to", "float", "double", "long", "int", "half", "bool", "contiguous", "detach", "clone"):
         out = replace(value, code=ast.Call(ast.Attribute(value.code, last, ast.Load()), copy.deepcopy(node.args), copy.deepcopy(node.keywords)), kept=None)
         return _dtyped(out, last)
@@ -298,11 +314,11 @@ def _method(lifter: Lifter, node: ast.Call, func: ast.Attribute, keywords: dict[
         return along(lifter, value, last, list(node.args), keywords, None)
     if last in STRUCTURE:
         return structured(lifter, value, last, list(node.args), keywords)
+    if last in OF_A_MATRIX:
+        return of_matrices(lifter, node, value, last, list(node.args))
+    if last in ("outer", "ger") and len(node.args) == 1:
+        return outer(lifter, [value, lifter.lift(node.args[0])])
     raise GiveUp(f"`.{last}()` is not understood")
-
-
-def detached(code: ast.expr) -> ast.expr:
-    return method(code, "detach")
 
 
 def _dtyped(value: Lifted, last: str) -> Lifted:
@@ -310,91 +326,6 @@ def _dtyped(value: Lifted, last: str) -> Lifted:
                 "logical_not", "greater", "less", "greater_equal", "less_equal", "not_equal"):  # fmt: skip
         return replace(value, kind="bool", kept=None)
     return value
-
-
-def _builtin(lifter: Lifter, node: ast.Call, function: str, keywords: dict[str, ast.expr]) -> Lifted:
-    if keywords:
-        raise GiveUp(f"`{function}` with keywords")
-    if function in ("float", "int", "bool") and len(node.args) == 1:
-        if isinstance(node.args[0], ast.Constant):
-            return Lifted(copy.deepcopy(node), kind="number", is_constant=True)
-        value = lifter.lift(node.args[0])
-        if not value.axes:
-            return replace(value, code=copy.deepcopy(node), kind="number")
-        if function == "int":
-            return value if value.kind in ("index", "bool") or _is_index(lifter, value) else replace(value, code=method(detached(value.code), "long"), kept=None)
-        if function == "bool":
-            return replace(value, code=method(value.code, "bool"), kind="bool", kept=None)
-        return replace(value, code=method(value.code, "float") if value.kind in ("bool", "index") else detached(value.code), kept=None, kind="tensor")
-    if function == "abs" and len(node.args) == 1:
-        value = lifter.lift(node.args[0])
-        return replace(value, code=method(value.code, "abs"), kept=None) if value.axes else Lifted(copy.deepcopy(node), kind="number")
-    if function in ("max", "min") and len(node.args) == 2:
-        lifter.mark_scalars(node)
-        values = [lifter.lift(a) for a in node.args]
-        if not any(v.axes for v in values):
-            return Lifted(copy.deepcopy(node), kind="number")
-        if any(v.kind == "number" for v in values):
-            tensor, bound = (values[0], values[1]) if values[1].kind == "number" else (values[1], values[0])
-            key = "min" if function == "max" else "max"
-            return replace(tensor, code=method(tensor.code, "clamp", **{key: bound.code}), kept=None)
-        torch_function = "maximum" if function == "max" else "minimum"
-        return lifter.elementwise(values, lambda a, b: method(name("torch"), torch_function, a, b))
-    if function == "len" and len(node.args) == 1:
-        if is_dotted(node.args[0]) and ast.unparse(node.args[0]) not in lifter.env:
-            return Lifted(copy.deepcopy(node), kind="number")
-        return size_of(lifter, lifter.lift(node.args[0]), 0)
-    if function in ("sum", "pow") and len(node.args) == 1 and function == "sum":
-        value = lifter.lift(node.args[0])
-        if value.axes and (value.rank or value.more):
-            return reduction(lifter, value, "sum", [ast.Constant(0)], {})
-    raise GiveUp(f"`{function}()` is called, and what it does is not shown here")
-
-
-def _is_index(lifter: Lifter, value: Lifted) -> bool:
-    return isinstance(value.code, (ast.Name, ast.Subscript))
-
-
-# Lists of results ---------------------------------------------------------------------------------
-
-
-def _stacked(lifter: Lifter, node: ast.Call, last: str, keywords: dict[str, ast.expr]) -> Lifted:
-    if not node.args:
-        raise GiveUp(f"`{last}` of nothing")
-    dim = integer(keywords.get("dim", node.args[1] if len(node.args) > 1 else ast.Constant(0)))
-    first = node.args[0]
-    if isinstance(first, ast.Name) and isinstance(lifter.env.get(first.id), Gathered):
-        gathered = lifter.env[first.id]
-        return collected(lifter, gathered, last, dim)
-    if isinstance(first, (ast.List, ast.Tuple)) and last == "stack" and dim is not None:
-        values = [lifter.lift(e) for e in first.elts]
-        if not any(v.axes for v in values):
-            raise GiveUp("a stack that does not depend on the loop")
-        codes, layout, more, sizes = aligned([loops_first(lifter, v) if not v.more else v for v in values], lifter.order, lifter.equal)
-        if more:
-            raise RankUnknown("a stack of tensors whose number of dimensions is unknown")
-        if any(set(v.axes) != set(values[0].axes) or v.rank != values[0].rank for v in values):
-            raise GiveUp("a stack of parts that do not all change with the same loops")
-        rank = sum(d == INNER for d in layout)
-        place = len(layout) - rank + (dim if dim >= 0 else dim + rank + 1)
-        code = ast.Call(copy.deepcopy(node.func), [ast.List(codes, ast.Load())], [ast.keyword("dim", number(place))])
-        return Lifted(code, (*layout[:place], INNER, *layout[place:]), False, (*sizes[:place], None, *sizes[place:]))
-    if last == "tensor" and isinstance(first, (ast.Constant, ast.UnaryOp)):
-        return Lifted(copy.deepcopy(node), kind="number")
-    raise GiveUp(f"`{ast.unparse(node)[:40]}` in the loop is not understood")
-
-
-def collected(lifter: Lifter, gathered, last: str, dim: int | None) -> Lifted:
-    """The tensor that stacking the gathered elements gives: the loop's dimension becomes one of its own."""
-    value = gathered.element
-    if value is None or dim is None:
-        raise GiveUp("an empty list is stacked")
-    axis = gathered.axes[-1]
-    if last in ("cat", "concat", "hstack", "vstack"):
-        raise GiveUp("the pieces are concatenated, not stacked")
-    if axis not in value.axes:
-        raise GiveUp("the same value is gathered in every turn")
-    return unlooped(value, axis, dim)
 
 
 __all__ = ["ALONG", "REDUCTIONS", "call", "collected", "loops_first", "matmul", "pair_part", "ranked", "size_of", "transposed", "unlooped"]

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
 from torchsleuth.linter.vectorise.axes import Gathered
-from torchsleuth.linter.vectorise.context import Context, context_of, plain
-from torchsleuth.linter.vectorise.emit import (
-    EMPTY, accumulated, collect_dim, collected_value, concatenated, initial_of, own_memory, starts_no_longer, stored,
-)  # fmt: skip
-from torchsleuth.linter.vectorise.evidence import COLLECTORS, holds_positions, require_evidence, require_no_leftovers, require_one_device, require_tensors
+from torchsleuth.linter.vectorise.collect import collect_dim, collected_value, concatenated, own_memory
+from torchsleuth.linter.vectorise.context import Context
+from torchsleuth.linter.vectorise.emit import EMPTY, accumulated, initial_of, starts_no_longer, stored
+from torchsleuth.linter.vectorise.evidence import COLLECTORS, holds_positions, require_evidence, require_no_aliases, require_no_leftovers, require_one_device, require_tensors
 from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
 from torchsleuth.linter.vectorise.loops import Reader
+from torchsleuth.linter.vectorise.reading import context_of, plain
 
 
 @dataclass
@@ -64,6 +64,8 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
     shown = {} if (rank := _shown_rank(reader)) is None else {b: rank for b in open_bases if open_bases[b] == 1 and not holds_positions(b, loop) and not gets_a_dimension(b, loop)}
     for ranks in _rank_choices(open_bases, shown):
         context = context_of(frame, loop, dotted)
+        if any(rank < context.least_ranks.get(base, 0) for base, rank in ranks.items()):
+            continue
         context.exact_ranks.update(ranks)
         context.guessed.update(ranks)
         reader = Reader(context)
@@ -113,7 +115,7 @@ def _plan_loop(loop: ast.For | ast.While, body: list[ast.stmt], position: int, f
     before, after = body[:position], body[position + 1 :]
     finals: list[ast.stmt] = []
     targets = [store.target for store in reader.stores]
-    if len(set(targets)) != len(targets):
+    if any(targets.count(t) > 1 and t not in reader.apart for t in targets) or len({(s.target, *map(ast.unparse, s.entries)) for s in reader.stores}) != len(targets):
         raise GiveUp("a tensor is written at several places")
     for store in reader.stores:
         finals.append(stored(plan, store, before, keep_stores))
@@ -147,6 +149,7 @@ def _finished(plan: Plan) -> Plan:
     require_evidence(plan)
     require_tensors(plan)
     require_one_device(plan)
+    require_no_aliases(plan)
     require_no_leftovers(plan)
     gone = {t.id for statement in plan.removed if isinstance(statement, ast.Assign) for t in statement.targets if isinstance(t, ast.Name)}
     device = min((b for b in plan.reader.lifter.bases if b not in gone), key=lambda b: "." in b, default=None)
@@ -211,6 +214,8 @@ def _read_comprehension(node: ast.ListComp | ast.GeneratorExp, reader: Reader) -
         if generator.ifs or generator.is_async:
             raise GiveUp("what is gathered depends on a condition")
         axes.append(reader._for_axis(generator.target, generator.iter))
+    if reader.bounds:
+        raise GiveUp("its range depends on an outer loop")
     if isinstance(node.elt, (ast.ListComp, ast.List)):
         raise GiveUp("a list of lists")
     value = reader.lifter.lift(node.elt)

@@ -1,18 +1,22 @@
-"""Products over all turns at once: dot products, matrices times rows, batches of matrices."""
+"""Products and functions of matrices over all turns at once: dot products, matrices times rows, batches of matrices."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import typing
 from dataclasses import replace
 
 from torchsleuth.linter.vectorise.context import is_dotted
 from torchsleuth.linter.vectorise.lifted import INNER, GiveUp, Lifted, RankUnknown, method, number
 from torchsleuth.linter.vectorise.reductions import reduction
-from torchsleuth.linter.vectorise.shapes import loops_first, ranked
+from torchsleuth.linter.vectorise.shapes import loops_first, ranked, unsqueezed
 
 if typing.TYPE_CHECKING:
     from torchsleuth.linter.vectorise.lift import Lifter
+
+# Functions of one matrix, and how many dimensions their result has: given a batch of matrices they do the same to each.
+OF_A_MATRIX = {"inverse": 2, "inv": 2, "pinverse": 2, "pinv": 2, "matrix_exp": 2, "cholesky": 2, "tril": 2, "triu": 2, "det": 0, "logdet": 0, "trace": 0}
 
 
 def only_vectors(lifter: Lifter, values: list[Lifted]) -> None:
@@ -24,17 +28,23 @@ def only_vectors(lifter: Lifter, values: list[Lifted]) -> None:
             raise GiveUp("vectors were expected")
 
 
-def matmul(lifter: Lifter, left: Lifted, right: Lifted, rank: int | None = None, ranks: tuple[int, int] | None = None) -> Lifted:
+def matmul(lifter: Lifter, left: Lifted, right: Lifted, rank: int | None = None, ranks: tuple[int, int] | None = None, multiplied: bool = False) -> Lifted:
+    """`left @ right`; `multiplied` where the result is a factor itself, and so no single number."""
     values = [_as_tensor(lifter, left), _as_tensor(lifter, right)]
     if not values[0].axes and not values[1].axes:
         return Lifted(ast.BinOp(left.code, ast.MatMult(), right.code), kind="free")
     wanted = ranks or ((rank, rank) if rank is not None else None)
-    if wanted is None and lifter.wanted_rank == 0:
+    if wanted is None and lifter.product_rank == 0:
         wanted = (1, 1)
-    elif wanted is None and lifter.wanted_rank == 1 and bool(values[0].axes) != bool(values[1].axes):
+    elif wanted is None and lifter.product_rank == 1 and bool(values[0].axes) != bool(values[1].axes):
         wanted = (1, 2) if values[0].axes else (2, 1)
+    elif wanted is None and lifter.product_rank == 2 and values[0].axes and values[1].axes:
+        wanted = (2, 2)
     for place in (0, 1):
         if values[place].more:
+            if multiplied and place == 1 and not values[1].axes and not values[0].more and values[0].rank == 1:
+                wanted = (1, 2)
+                lifter.assume(f"`{values[1].root}` is a matrix")
             if wanted is None:
                 if place == 0 and not values[1].axes and not values[0].rank and values[0].dims and (values[1].more or values[1].rank <= 2):
                     return _open_product(lifter, values[0], values[1])
@@ -93,3 +103,30 @@ def _as_tensor(lifter: Lifter, value: Lifted) -> Lifted:
         lifter.numbers.discard(ast.unparse(value.code))
         return lifter.base(value.code)
     return value
+
+
+def of_matrices(lifter: Lifter, node: ast.Call, value: Lifted, last: str, given: list[ast.expr]) -> Lifted:
+    """`torch.inverse(a[i])`, `a[i].det()`, `torch.triu(a[i], 1)` for all `i`: the matrices are the last two dimensions."""
+    if value.more:
+        value = ranked(lifter, value, 2)
+    if value.rank != 2:
+        raise GiveUp(f"`{last}` of what is not a matrix in every turn")
+    if any(lifter.lift(g).axes for g in [*given, *(k.value for k in node.keywords)]):
+        raise GiveUp(f"`{last}` in a way that changes from turn to turn")
+    value = loops_first(lifter, value)
+    if last not in ("tril", "triu", "trace", "pinv", "pinverse") and len(value.sizes) == len(value.dims):
+        lifter.equal.join(value.sizes[-1], value.sizes[-2])  # a square
+    kept = OF_A_MATRIX[last]
+    dims, sizes = value.dims[: len(value.dims) - 2 + kept], value.sizes[: len(value.dims) - 2 + kept]
+    if last == "trace":
+        return Lifted(method(method(value.code, "diagonal", dim1=-2, dim2=-1), "sum", number(-1)), dims, False, sizes)
+    is_method = isinstance(node.func, ast.Attribute) and not lifter.context.dotted(node.func).startswith("torch.")
+    function = ast.Attribute(value.code, last, ast.Load()) if is_method else copy.deepcopy(node.func)
+    return Lifted(ast.Call(function, [*([] if is_method else [value.code]), *given], copy.deepcopy(node.keywords)), dims, False, sizes)
+
+
+def outer(lifter: Lifter, values: list[Lifted]) -> Lifted:
+    """`torch.outer(u[i], v[i])`: every element of the one with every element of the other."""
+    only_vectors(lifter, values)
+    column, row = unsqueezed(loops_first(lifter, values[0]), 1), unsqueezed(loops_first(lifter, values[1]), 0)
+    return lifter.elementwise([column, row], lambda a, b: ast.BinOp(a, ast.Mult(), b))

@@ -78,6 +78,8 @@ def reduction(lifter: Lifter, value: Lifted, last: str, args: list[ast.expr], ke
         extra[key] = copy.deepcopy(word)
     if dim_node is None:
         return _full_reduction(lifter, value, last, extra)
+    if value.doubt:
+        raise GiveUp(value.doubt)  # `(centres - points[i]).sum(dim=1)`: the dimension may be one that only the other operand has
     inner = _dim_list(dim_node)
     if inner is None:
         raise GiveUp(f"`{last}` over an unknown dimension")
@@ -114,7 +116,7 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
     kind = _result_kind(value, last)
     if value.more:
         facts = lifter.bases.get(value.root)
-        if facts is not None:
+        if facts is not None and not value.rank:
             facts["extra"] = max(facts["extra"], 1)
         lead = len(value.dims)
         if last in SEVERAL_DIMS and len(value.axes) == 1 and value.dims[0] == INNER and value.is_root:
@@ -126,12 +128,14 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
         if any(d in (INNER, ONE) for d in value.dims):
             value = loops_first(lifter, value)
         start = len(value.axes)
-        code = method(method(value.code, "flatten", number(start)), last, dim=number(start), **extra)
+        whole = _unordered(value.code) if last in SEVERAL_DIMS else value.code
+        code = method(method(whole, "flatten", number(start)), last, dim=number(start), **extra)
         if last == "median":
             code = ast.Attribute(code, "values", ast.Load())
         kept = None
         if last in SEVERAL_DIMS and value.is_root:
-            over = expression(f"tuple(range({start}, {ast.unparse(value.code)}.ndim))")
+            # `dim=()` would reduce everything: a tensor without dimensions of its own must raise, as `flatten` does
+            over = expression(f"tuple(range({start}, max({ast.unparse(value.code)}.ndim, {start + 1})))")
             # torch.norm without `p` refuses more than two dimensions
             extra_kept = {"p": 2, **extra} if last == "norm" else extra
             kept = (method(value.code, last, dim=over, **extra_kept, keepdim=True), value.axes)
@@ -161,6 +165,13 @@ def _full_reduction(lifter: Lifter, value: Lifted, last: str, extra: dict[str, a
             tuple(ONE if p in places else d for p, d in enumerate(value.dims)))  # fmt: skip
     whole = method(value.code, "sum") if last == "sum" and not extra else None
     return Lifted(code, dims, False, sizes, kind, kept=kept, whole=whole)
+
+
+def _unordered(code: ast.expr) -> ast.expr:
+    """A value all of whose own dimensions are reduced need not have them in order: windows as `unfold` gives them."""
+    if isinstance(code, ast.Call) and isinstance(code.func, ast.Attribute) and code.func.attr == "movedim" and ast.unparse(code.args[0]) == "-1":
+        return code.func.value
+    return code
 
 
 def _result_kind(value: Lifted, last: str) -> str:

@@ -11,9 +11,10 @@ import copy
 from dataclasses import dataclass, field
 
 from torchsleuth.linter.events import Frame
-from torchsleuth.linter.vectorise.context import plain, size_expression
+from torchsleuth.linter.vectorise.context import size_expression
 from torchsleuth.linter.vectorise.lifted import GiveUp
 from torchsleuth.linter.vectorise.plan import Plan, gets_a_dimension
+from torchsleuth.linter.vectorise.reading import plain
 
 BUILTINS = frozenset("range len enumerate zip min max abs sum float int bool tuple list".split())
 
@@ -259,6 +260,8 @@ def _all_keys(plan: Plan) -> set:
 
 def _dim_class(plan: Plan, text: str, dim: int) -> str:
     """The size class of a dimension; `=5` where the source says how large it is."""
+    if (text, dim) in plan.reader.lifter.columns:
+        return f"={plan.reader.lifter.columns[text, dim]}"
     key = plan.context.canonical(("size", text, dim))
     known = plan.reader.lifter._allocated(key)
     if known is not None and known[0] == ("const",):
@@ -273,6 +276,11 @@ def _tensor(text: str, plan: Plan) -> dict:
     known = rank if rank is not None else max(facts.get("entries", 1), 1)
     dims = [_dim_class(plan, text, d) for d in range(known)]
     spec = {"kind": facts["kind"], "rank": rank, "entries": known, "extra": facts["extra"], "dims": dims}
+    ahead = lifter.longer.get(text, {})
+    own = {axis.stop[0][1] for axis in plan.reader.all_axes if axis.stop[0][0] == "size"}
+    spec["ahead"] = [ahead.get(d, 0) if text not in own else 0 for d in range(known)]  # where another tensor says how long the loop is
+    for dim, parts in lifter.windows.get(text, {}).items():
+        spec.setdefault("windows", []).extend([dim, offset if key == ("const",) else _class(lifter, key)] for key, offset in parts)
     least = {}
     for axis in plan.reader.all_axes:
         if axis.stop[0] == ("const",):

@@ -40,6 +40,8 @@ def ranked(lifter: Lifter, value: Lifted, rank: int) -> Lifted:
     if missing < 0:
         raise GiveUp("a number of dimensions that does not fit")
     if value.is_root:
+        if lifter.context.least_ranks.get(value.root, 0) > len(value.dims) + missing:
+            raise GiveUp(f"`{value.root}` has more dimensions")
         lifter.context.exact_ranks[value.root] = len(value.dims) + missing
         if value.root in lifter.bases:
             lifter.bases[value.root]["rank"] = len(value.dims) + missing

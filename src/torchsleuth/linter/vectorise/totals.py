@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torchsleuth.linter.vectorise.axes import Axis, Gathered
 from torchsleuth.linter.vectorise.lift import Lifter
-from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, Recurrence, converted, method, name, number
+from torchsleuth.linter.vectorise.lifted import GiveUp, Lifted, Recurrence, converted, expression, method, name, number
 
 COMMUTING = {ast.Add: "sum", ast.Mult: "prod"}
 
@@ -34,6 +34,7 @@ class Totals:
     depths: dict[str, int]
     tests: list[Lifted]
     before: list[ast.stmt]
+    plain_numbers: set[str]
 
     def _leave(self, axis: Axis) -> None:
         """A loop is over: what was accumulated over it is reduced over its dimension."""
@@ -81,15 +82,17 @@ class Totals:
         if reads_name(other, variable):
             raise Recurrence(f"`{variable}` is computed from its own value of the turn before")
         value = self.lifter.lift(other)
-        is_count = value.kind == "number" and not value.axes
+        is_count = (value.kind == "number" and not value.axes) or self.is_python_number(other)
+        if is_count and how == "prod" and value.axes:
+            raise GiveUp(f"`{variable}` multiplies Python numbers, which do not overflow as a tensor's do")
         if self.tests:
             test = self._test()
             if how != "sum":
                 raise GiveUp(f"`{variable}` is changed under a condition")
-            if is_count and isinstance(value.code, ast.Constant) and value.code.value == 1:
-                value = replace(test, kind="tensor", kept=None)
+            if isinstance(value.code, ast.Constant) and value.code.value == 1:
+                value = replace(test, kind="tensor", kept=None, whole=self._count_of(test))
             else:
-                value = self.lifter.where(test, value, Lifted(ast.Constant(0), kind="number"))
+                value = self.lifter.where(test, value, Lifted(ast.Constant(0), kind="number", is_constant=True))
         if not value.axes:
             raise GiveUp(f"`{variable}` grows by the same amount in every turn")
         initial = self.lifter.env.get(variable)
@@ -118,6 +121,33 @@ class Totals:
                 running = self.lifter.elementwise([start, running], lambda a, b: ast.BinOp(a, ast.Add() if how == "sum" else ast.Mult(), b))
             self.lifter.env[variable] = replace(running, running=True)
 
+    def _count_of(self, test: Lifted) -> ast.expr | None:
+        """How many pairs `for i in range(n): for j in range(i + 1, n)` has."""
+        if test.band is None or len(self.lifter.axes) != 2 or len(self.tests) != 1:
+            return None
+        how, row, column, offset = test.band
+        first, second = self.lifter.axis(row), self.lifter.axis(column)
+        if not (first.is_whole and second.is_whole and first.stop == second.stop) or offset not in ((0, 1) if how == "triu" else (-1, 0)):
+            return None
+        turns = ast.unparse(first.stop_code)
+        return expression(f"{turns} * ({turns} {'+' if offset == 0 else '-'} 1) // 2")
+
+    def is_python_number(self, node: ast.expr) -> bool:
+        """`x[i].item()`, `float(x[i]) * i`: what every turn has as a number of Python's, not as a tensor."""
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, (int, float))
+        if isinstance(node, ast.Name):
+            return node.id in self.plain_numbers or (node.id not in self.lifter.env and self.lifter.axis(node.id) is not None)
+        if isinstance(node, ast.BinOp):
+            return self.is_python_number(node.left) and self.is_python_number(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self.is_python_number(node.operand)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return node.func.id in ("float", "int", "len") or node.func.id in ("abs", "max", "min", "round") and all(map(self.is_python_number, node.args))
+        return False
+
     def _starts_neutral(self, variable: str, how: str) -> bool:
         """A running total that starts from zero (a running product: from one) just before the loop."""
         for statement in reversed(self.before):
@@ -145,7 +175,10 @@ def reduced(value: Lifted, axis: str, how: str) -> Lifted:
         code = method(value.code, {"amax": "max", "amin": "min"}.get(how, how))
     else:
         code = method(value.code, how, dim=number(place))
-    return Lifted(code, dims, value.more, sizes, "tensor", root=value.root, doubt=value.doubt)
+    whole = None
+    if how == "sum" and not value.more and not value.rank:
+        whole = value.whole if value.whole is not None else method(value.code, "sum")  # what is left is added up, too, or never
+    return Lifted(code, dims, value.more, sizes, "tensor", root=value.root, doubt=value.doubt, whole=whole if dims else None)
 
 
 def _matrix_product(value: Lifted, axis: str) -> Lifted | None:

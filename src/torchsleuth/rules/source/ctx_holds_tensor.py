@@ -118,7 +118,8 @@ def _differentiable(inputs: list[str], backward: ast.FunctionDef) -> set[str]:
             entries = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             if any(isinstance(e, ast.Starred) for e in entries):
                 continue
-            if len(entries) == 1 and len(inputs) > 1 and not _is_one_tensor(entries[0]):
+            given = {a.arg for a in backward.args.args}
+            if len(entries) == 1 and len(inputs) > 1 and not _is_one_tensor(entries[0]) and not (isinstance(entries[0], ast.Name) and entries[0].id in given):
                 continue  # it may be a tuple
             for name, entry in zip(inputs, entries, strict=False):
                 if not (isinstance(entry, ast.Constant) and entry.value is None):

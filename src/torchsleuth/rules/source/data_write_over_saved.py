@@ -46,7 +46,7 @@ class DataWriteOverSaved(LintRule):
 
     def on_hazard(self, hazard: Hazard, view: View) -> Found:
         write, save = hazard.write, hazard.save
-        if write.how != "data" or not hazard.certain or write.target.assumed:
+        if write.how != "data" or not (hazard.certain and not write.target.assumed or hazard.trained):
             return None
         operation = view.short(save.node, 50)
         return self.diagnosis(
@@ -57,6 +57,6 @@ class DataWriteOverSaved(LintRule):
             ],
             f"`{operation}` will compute its gradient from the new value. `.data` does not raise the version that backward "
             "checks, so the gradient is wrong without an error.",
-            Confidence.CERTAIN,
+            Confidence.CERTAIN if hazard.certain else Confidence.LIKELY,
             fixes=[advice("write after backward, or into a `clone()`; `torch.no_grad()` instead of `.data` makes the mistake raise")],
         )

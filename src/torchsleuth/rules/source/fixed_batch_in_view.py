@@ -55,6 +55,8 @@ class FixedBatchInView(LintRule):
             sizes = sizes[0].elts
         if len(sizes) != 2 or not _is_batched(call.receiver, frame.params):
             return None
+        if any(call.receiver is p for p in frame.params.values()) and not any(v.kind == "module" for v in frame.cls.attributes.values()):
+            return None  # an argument, and no layer that would take its rows: what the first dimension is nobody says
         if integer(sizes[1]) != -1 and (not _is_written_out(sizes[1]) or any(call.receiver is p for p in frame.params.values())):
             return None
         first = integer(sizes[0])

@@ -54,6 +54,8 @@ class InplaceModuleOverSaved(LintRule):
             return None
         if not hazard.certain and save.value[0].grad is False:
             return None
+        if write.node is save.node:
+            return None  # both inside one call of an `nn.Sequential`, which is spoken of where it is made
         return self._found(view, write.node, save.node, view.short(save.node, 50), save.what == "r", hazard.certain, write.frame, [])
 
     def on_call(self, call: Call, view: View) -> Found:

@@ -74,7 +74,7 @@ class InplaceOverSaved(LintRule):
                 *(view.culprit(Role.SAVE, s.node, f"keeps {'its result' if s.what == 'r' else 'this value'} for its gradient", write.frame)
                   for s in sorted((save, *hazard.others[:3]), key=lambda s: s.node.lineno)),
             ],
-            f"{'' if hazard.certain else f'If `{target}` needs a gradient: '}`{operation}` needs {kept} again in backward. The later write changes that memory, and backward raises "
+            f"{'' if hazard.certain or hazard.trained else f'If `{target}` needs a gradient: '}`{operation}` needs {kept} again in backward. The later write changes that memory, and backward raises "
             '"one of the variables needed for gradient computation has been modified by an inplace operation".',
             Confidence.CERTAIN if hazard.certain else Confidence.LIKELY,
             fixes=[advice(out_of_place(write, target))],
@@ -84,9 +84,9 @@ class InplaceOverSaved(LintRule):
 def reportable(hazard: Hazard) -> bool:
     """Known to need a gradient; or an argument that is a tensor, in the plain form `y = x ** 2; x += 1`."""
     write = hazard.write
-    if write.target.assumed or (write.target.leaf and write.target.grad and not write.no_grad):
+    if write.target.assumed and not hazard.trained or (write.target.leaf and write.target.grad and not write.no_grad):
         return False  # a write to a leaf raises by itself
-    if hazard.certain:
+    if hazard.certain or hazard.trained:
         return True
     is_argument = write.target.op == "argument" and write.target.grad is None and write.target.dtype not in ("int", "bool")
     in_function = write.frame.cls is not None and write.frame.cls.is_function

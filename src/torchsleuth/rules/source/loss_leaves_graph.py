@@ -68,6 +68,8 @@ class LossLeavesGraph(LintRule):
             return None
         if loss.leaf and loss.op in ("tensor", "as_tensor") and (made := _made_of(loss)) is not None:
             return self._found(made, call, view, "the tensor made of it is a new leaf: `backward` runs, reaches no parameter, and nothing raises")
+        if (copied := _copied(loss)) is not None:
+            return self._found(copied, call, view, "the tensor made of it is a new leaf: `backward` runs, reaches no parameter, and nothing raises")
         if is_cut_off(loss):
             origin = loss if loss.grad is False else (loss.extra or {}).get("prediction", loss)
             cuts = [c for c in cuts_behind(origin) if BREAKS[c.op] in LEAVING and c.node is not None]
@@ -105,6 +107,30 @@ def _number_behind(part):
             return part
         part = next((i for i in part.inputs if i.kind == "number" and i.op), part)
     return part
+
+
+def _copied(loss):
+    """`torch.tensor(losses, requires_grad=True).sum()`: the leaf that is only added up, where what it is made of is no constant.
+
+    Nobody optimises that: its gradient is the same whatever is in it.
+    """
+    reduced = False
+    for _ in range(6):
+        parts = [i for i in loss.inputs if i.is_tensor]
+        if loss.op in ("sum", "mean", "neg", "div", "mul") and len(parts) == 1 and all(i.kind == "number" or i.is_tensor for i in loss.inputs):
+            reduced, loss = reduced or loss.op in ("sum", "mean"), parts[0]
+    if not reduced or not loss.leaf or loss.op not in ("tensor", "as_tensor") or not isinstance(loss.node, ast.Call) or not loss.node.args:
+        return None
+    given = loss.node.args[0]
+    if isinstance(given, (ast.List, ast.Tuple)):
+        return _made_of(loss)
+    return loss if isinstance(given, (ast.Name, ast.Attribute, ast.ListComp)) and not (isinstance(given, ast.Name) and _is_literal(loss.inputs)) else None
+
+
+def _is_literal(inputs) -> bool:
+    """Numbers written out: data, or the start of something that is optimised."""
+    return any(isinstance(i.node, (ast.List, ast.Tuple, ast.Constant)) and not any(isinstance(n, (ast.Name, ast.Call)) for n in ast.walk(i.node))
+               and not (i.extra or {}).get("any") for i in inputs)  # fmt: skip
 
 
 def _made_of(leaf):

@@ -63,22 +63,39 @@ class ModuleInPlainList(LintRule):
         init = info.methods["__init__"]
         if init not in info.node.body:
             return None
-        if not any(isinstance(n, (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Tuple)) for n in _assigned(init)):
+        if not any(isinstance(n, (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Tuple, ast.Name)) for n in _assigned(init)):
             return None
         registered = self._registered(info)
         found = []
+        local = _local_containers(init)
         for node in ast.walk(init):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and is_self_attribute(node.targets[0]):
+                name = node.targets[0].attr
                 kind = self._held(node.value, view, info)
-                if kind and node.targets[0].attr not in registered:
-                    found.append(self._found(node, node.value, node.targets[0].attr, kind, info, view))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append" and node.args:
-                owner = node.func.value
-                if is_self_attribute(owner) and owner.attr not in registered and self._starts_as_list(owner.attr, init):
-                    kind = self._maker(node.args[0], view)
+                if not kind and isinstance(node.value, ast.Name) and node.value.id in local:
+                    kind = self._put_in(local[node.value.id], init, view, info)
+                if kind and name not in registered:
+                    is_dict = isinstance(local[node.value.id].value, ast.Dict) if isinstance(node.value, ast.Name) else None
+                    found.append(self._found(node, node.value, name, kind, info, view, is_dict))
+            else:
+                owner, value = _added(node)
+                if owner is not None and is_self_attribute(owner) and owner.attr not in registered and (start := _start_of(owner.attr, init)) is not None:
+                    kind = self._maker(value, view)
                     if kind:
-                        found.append(self._found(node, None, owner.attr, kind, info, view))
+                        found.append(self._found(node, None, owner.attr, kind, info, view, isinstance(start, ast.Dict)))
         return found
+
+    def _put_in(self, start: ast.Assign, init: ast.AST, view: View, info: ClassInfo) -> str:
+        """What a local list or dict holds when it becomes an attribute: what it starts with, or what is added to it."""
+        kind = self._held(start.value, view, info)
+        for node in ast.walk(init):
+            owner, value = _added(node)
+            if isinstance(owner, ast.Name) and owner.id == start.targets[0].id:
+                made = self._maker(value, view)
+                if not made:
+                    return ""
+                kind = kind or made
+        return kind
 
     def _registered(self, info: ClassInfo) -> set[str]:
         """Attributes that are registered some other way somewhere in the class."""
@@ -93,7 +110,7 @@ class ModuleInPlainList(LintRule):
             if isinstance(node, ast.Assign) and any(is_self_attribute(t) for t in node.targets) and isinstance(node.value, ast.Call):
                 if any(isinstance(n, ast.Call) and (getattr(n.func, "attr", "") in REGISTERING) for n in ast.walk(node.value)):
                     names |= {t.attr for t in node.targets if is_self_attribute(t)}
-        return names | _read_on(info.methods["__init__"])
+        return names | _read_on(info.methods["__init__"]) | _assigned_on(info.node)
 
     def _held(self, value: ast.expr, view: View, info: ClassInfo) -> str:
         # A list of exactly one is the known way to keep a module out of parameters() on purpose.
@@ -137,12 +154,8 @@ class ModuleInPlainList(LintRule):
         path = view.dotted(call.func)
         return path.startswith("torch.") or path in view.interpreter.classes
 
-    def _starts_as_list(self, attr: str, init: ast.AST) -> bool:
-        return any(isinstance(n, ast.Assign) and is_self_attribute(n.targets[0]) and n.targets[0].attr == attr
-                   and isinstance(n.value, ast.List) for n in ast.walk(init))  # fmt: skip
-
-    def _found(self, node, value, attr: str, kind: str, info: ClassInfo, view: View):
-        is_dict = isinstance(value, (ast.Dict, ast.DictComp))
+    def _found(self, node, value, attr: str, kind: str, info: ClassInfo, view: View, is_dict: bool | None = None):
+        is_dict = isinstance(value, (ast.Dict, ast.DictComp)) if is_dict is None else is_dict
         holder = f"nn.{'Parameter' if kind == 'Parameter' else 'Module'}{'Dict' if is_dict else 'List'}"
         fixes = [advice(f"use `{holder}`")]
         if value is not None and view.interpreter.globals.get("nn") is not None and view.interpreter.globals["nn"].path == "torch.nn":
@@ -162,6 +175,53 @@ def _assigned(init: ast.AST):
     for node in ast.walk(init):
         if isinstance(node, ast.Assign) and is_self_attribute(node.targets[0]):
             yield node.value
+
+
+def _start_of(attr: str, init: ast.AST) -> ast.expr | None:
+    """The list or dict that an attribute starts as."""
+    return next((n.value for n in ast.walk(init) if isinstance(n, ast.Assign) and is_self_attribute(n.targets[0]) and n.targets[0].attr == attr
+                 and isinstance(n.value, (ast.List, ast.Dict))), None)  # fmt: skip
+
+
+def _added(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """`layers.append(layer)` and `heads[name] = layer`: what is added to, and what is added."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append" and len(node.args) == 1:
+        return node.func.value, node.args[0]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+        return node.targets[0].value, node.value
+    return None, None
+
+
+def _local_containers(init: ast.AST) -> dict[str, ast.Assign]:
+    """Lists and dicts of `__init__` that are only filled and then assigned to one attribute: nobody else gets what is in them."""
+    made: dict[str, list[ast.Assign]] = {}
+    uses: dict[str, int] = {}
+    meant: dict[str, int] = {}
+    for node in ast.walk(init):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            made.setdefault(node.targets[0].id, []).append(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            uses[node.id] = uses.get(node.id, 0) + 1
+        owner = _added(node)[0]
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and is_self_attribute(node.targets[0]):
+            owner = node.value
+        if isinstance(owner, ast.Name):
+            meant[owner.id] = meant.get(owner.id, 0) + 1
+    return {name: starts[0] for name, starts in made.items() if len(starts) == 1 and isinstance(starts[0].value, (ast.List, ast.ListComp, ast.Dict))
+            and len(starts[0].targets) == 1 and uses.get(name) == meant.get(name)}  # fmt: skip
+
+
+def _assigned_on(cls: ast.ClassDef) -> set[str]:
+    """Attributes of which some method assigns an element to another attribute, which registers it: `self.net = self.nets[kind]`."""
+    names: set[str] = set()
+    for node in ast.walk(cls):
+        if isinstance(node, ast.Assign) and any(is_self_attribute(t) for t in node.targets):
+            for value in (node.value.body, node.value.orelse) if isinstance(node.value, ast.IfExp) else (node.value,):
+                if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("get", "pop"):
+                    value = value.func
+                if isinstance(value, (ast.Subscript, ast.Attribute)) and is_self_attribute(value.value):
+                    names.add(value.value.attr)
+    return names
 
 
 def _read_on(init: ast.AST) -> set[str]:

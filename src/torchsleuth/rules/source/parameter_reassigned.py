@@ -11,18 +11,24 @@ from torchsleuth.linter.values import Value
 from torchsleuth.model import Confidence, Role
 
 
+# They return the tensor itself where there is nothing to do.
+CONVERTING = frozenset({"to", "float", "half", "contiguous"})
+
+
 class ParameterReassigned(LintRule):
     """A parameter's name is given a computed tensor: the parameter itself does not change.
 
     What happened
     -------------
-    `p = p - lr * p.grad` in a loop over parameters, or `self.weight = self.weight * 0.9` in a module.
+    `p = p - lr * p.grad` in a loop over parameters, or `self.weight = self.weight * 0.9` in a module, or
+    `self.weight = nn.Parameter(self.weight.clamp(0, 1))` in its forward.
 
     Why
     ---
     Assigning to a name never changes the tensor it stood for. In a loop over parameters the loop variable is
     pointed at a new tensor and the model stays as it was. On a module, an attribute that is a registered
-    parameter refuses anything that is not a Parameter: "cannot assign 'torch.FloatTensor' as parameter".
+    parameter refuses anything that is not a Parameter: "cannot assign 'torch.FloatTensor' as parameter". A new
+    Parameter is accepted, and the optimizer goes on with the old one, which gets no gradient any more.
 
     Example
     -------
@@ -78,6 +84,8 @@ class ParameterReassigned(LintRule):
         known: Value | None = frame.cls.attributes.get(target.attr)
         if known is None or known.op != "Parameter" or not isinstance(node.value, (ast.BinOp, ast.Call)):
             return None
+        if _makes_parameter(node.value, view):
+            return self._made_anew(node, target, frame, view)
         if isinstance(node.value, ast.Call) and view.dotted(node.value.func).startswith("torch."):
             made = view.dotted(node.value.func).rpartition(".")
             if made[2][:1].isupper() or made[0] not in ("torch", "torch.nn.functional", "torch.special"):
@@ -91,6 +99,8 @@ class ParameterReassigned(LintRule):
                 return None
         elif f"self.{target.attr}" not in ast.unparse(node.value):
             return None
+        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute) and node.value.func.attr in CONVERTING:
+            return self._converted(node, target, frame, view)
         return self.diagnosis(
             f"`{view.short(node)}` replaces the parameter `self.{target.attr}` by a plain tensor",
             [view.culprit(Role.CREATE, node, "not a Parameter", frame)],
@@ -99,6 +109,35 @@ class ParameterReassigned(LintRule):
             Confidence.CERTAIN,
             fixes=[advice(f"`with torch.no_grad(): self.{target.attr}.copy_(...)`, or keep the result under another name")],
         )
+
+    def _made_anew(self, node: ast.Assign, target: ast.Attribute, frame: Frame, view: View):
+        """`self.p = nn.Parameter(self.p.clamp(0, 1))` in every forward; under a condition it may be done once, before there is an optimizer."""
+        trained = not any(k.arg == "requires_grad" for k in node.value.keywords) and not frame.no_grad
+        if getattr(frame.node, "name", "") != "forward" or node not in frame.node.body or not trained or f"self.{target.attr}" not in ast.unparse(node.value):
+            return None
+        return self.diagnosis(
+            f"`{view.short(node)}` makes a new parameter in every forward; the optimizer keeps the old one",
+            [view.culprit(Role.CREATE, node, "a new Parameter in every call", frame)],
+            f"An optimizer holds the parameters it was given. The gradient goes to the new `self.{target.attr}`, which no optimizer knows, and a step "
+            "changes the old one, which is not used any more: it is never trained, and nothing raises.",
+            Confidence.CERTAIN,
+            fixes=[advice(f"keep the result under another name (`{target.attr} = ...`), or `with torch.no_grad(): self.{target.attr}.copy_(...)` after the step")],
+        )
+
+    def _converted(self, node: ast.Assign, target: ast.Attribute, frame: Frame, view: View):
+        """`self.p = self.p.to(device)`: the parameter itself where nothing has to change, a plain tensor otherwise."""
+        return self.diagnosis(
+            f"`{view.short(node)}` puts a plain tensor in the parameter's place as soon as there is something to convert",
+            [view.culprit(Role.CREATE, node, "the Parameter itself, or no Parameter", frame)],
+            f"Where `self.{target.attr}` already is what is asked for, this line does nothing. Otherwise the result is a plain tensor, the module "
+            "accepts only Parameters (or None) under this name, and the line raises \"cannot assign ... as parameter\".",
+            Confidence.CERTAIN,
+            fixes=[advice(f"drop the line: `model.to(...)` converts parameters; or keep the result under another name, as `{target.attr} = self.{target.attr}...`")],
+        )
+
+
+def _makes_parameter(node: ast.expr, view: View) -> bool:
+    return isinstance(node, ast.Call) and view.dotted(node.func) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
 def _mentions_grad(node: ast.expr, name: str) -> bool:

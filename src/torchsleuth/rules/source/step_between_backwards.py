@@ -75,9 +75,14 @@ class StepBetweenBackwards(LintRule):
             if step is None:
                 continue
             second = next((e for e in events[events.index(step) + 1 :] if e.kind == "backward"), None)
-            if second is None or not _computed_before(body, second.receiver, step.node) or second.receiver == first.receiver:
+            if second is None or second.receiver == first.receiver:
                 continue
-            if _has_its_own_optimizer(events, step, second) or _is_apart(body, events, first, step, second):
+            through = None
+            if not _computed_before(body, second.receiver, step.node):
+                through = _computed_through(body, second, step, frame, view)
+                if through is None:
+                    continue
+            elif _has_its_own_optimizer(events, step, second) or _is_apart(body, events, first, step, second):
                 continue
             found.append(
                 self.diagnosis(
@@ -87,7 +92,8 @@ class StepBetweenBackwards(LintRule):
                         view.culprit(Role.CALL, second.node, "goes through the graph of before the step", frame),
                         view.culprit(Role.SAVE, first.node, "keeps the graph, not the values", frame),
                     ],
-                    "The second loss was computed before the step, and its graph kept the parameters as they were. The step writes into "
+                    (f"`{through}`, which the second loss is made of, was computed before the step, and its graph" if through else
+                     "The second loss was computed before the step, and its graph") + " kept the parameters as they were. The step writes into "
                     'them, and the second backward raises "one of the variables needed for gradient computation has been modified by an '
                     'inplace operation" wherever a parameter\'s value is needed.',
                     Confidence.LIKELY,
@@ -95,6 +101,56 @@ class StepBetweenBackwards(LintRule):
                 )
             )
         return found
+
+
+def _computed_through(body: list[ast.stmt], second: Event, step: Event, frame: Frame, view: View) -> str | None:
+    """A name that the second loss reads and that the network whose optimizer steps gave before that step: `d_fake` of a GAN."""
+    networks = _stepped(step.receiver, frame, view)
+    before, after = {}, {}
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                (before if node.lineno < step.node.lineno else after)[node.targets[0].id] = node.value
+    loss = after.get(second.receiver)
+    if not networks or loss is None:
+        return None
+    pending, seen = [loss], set()
+    while pending:
+        for node in ast.walk(pending.pop()):
+            if isinstance(node, ast.Attribute) and node.attr == "detach":
+                return None
+            if not isinstance(node, ast.Name) or node.id in seen:
+                continue
+            seen.add(node.id)
+            if node.id in after:
+                pending.append(after[node.id])
+            elif node.id in before and _is_given_by(before[node.id], networks) and not _is_silent(body, before[node.id]):
+                return node.id
+    return None
+
+
+def _stepped(optimizer: str, frame: Frame, view: View) -> set[str]:
+    """The networks whose parameters an optimizer was given: `opt_d = Adam(disc.parameters())`."""
+    places = [frame.cls.node] if optimizer.startswith("self.") and frame.cls is not None else [frame.node, view.interpreter.tree]
+    for place in places:
+        for node in ast.walk(place):
+            if isinstance(node, ast.Assign) and any(ast.unparse(t) == optimizer for t in node.targets) and isinstance(node.value, ast.Call):
+                return {ast.unparse(n.func.value) for n in ast.walk(node.value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "parameters"}
+    return set()
+
+
+def _is_given_by(value: ast.expr, networks: set[str]) -> bool:
+    """`disc(fake)`, `disc(fake).squeeze()`, with nothing cut off."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and ast.unparse(value.func) not in networks:
+        if value.func.attr in ("detach", "item", "argmax"):
+            return False
+        value = value.func.value
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in networks
+
+
+def _is_silent(body: list[ast.stmt], value: ast.expr) -> bool:
+    return any(isinstance(w, ast.With) and any("no_grad" in ast.unparse(i.context_expr) for i in w.items) and any(n is value for n in ast.walk(w))
+               for s in body for w in ast.walk(s))  # fmt: skip
 
 
 def _computed_before(body: list[ast.stmt], loss: str, step: ast.Call) -> bool:

@@ -177,3 +177,21 @@ def data_of_another_class(observation: torch.Tensor):
 
 def given_as_a_number(mu: torch.Tensor = 0.0):
     return torch.tensor(mu)
+
+
+class Rescaled(nn.Module):
+    """A parameter made anew where that is done once, or on purpose."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.frozen = nn.Parameter(torch.ones(1))
+
+    def prune(self, keep):
+        self.scale = nn.Parameter(self.scale[keep])
+
+    def forward(self, x):
+        if self.scale.numel() != x.shape[-1]:
+            self.scale = nn.Parameter(self.scale.expand(x.shape[-1]).clone())
+        self.frozen = nn.Parameter(self.frozen.detach(), requires_grad=False)
+        return x * self.scale * self.frozen

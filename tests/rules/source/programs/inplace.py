@@ -128,3 +128,16 @@ def called_with_a_graph(image):
 
 picture = torch.rand(3, 8, 8, requires_grad=True)
 called_with_a_graph(picture.clone()).sum().backward()
+
+
+def clamped(net, x, y):
+    pred = torch.sigmoid(net(x))
+    pred.data.clamp_(1e-6, 1 - 1e-6)  # culprit: data-write-over-saved
+    loss = F.binary_cross_entropy(pred, y)
+    loss.backward()
+
+
+def masked(scorer, x, mask, target):
+    weights = torch.softmax(scorer.scores(x), dim=-1)
+    weights[mask] = 0.0  # culprit: inplace-over-saved
+    F.mse_loss(weights, target).backward()

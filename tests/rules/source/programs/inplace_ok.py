@@ -191,3 +191,15 @@ def refilled(position: torch.Tensor, batch):
     ids = position.reshape(1, 1).expand(batch, 1)
     ids.fill_(3)
     return ids
+
+
+def masked_only_sometimes_trained(scorer, x, mask, target, other):
+    weights = torch.softmax(scorer.scores(x), dim=-1)
+    weights[mask] = 0.0
+    (F.mse_loss(weights, target) + other.loss(x)).backward()  # the scores may come without a history
+
+
+def masked_logits(scorer, x, mask, target):
+    scores = scorer.scores(x) * 2
+    scores[mask] = -1e9
+    F.cross_entropy(scores, target).backward()

@@ -95,3 +95,28 @@ def attention(q, k, v, mask):
     scores = q @ k.transpose(-1, -2)
     scores = scores * mask  # culprit: mask-before-softmax
     return F.softmax(scores, dim=-1) @ v
+
+
+class Experts(nn.Module):
+    def __init__(self, d, n):
+        super().__init__()
+        experts = []
+        for _ in range(n):
+            experts.append(nn.Sequential(nn.Linear(d, d), nn.GELU()))
+        self.experts = experts  # culprit: module-in-plain-list
+        self.heads = {}
+        for name in ("a", "b"):
+            self.heads[name] = nn.Linear(d, 2)  # culprit: module-in-plain-list
+
+    def forward(self, x):
+        return [head(sum(e(x) for e in self.experts)) for head in self.heads.values()]
+
+
+class Moved(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.window = nn.Parameter(torch.ones(n))
+
+    def forward(self, x):
+        self.window = self.window.to(x.device)  # culprit: parameter-reassigned
+        return x * self.window

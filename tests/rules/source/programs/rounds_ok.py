@@ -318,3 +318,37 @@ def support(cfg, poly, poly_mask, faces, support_masked):
     face = (torch.softmax(-s * support_masked, dim=0) * faces).sum(dim=0)
     soft_mask = poly_mask.float()
     return a + (torch.softmax(s * soft_mask, dim=0) * poly).sum(dim=0), face
+
+
+class OneOfThem(nn.Module):
+    """The one that is used is assigned, and so registered."""
+
+    def __init__(self):
+        super().__init__()
+        self._models = {"a": nn.Sequential(nn.Linear(2, 2)), "b": nn.Sequential(nn.Linear(2, 3))}
+        self._blocks = [nn.Linear(2, 2), nn.Linear(2, 2)]
+
+    def choose(self, which, first):
+        self._model = self._models[which]
+        self._block = self._blocks[0] if first else self._blocks[1]
+
+    def forward(self, x):
+        return self._block(self._model(x))
+
+
+class HandedOn(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        parts = []
+        for _ in range(n):
+            parts.append(nn.Linear(2, 2))
+        self.net = nn.Sequential(*parts)
+        self.parts = parts
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class NoLayers(nn.Module):
+    def forward(self, x):
+        return x.reshape(8, -1)

@@ -99,7 +99,7 @@ def overlap(x: torch.Tensor):
 
 def windows(x: torch.Tensor, k: int):
     out = []
-    for i in range(x.shape[0] - k + 1):
+    for i in range(x.shape[0]):  # the last ones are shorter
         out.append(x[i : i + k].mean())
     return torch.stack(out)
 

@@ -49,3 +49,40 @@ for _ in range(3):
     error = net(torch.randn(2, 3)).pow(2).mean()
     error.backward()  # culprit: missing-zero-grad
     opt.step()
+
+
+def gan_step(disc, gen, real, criterion, noise):
+    opt_d = torch.optim.Adam(disc.parameters())
+    opt_g = torch.optim.Adam(gen.parameters())
+    for x in real:
+        fake = gen(noise)
+        opt_d.zero_grad()
+        d_real, d_fake = disc(x), None
+        d_fake = disc(fake)
+        loss_d = criterion(d_real, torch.ones_like(d_real)) + criterion(d_fake, torch.zeros_like(d_fake))
+        loss_d.backward(retain_graph=True)
+        opt_d.step()  # culprit: step-between-backwards
+        opt_g.zero_grad()
+        loss_g = criterion(d_fake, torch.ones_like(d_fake))
+        loss_g.backward()
+        opt_g.step()
+
+
+def silenced(model, batches, opt, criterion):
+    for x, y in batches:
+        with torch.no_grad():  # culprit: no-grad-around-training
+            out = model(x)
+            loss = criterion(out, y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def reinforce(opt, log_probs, returns):
+    losses = []
+    for lp, r in zip(log_probs, returns):
+        losses.append(-lp * r)
+    opt.zero_grad()
+    loss = torch.tensor(losses, requires_grad=True).sum()  # culprit: loss-leaves-graph
+    loss.backward()
+    opt.step()

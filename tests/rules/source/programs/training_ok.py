@@ -106,3 +106,41 @@ def added_where_nothing_trains(losses, train=False):
         if train:
             loss.backward()
     return total
+
+
+def gan_step(disc, gen, real, criterion, noise):
+    opt_d = torch.optim.Adam(disc.parameters())
+    opt_g = torch.optim.Adam(gen.parameters())
+    for x in real:
+        fake = gen(noise)
+        opt_d.zero_grad()
+        d_real, d_fake = disc(x), disc(fake)
+        loss_d = criterion(d_real, torch.ones_like(d_real)) + criterion(d_fake, torch.zeros_like(d_fake))
+        loss_d.backward(retain_graph=True)
+        opt_d.step()
+        opt_g.zero_grad()
+        again = disc(fake)  # through the network as it is now
+        loss_g = criterion(again, torch.ones_like(again))
+        loss_g.backward()
+        opt_g.step()
+
+
+def partly_silenced(model, teacher, batches, opt, criterion):
+    for x, y in batches:
+        with torch.no_grad():
+            target = teacher(x)
+        loss = criterion(model(x), target)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def optimised(values, steps):
+    x = torch.tensor(values, requires_grad=True)
+    opt = torch.optim.SGD([x], lr=0.1)
+    for _ in range(steps):
+        opt.zero_grad()
+        loss = (x - 1).pow(2).sum()
+        loss.backward()
+        opt.step()
+    return x
