@@ -5,15 +5,16 @@ from __future__ import annotations
 import typing
 
 
-def assert_function_correct(function: type, *inputs: typing.Any, accept_surrogate: bool = False) -> None:
+def assert_function_correct(function: type, *inputs: typing.Any, accept_surrogate: bool = False, strict: bool = False) -> None:
     """Fails with torchsleuth's report if the backward of a torch.autograd.Function is wrong.
 
-    `inputs` are what `torchsleuth.check` takes: tensors and plain values, or shapes.
+    `inputs` are what `torchsleuth.check` takes: tensors and plain values, or shapes. `strict` fails for a wrong second derivative
+    too, whether or not anything takes one.
     """
     from torchsleuth.checker import check
 
     __tracebackhide__ = True
-    report = check(function, *inputs, accept_surrogate=accept_surrogate)
+    report = check(function, *inputs, accept_surrogate=accept_surrogate, strict=strict)
     if not report.ok:
         raise AssertionError(f"{function.__name__} is not correct:\n{report}")
 
@@ -61,10 +62,8 @@ def assert_gradients_flow(model: typing.Any, batch: typing.Any, **options: typin
 
 def _assert_clean(model: typing.Any, batch: typing.Any, rules: set[str] | None, options: dict[str, typing.Any]) -> None:
     import dataclasses
-    import io
 
-    from torchsleuth.auditor import audit
-    from torchsleuth.render import terminal
+    from torchsleuth.pipeline import audit
 
     __tracebackhide__ = True
     report = audit(model, batch, **options)
@@ -76,6 +75,5 @@ def _assert_clean(model: typing.Any, batch: typing.Any, rules: set[str] | None, 
         if rules is not None and skipped:
             raise AssertionError("not everything was tested: " + "; ".join(skipped))
         return
-    text = io.StringIO()
-    terminal.show(dataclasses.replace(report, diagnoses=found, notes=()), terminal.console_for(text))
-    raise AssertionError(f"torchsleuth found {len(found)} problem{'s' * (len(found) > 1)}:\n{text.getvalue()}")
+    said = dataclasses.replace(report, diagnoses=found, notes=())
+    raise AssertionError(f"torchsleuth found {len(found)} problem{'s' * (len(found) > 1)}:\n{said}")

@@ -180,7 +180,7 @@ def final_state(bug):
         def forward(self, ids, lengths):
             x = self.emb(ids)
             if not self.bug:
-                x = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+                x = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
             _, (h, _) = self.rnn(x)  # culprit: final-state-of-padding
             return self.out(h[-1])
 
@@ -201,7 +201,7 @@ def bidirectional(bug):
             if self.bug:
                 steps, _ = self.rnn(x)  # culprit: bidirectional-over-padding
             else:
-                packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+                packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
                 steps, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=ids.shape[1])
             return self.out(steps)
 

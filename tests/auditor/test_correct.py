@@ -68,6 +68,16 @@ def test_labels_shifted_beforehand(name):
     assert rules(torchsleuth.audit(model, {**batch, "labels": labels})) == {"label-shift"}
 
 
+def test_decoders_that_shift_nothing_themselves():
+    model, batch = architectures.ARCHITECTURES["t5"]()
+    report = torchsleuth.audit(model, {**batch, "decoder_input_ids": batch["labels"].clamp(min=0)})
+    assert rules(report) == {"label-shift"} and report.diagnoses[0].fixes[0].title.startswith("Leave `decoder_input_ids` out")
+    config = architectures.hf.BartConfig(**{**architectures.BART, "is_decoder": True, "is_encoder_decoder": False})
+    ids = torch.randint(5, architectures.V, (architectures.B, architectures.L))
+    report = torchsleuth.audit(architectures.hf.BartForCausalLM(config), {"input_ids": ids, "labels": ids.clone()})
+    assert rules(report) == {"label-shift"} and "shifts nothing" in report.diagnoses[0].fixes[0].title
+
+
 @pytest.mark.parametrize("name", [*CAUSAL, "bert-tags", "electra"])
 def test_padding_counted_in_the_loss(name):
     model, batch = architectures.ARCHITECTURES[name]()

@@ -16,6 +16,8 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from forks import in_fork
+
 import torchsleuth
 from torchsleuth import cli, testing
 from torchsleuth.auditor.observation import Observation
@@ -232,7 +234,7 @@ def test_command_on_a_function(tmp_path, monkeypatch, capsys):
     assert cli.main(["audit", "factory_for_audit:needs"]) == 2
     assert cli.main(["audit", "factory_for_audit:raises"]) == 1
     assert "ValueError: no data" in capsys.readouterr().err
-    assert cli.main(["audit", "missing.py"]) == 2
+    assert in_fork(_status, "audit", "missing.py") == 2
 
 
 def test_a_loss_of_torchs_own_is_said_of_the_functions_return(tmp_path):
@@ -300,19 +302,80 @@ def test_labels_that_the_loss_refuses(labels, said):
     assert said in found.title
 
 
-def test_command_on_a_script(tmp_path, monkeypatch, capsys):
+def _status(*arguments: str) -> int:
+    """The exit status of the command in a process of its own: a script becomes its `__main__`."""
+    try:
+        return cli.main(list(arguments))
+    except SystemExit as leaving:
+        return leaving.code or 0
+
+
+def test_command_on_a_script(tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text(
         "import sys, torch\nfrom torch import nn\nmodel = nn.Linear(3, 1)\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        "x, y = torch.randn(8, 3), torch.randn(8)\nloss = ((model(x) - y) ** 2).mean()\nloss.backward()\nopt.step()\nprint(sys.argv[1:])\n"
-        "sys.exit(int(sys.argv[1]))\n"
+        "x, y = torch.randn(8, 3), torch.randn(8)\nloss = ((model(x) - y) ** 2).mean()\nloss.backward()\nopt.step()\n"
+        "open('seen.txt', 'w').write(str(sys.argv[1:]))\nsys.exit(int(sys.argv[1]))\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["audit", "--json", "r.json", "train.py", "3", "--flag"]) == 3
-    assert "['3', '--flag']" in capsys.readouterr().out
+    assert in_fork(_status, "audit", "--json", "r.json", "train.py", "3", "--flag") == 3
+    assert (tmp_path / "seen.txt").read_text() == "['3', '--flag']"
     data = json.loads((tmp_path / "r.json").read_text())
+    assert (data["command"], data["outcome"]) == ("audit", "findings")
     assert [(d["rule"], d["culprits"][0]["line"]) for d in data["diagnoses"]] == [("silent-broadcast", 6)]
-    assert cli.main(["audit", "--strict", "--quiet", "train.py", "0"]) == 1
+    assert in_fork(_status, "audit", "--strict", "--quiet", "train.py", "0") == 1
+    assert in_fork(_status, "audit", "--json", "m.json", "-m", "train", "0") == 0
+    assert json.loads((tmp_path / "m.json").read_text())["diagnoses"] == data["diagnoses"]
+
+
+WRONG_WIDTH = """import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(10, 12)
+        self.b = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+def pair():
+    return Net(), torch.randn(4, 10)
+
+if __name__ == "__main__":
+    model, x = pair()
+    model(x).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("target", ["wrong_width.py", "wrong_width:pair"])
+def test_a_failure_is_explained_and_not_only_said(target, tmp_path, monkeypatch):
+    (tmp_path / "wrong_width.py").write_text(WRONG_WIDTH)
+    monkeypatch.chdir(tmp_path)
+    assert in_fork(_status, "audit", "--json", "r.json", target) == 1
+    data = json.loads((tmp_path / "r.json").read_text())
+    (found,) = data["diagnoses"]
+    assert (data["outcome"], data["exception"]["type"], found["rule"]) == ("crash", "RuntimeError", "matmul-shape")
+    assert {8, 11} <= {culprit["line"] for culprit in found["culprits"]}
+
+
+def test_a_model_that_fails_is_explained():
+    model = nn.Sequential(nn.Linear(10, 12), nn.Linear(16, 3))
+    report = torchsleuth.audit(model, torch.randn(4, 10))
+    assert report.outcome is Outcome.CRASH
+    assert [d.rule for d in report.diagnoses] == ["matmul-shape"]
+    assert "12 features" in report.diagnoses[0].title
+
+
+def test_what_the_model_itself_refuses_is_only_said():
+    class Picky(Plain):
+        def forward(self, x):
+            raise ValueError("not today")
+
+    report = torchsleuth.audit(Picky(), X)
+    assert report.outcome is Outcome.CRASH and not report.diagnoses
+    assert "ValueError: not today" in report.notes[0]
 
 
 def test_lazy_layers_are_said():

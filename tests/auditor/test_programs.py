@@ -6,13 +6,16 @@ import contextlib
 import io
 import random
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from torchsleuth.auditor import targets
-from torchsleuth.model import Outcome
+sys.path.insert(0, str(Path(__file__).parent))
+from scripts import audit_script  # noqa: E402
+
+from torchsleuth.model import Outcome  # noqa: E402
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 BUGGY = [p for p in PROGRAMS if p.read_text().startswith("# rule:")]
@@ -25,7 +28,7 @@ def culprit_lines(text: str) -> set[int]:
 def audited(path: Path):
     torch.set_num_threads(1)
     with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()):
-        report, status = targets.audit_script(str(path), [], 60.0)
+        report, status = audit_script(str(path))
     return report, status, printed.getvalue()
 
 
@@ -38,7 +41,7 @@ def test_bug_is_found_with_its_line(path):
     named = {c.span.line for d in report.diagnoses for c in d.culprits}
     assert culprit_lines(text) & named, report.diagnoses
     assert not exactly or culprit_lines(text) == named, report.diagnoses  # "# rule: name, exactly": no other line is named
-    words = "\n".join(part for d in report.diagnoses for part in (d.title, d.explanation, *(f.text for f in d.facts), *(f.title for f in d.fixes)))
+    words = "\n".join(part for d in report.diagnoses for part in (d.title, d.explanation, *(f.text for f in d.facts), *(f.title for f in d.fixes), *(c.label for c in d.culprits)))
     for wanted in (line.removeprefix("# says: ") for line in text.splitlines() if line.startswith("# says: ")):
         assert wanted in words, words
 
@@ -46,11 +49,33 @@ def test_bug_is_found_with_its_line(path):
 EVERY_LINE = ["statistics_over_padded_frames", "triangle_one_too_wide", "language_model_time_first", "labels_cut_without_a_shift", "lengths_not_subsampled"]
 
 
+# What is to be changed stands elsewhere than where it shows: it comes first.
+COMES_FIRST = ["labels_padded_with_a_class", "mask_not_handed_to_the_second_layer", "mask_one_position_short", "window_open_ahead", "pixels_from_numpy",
+               "mask_lengthened_at_the_wrong_end", "mask_of_another_id", "lengths_of_the_padded_rows", "mask_repeated_as_a_whole"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMES_FIRST)
+def test_line_to_change_comes_first(name):
+    path = Path(__file__).parent / "programs" / f"{name}.py"
+    report, _, _ = audited(path)
+    assert [d.culprits[0].span.line for d in report.diagnoses] == sorted(culprit_lines(path.read_text())), report.diagnoses
+
+
 @pytest.mark.parametrize("name", EVERY_LINE)
 def test_every_line_to_change_is_named(name):
     path = Path(__file__).parent / "programs" / f"{name}.py"
     report, _, _ = audited(path)
     assert culprit_lines(path.read_text()) <= {c.span.line for d in report.diagnoses for c in d.culprits}, report.diagnoses
+
+
+def test_a_decorator_is_named_before_what_stands_under_it():
+    report, _, _ = audited(Path(__file__).parent / "programs" / "features_under_decorator.py")
+    assert "grad" in report.diagnoses[0].culprits[0].source, report.diagnoses
+
+
+def test_one_finding_for_what_two_steps_do_with_it():
+    report, _, _ = audited(Path(__file__).parent / "programs" / "sigmoid_in_both_steps.py")
+    assert len(report.diagnoses) == 1, report.diagnoses
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)

@@ -81,6 +81,19 @@ def test_no_trace(training, capsys):
     assert not nn.modules.module._global_forward_hooks and not nn.modules.module._global_forward_pre_hooks
 
 
+def test_hooks_that_a_model_gives_itself_when_it_is_first_called():
+    class Noting(nn.Linear):
+        def forward(self, x):
+            if not hasattr(self, "hooked"):
+                self.hooked = self.register_forward_pre_hook(lambda module, inputs: None)
+            return super().forward(x)
+
+    model, x = nn.Sequential(Noting(5, 3)), torch.randn(6, 5)
+    before = fingerprint(model)
+    assert torchsleuth.audit(model, x).notes == ()
+    same(before, fingerprint(model))
+
+
 @pytest.mark.parametrize("name", ["bert-classes", "gpt2", "t5", "resnet"])
 def test_no_trace_on_real_models(name):
     torch.set_num_threads(1)

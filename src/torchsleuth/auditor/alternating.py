@@ -8,7 +8,6 @@ gradients come from several forward passes is read here, too, when all of them a
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 import typing
 
@@ -20,15 +19,17 @@ from torch.optim.optimizer import Optimizer
 from torchsleuth.auditor.backward import leaves_below
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.captured import Captured, called_name, renamed
+from torchsleuth.auditor.clearing import ClearingNotes, Holder
 from torchsleuth.auditor.gradients import grad_states
-from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
-from torchsleuth.auditor.observation import Cut, NoUpdate, Observation, Site
+from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
+from torchsleuth.auditor.observation import Cut, LossCall, NoUpdate, Observation, Site
 from torchsleuth.auditor.optimizers import OptimizerWatch, copies_of, parameters_of
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.trace import Op
 
+_RECORDED = ("broadcasts", "axes", "swaps", "duplicates", "aliases")
 MOST_STEPS = 8  # of all optimizers together, after the first; a critic is often given five before the generator's turn
 MOST_MODULES = 12
 MOST_CALLS = 64
@@ -39,7 +40,8 @@ class OtherSteps:
     """`start()` after the first step; `before_step` tells of every later one; `found` are the observations."""
 
     def __init__(
-        self, first: StepView, called: list[Captured], losses: list[torch.Tensor], optimizers: OptimizerWatch, stepped: Optimizer | None, again: set[int]
+        self, first: StepView, called: list[Captured], losses: list[torch.Tensor], optimizers: OptimizerWatch, clearing: ClearingNotes,
+        stepped: Optimizer | None, again: set[int],
     ) -> None:
         """`called` are modules seen so far. Of the models in `again` (identities) the first step had not ended when it was read."""
         self.view = first.continued()
@@ -58,7 +60,7 @@ class OtherSteps:
         self._cleared: dict[int, tuple[Optimizer, Site | None, list]] = {}
         self._instead: dict[int, Site] = {}  # the step of another one that had no part in the loss, where it was this one's turn
         self._reached: set[int] = set()  # what the losses before this step give gradients to
-        self._original: typing.Any = None
+        self._notes = clearing
         self._calls = {id(one.model): dataclasses.replace(one, output=None) for one in called}
         self._losses = list(losses)
         self._stepped = not again  # the next backward pass begins another step
@@ -75,15 +77,15 @@ class OtherSteps:
             hooks.register_module_forward_pre_hook(self._enter),
             hooks.register_module_forward_hook(self._leave, always_call=True),
         ]
-        self._note_clearing()
+        self._notes.listeners.append(self._note_cleared)
         enter_below(self.view.trace)
 
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        if self._original is not None and getattr(Optimizer.zero_grad, "torchsleuth", None) is self:
-            Optimizer.zero_grad = self._original  # type: ignore[method-assign]
+        if self._note_cleared in self._notes.listeners:
+            self._notes.listeners.remove(self._note_cleared)
         self._losses.clear()
         self._waiting.clear()
         for one in self._calls.values():
@@ -98,23 +100,11 @@ class OtherSteps:
     def _here(self) -> bool:
         return bool(self._waiting) and threading.get_ident() == self._home
 
-    def _note_clearing(self) -> None:
-        """Who clears an optimizer's gradients means it to take a step. The parameters are copied then, to see whether it ever does."""
-        watch, original = self, Optimizer.zero_grad
-        self._original = original
-
-        @functools.wraps(original)
-        def zero_grad(optimizer: Optimizer, *args: typing.Any, **kwargs: typing.Any) -> None:
-            if id(optimizer) in watch._waiting:
-                watch._note_cleared(optimizer)
-            return original(optimizer, *args, **kwargs)
-
-        zero_grad.torchsleuth = self  # type: ignore[attr-defined]
-        Optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
-
     @harmless
-    def _note_cleared(self, optimizer: Optimizer) -> None:
-        site = site_of(place_here(4))
+    def _note_cleared(self, optimizer: Holder, site: Site | None) -> None:
+        """Who clears an optimizer's gradients means it to take a step. The parameters are copied then, to see whether it ever does."""
+        if id(optimizer) not in self._waiting or not isinstance(optimizer, Optimizer):
+            return
         if not self._stepped:
             self._clearing[id(optimizer)] = site
         if id(optimizer) not in self._cleared:
@@ -144,7 +134,7 @@ class OtherSteps:
         if not self._here():
             return
         self._depth += 1
-        if self._depth == 1:
+        if self._depth == 1 and not transformed():
             self._called(unwrapped(module)[0])
 
     @unseen
@@ -235,8 +225,18 @@ class OtherSteps:
             one.model, one.output, last, states, keys, optimized, None, slice(0, 0), optimized, slice(0, 0), self._since, others[::-1]
         )  # fmt: skip
         kept = {name: fields.get(name, ()) for name in ("weights", "cuts", "unused")}
+        if id(one.model) not in self._again:  # of those the rest was read before
+            kept |= {name: fields.get(name, ()) for name in _RECORDED}
+            # Not how large they are: what they compare may be trained by now.
+            kept["losses"] = tuple(dataclasses.replace(call, value=None) for call in self._compared())
         kept["cuts"] = tuple(self._with_use(one, cut, keys) for cut in kept["cuts"])
         return self._named(one, kept)
+
+    def _compared(self) -> list[LossCall]:
+        """The loss functions that were called on the way to the losses of this step, and in it."""
+        trace = self.view.trace
+        before = trace.ancestors({key for loss in self._losses if (key := trace.known_key(loss)) is not None})
+        return [call for op, call in self.view.watch.losses if op.index >= self._since and any(seen.key in before for seen in op.outs)]
 
     def _with_use(self, one: Captured, cut: Cut, keys: dict[str, int]) -> Cut:
         """Where this step takes up what another part of the program computed without history: a rollout's action, a sample that was kept."""

@@ -25,6 +25,16 @@ _PRODUCTS = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", 
              "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "mul", "embedding"}  # fmt: skip
 
 
+class Returned(typing.NamedTuple):
+    """What a custom Function gave back for one of its inputs."""
+
+    function: type
+    position: int
+    following: typing.Any  # the node that takes it
+    arriving: list[torch.Tensor]
+    leaving: list[torch.Tensor]
+
+
 class BackwardWatch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -32,10 +42,11 @@ class BackwardWatch:
         self._handles: list[typing.Any] = []
         self._given: dict[int, list[torch.Tensor]] = {}  # tensor -> sums of what the operations gave back for it, before its own hooks
         self._refused: list[tuple[type, int, set[int]]] = []  # a Function, which of its gradients was None, the tensors that would have got it
+        self._returned: list[Returned] = []
 
     def forget(self) -> None:
         """What was seen belongs to another backward pass."""
-        self._passed, self._given, self._refused = [], {}, []
+        self._passed, self._given, self._refused, self._returned = [], {}, [], []
 
     def attach(self, loss: torch.Tensor) -> None:
         if loss.grad_fn is None:
@@ -74,8 +85,12 @@ class BackwardWatch:
     def _refusing(self, function: type, edges: tuple):
         def note(leaving: typing.Any, arriving: typing.Any) -> None:
             for position, (gradient, (following, _)) in enumerate(zip(leaving, edges, strict=False)):
-                if gradient is None and following is not None and len(self._refused) < MOST_REFUSALS:
+                if following is None:
+                    continue
+                if gradient is None and len(self._refused) < MOST_REFUSALS:
                     self._refused.append((function, position, leaves_below(following)))
+                elif gradient is not None and len(self._returned) < MOST_REFUSALS:
+                    self._returned.append(Returned(function, position, following, _sums(arriving), _sums((gradient,))))
 
         return note
 
@@ -123,12 +138,26 @@ class BackwardWatch:
                 if mine:
                     left -= set(mine)
                     found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op)))
+            if kind == "zero":
+                by_function = self._zeroed_by_functions({id(model.get_parameter(name)): name for name in left})
+                left -= {name for one in by_function for name in one.weights}
+                found += by_function
             for name in sorted(left & hooks.keys()):
                 left.discard(name)
                 found.append(Vanish(kind, (name,), "hook", hooks[name]))
             if left:
                 found.append(Vanish(kind, tuple(sorted(left)), "", None))
         return found
+
+    def _zeroed_by_functions(self, names: dict[int, str]) -> list[Vanish]:
+        """Functions of the program's whose `backward` was given a gradient and gave back zeros, which is all that these parameters got."""
+        behind: dict[tuple[type, int], set[str]] = {}
+        for one in self._returned:
+            if names and "ok" in map(_state, one.arriving) and set(map(_state, one.leaving)) == {"zero"}:
+                mine = {names.pop(key) for key in leaves_below(one.following) & names.keys()}
+                behind.setdefault((one.function, one.position), set()).update(mine)
+        places = {(function, position): returned_at(function, position) for (function, position), mine in behind.items() if mine}
+        return [Vanish("zero", tuple(sorted(behind[key])), key[0].__name__, site, by_function=True) for key, site in places.items() if site is not None]
 
     def _op(self, number: int) -> Op | None:
         return next((op for op in reversed(self.trace.ops) if op.numbers[0] <= number < op.numbers[1]), None)
@@ -170,6 +199,11 @@ def _hook_sites(model: nn.Module) -> dict[str, Site]:
 
 def returned_none(function: type, position: int) -> Site | None:
     """The `None` that this Function's `backward` returns at that place of its tuple, in the user's source."""
+    return returned_at(function, position, lambda entry: isinstance(entry, ast.Constant) and entry.value is None)
+
+
+def returned_at(function: type, position: int, wanted: typing.Callable[[ast.expr], bool] = lambda entry: True) -> Site | None:
+    """What this Function's `backward` returns at that place of its tuple; or all of it, where that cannot be read off its one `return`."""
     code = getattr(inspect.unwrap(getattr(function, "backward", None)), "__code__", None)
     if code is None or origin_of_file(code.co_filename) is not Origin.USER or (tree := syntax_of(code.co_filename)) is None:
         return None
@@ -177,8 +211,7 @@ def returned_none(function: type, position: int) -> Site | None:
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name and code.co_firstlineno <= node.lineno < code.co_firstlineno + 3 + len(node.decorator_list):
             returns = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
             entries = [r.elts[position] for r in returns if isinstance(r, ast.Tuple) and position < len(r.elts)]
-            none = [e for e in entries if isinstance(e, ast.Constant) and e.value is None]
-            named = none or [r for r in returns if len(returns) == 1]
+            named = [e for e in entries if wanted(e)] or [r for r in returns if len(returns) == 1]
             return site_of_node(code.co_filename, named[0], code.co_qualname) if named else None
     return None
 

@@ -9,6 +9,8 @@ import torch
 
 from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Broadcast, Shape
+from torchsleuth.auditor.oddaxis import shapes_made
+from torchsleuth.auditor.sampleaxis import SampleAxis
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 from torchsleuth.origin import Origin
 
@@ -32,12 +34,13 @@ def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[i
     """
     on_the_way = trace.ancestors({loss_key}) if loss_key is not None else None
     candidates: list[tuple[Op, Broadcast]] = []
+    samples = SampleAxis(trace, inside, batch, own)
     for op in trace.ops:
         if op.name not in _BINARY or len(op.ins) < 2 or origin_of_place(op) is not Origin.USER:
             continue
         if on_the_way is not None and not any(seen.key in on_the_way for seen in op.outs):
             continue
-        one = _stretched(trace, op, batch) or _weights_on_pairs(trace, op, batch)
+        one = _stretched(trace, op, batch) or _weights_on_pairs(trace, op, batch) or _on_features(trace, op, samples)
         if one is not None and not any(_without_data(trace, side, own, inside) for side in op.ins[:2]):
             candidates.append((op, one))
     made = trace.descendants({seen.key for op, one in candidates if not one.same_origin for seen in op.outs})
@@ -70,9 +73,11 @@ def _broadcast(trace: Trace, op: Op, left: Seen, right: Seen, result: tuple[int,
     site = trace.site(op)
     if site is None:
         return None
+    short, long = sorted((left, right), key=lambda side: len(side.size))
     return Broadcast(
         op.name, _shape(left), _shape(right), result, site, sum(stretched for _, stretched in origins),
         op.name in _LOSSLIKE or _reduced(trace, op), bool(origins[0][0] & origins[1][0]), batch,
+        made=shapes_made(trace, long, short),
     )  # fmt: skip
 
 
@@ -106,6 +111,17 @@ def _weights_on_pairs(trace: Trace, op: Op, batch: int | None) -> Broadcast | No
     return Broadcast(
         op.name, _shape(op.ins[0]), _shape(op.ins[1]), table.size, site, 0, True, False, batch, "weights", trace.site(product),
     )  # fmt: skip
+
+
+def _on_features(trace: Trace, op: Op, samples: SampleAxis) -> Broadcast | None:
+    """(B,) numbers, one for each sample, along the last axis of (B, ..., B) features."""
+    if op.name not in ELEMENTWISE:
+        return None
+    factors, table = sorted(op.ins[:2], key=lambda seen: len(seen.size))
+    site = trace.site(op)
+    if site is None or not samples.misplaced(factors, table):
+        return None
+    return Broadcast(op.name, _shape(op.ins[0]), _shape(op.ins[1]), table.size, site, 0, False, False, samples.batch, "features")
 
 
 def _product_of_pairs(trace: Trace, table: Seen) -> Op | None:

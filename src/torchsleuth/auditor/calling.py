@@ -11,7 +11,7 @@ from torch import nn
 
 from torchsleuth.auditor.batch import Call, signature_of
 from torchsleuth.auditor.runner import unwrapped
-from torchsleuth.auditor.stepview import padded
+from torchsleuth.auditor.padded import known_padding
 from torchsleuth.errors import UsageError
 
 
@@ -45,7 +45,7 @@ def padded_inputs(model: nn.Module, batch: typing.Any) -> list[str]:
     """Names of the sequence inputs of which some positions are recognised as padding."""
     inner, _ = unwrapped(model)
     args, kwargs, _ = arguments(inner, batch, None)
-    return [padding.leaf.name for padding in padded(Call(inner, args, kwargs))[0]]
+    return [padding.leaf.name for padding in known_padding(Call(inner, args, kwargs))[0]]
 
 
 def _binds(model: nn.Module, items: tuple) -> bool:

@@ -15,11 +15,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor.batch import Call
+from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.observation import Site
 from torchsleuth.auditor.runner import BATCH_NORMS
-from torchsleuth.auditor.trace import Op
+from torchsleuth.auditor.trace import Op, Trace
 
 COPIED_BYTES = 1 << 30  # inputs larger than that are not copied; no experiment is made then
+MOST_AGAIN = 3  # calls of one model kept beside its first, until the loss says which counts
 _DROPPING = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
 
@@ -37,10 +39,29 @@ class Captured:
     around: Site | None = None  # of a call without gradients: what stands in the block that says so
     inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
     dependent: list[str] = field(default_factory=list)  # what in it behaves differently in training
+    calls: int = 1
+    again: list[Captured] = field(default_factory=list)  # the latest of further calls of the same model before the backward pass
 
     @property
     def size(self) -> int:
         return sum(p.numel() for p in self.model.parameters() if not is_lazy(p))
+
+
+def note_again(one: Captured, call: Captured) -> None:
+    """One more call of a captured model. Which of them the step is about shows when the loss is known."""
+    one.again = [*one.again[1 - MOST_AGAIN :], call]
+    one.calls += 1
+
+
+def behind_the_loss(one: Captured, trace: Trace, before: set[int]) -> Captured:
+    """Of the calls of this model, the first that the loss was computed from: others look at a shape, or seek an adversarial input.
+
+    `before`: the keys of all that the loss was computed from.
+    """
+    for call in (one, *one.again):
+        if any(trace.known_key(tensor) in before for _, tensor in output_leaves(call.output)):
+            return call
+    return one
 
 
 def copied(call: Call) -> Call | None:

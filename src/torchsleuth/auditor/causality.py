@@ -5,20 +5,21 @@ from __future__ import annotations
 import typing
 
 import torch
-from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import triangles
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
+from torchsleuth.auditor.handing import mask_made
 from torchsleuth.auditor.lab import Lab, row_and_position
-from torchsleuth.auditor.observation import LabelShift, Move
+from torchsleuth.auditor.observation import LabelShift, Move, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 Attempt = typing.Callable[[str, typing.Callable[[], typing.Any]], typing.Any]
+MOST_ROWS = 4  # tried one by one
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul_", "__setitem__"}
 
 
@@ -48,7 +49,8 @@ class Causality:
         asked = (shift.lookup.op.index, shift.axis)
         if asked not in self._causal:
             leaf = self._leaf_for(shift.lookup)
-            self._causal[asked] = bool(self.attempt("causality", lambda: is_causal(self.lab, leaf, shift.axis)))
+            known = leaf.path or self.lab.embedded(leaf)  # if not, another model of the step has looked these ids up
+            self._causal[asked] = bool(known and self.attempt("causality", lambda: is_causal(self.lab, leaf, shift.axis)))
         return self._causal[asked]
 
     def moves(self) -> list[Move]:
@@ -123,7 +125,7 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         return []
     result, _ = lab.run([(leaf, late)])
     difference = _difference(lab, result, may, question)
-    if difference is None:
+    if difference is None or not _in_the_same_row(lab, question, late, may, difference):
         return []
     places, trace = lab.locate([(leaf, late)], difference, may, False)
     if question.by_triangle and (triangles.is_opened(trace) or _made_anew(trace, difference, may)):
@@ -140,11 +142,28 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         moves.append(
             lab.move(
                 "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
-                mask_site=trace.site(mask) if mask is not None else None, made_site=step.site(made) if made is not None else None, ahead=reach,
+                mask_site=trace.site(mask) if mask is not None else None, made_site=made, ahead=reach,
                 built_site=layer, setting=setting,
             )
         )  # fmt: skip
     return moves
+
+
+def _in_the_same_row(lab: Lab, question: Question, late: torch.Tensor, may: May, difference: Difference) -> bool:
+    """Does a row's own later token move it? With the tokens of all rows changed at once, it may have been another row's: a link between
+    samples (experts with room for so many tokens), and no look ahead."""
+    if may.batch in (1, may.length):
+        return True  # a square table reads the same in both directions: nothing would be told apart
+    most = row_and_position(difference, may)[0]
+    rows = [most, *(row for row in range(may.batch) if row != most)][:MOST_ROWS]
+    for row in rows:
+        own = torch.zeros(may.batch, dtype=torch.bool, device=late.device)
+        own[row] = True
+        alone = late & (own[:, None] if question.axis == 1 else own)
+        result, _ = lab.run([(question.leaf, alone)])
+        if _difference(lab, result, May(may.table.to(late.device) | ~own[:, None]), question) is not None:
+            return True
+    return False
 
 
 def _difference(lab: Lab, result: typing.Any, may: May, question: Question) -> Difference | None:
@@ -224,7 +243,7 @@ def _late(question: Question) -> tuple[torch.Tensor | None, May, list[int]]:
     return (late if question.axis == 1 else late.T), may, last.tolist()
 
 
-def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None, Op | None, int]:
+def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None, Site | None, int]:
     """The operation that applied a mask just before an attention that sees too far, what made the mask, and how far it sees."""
     leaves = {key: leaf.tensor for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
     reach = triangles.reach_ahead(trace, found.op, leaves)
@@ -234,5 +253,8 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if found.op.name == "softmax" and found.op.ins:
         for op in trace.made_through(found.op.ins[0], ARRANGING | {"div", "div_", "dropout"}):
             applied = op if op.name in _MASKING and op.place.direct else None
-    made = {site.span: op for op in triangles.makers(step, reach) if (site := step.site(op)) is not None}
-    return applied, next(iter(made.values())) if made and (reach > 0 or len(made) == 1) else None, reach
+    made = {site.span: site for op in triangles.makers(step, reach) if (site := step.site(op)) is not None}
+    if made:
+        return applied, next(iter(made.values())) if reach > 0 or len(made) == 1 else None, reach
+    masks = [seen for seen in (applied or found.op).ins[1:] if triangles.is_square(seen) and trace.ancestors({seen.key}).isdisjoint(trace.parameters)]
+    return applied, mask_made(lab, applied or found.op, masks[0]) if len(masks) == 1 else None, reach

@@ -12,6 +12,7 @@ _SAME = {"contiguous", "clone", "float", "to", "double", "half", "bfloat16", "dr
          "leaky_relu", "layer_norm", "batch_norm", "masked_fill", "relu_", "add_", "mul_"}  # fmt: skip
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 MOST_STEPS = 60
+_POOLING = ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool", "interpolate", "upsample", "pad")  # samples and channels stay where they are
 _SWAPS = {"transpose", "swapaxes", "swapdims"}
 
 
@@ -38,7 +39,7 @@ def wrong_layer(trace: Trace, seen: Seen) -> Op | None:
             continue
         if op.name == "embedding" or op.name in _RECURRENT:
             return found if axis < len(op.outs[0].size) - 1 else None
-        before = _before(op, axis)
+        before = axis_before(op, axis)
         if before is None:
             return None
         seen, axis = op.ins[0], before
@@ -53,7 +54,7 @@ def laid_by_layer(trace: Trace, seen: Seen, axis: int) -> bool:
             return False
         if _is_layer(op) and len(op.ins) > 1 and op.ins[1].key in trace.parameters:
             return axis == (1 if op.name.startswith("conv") else len(op.outs[0].size) - 1)
-        before = _before(op, axis)
+        before = axis_before(op, axis)
         if before is None:
             return False
         seen, axis = op.ins[0], before
@@ -64,11 +65,13 @@ def _is_layer(op: Op) -> bool:
     return op.name in ("linear", "matmul", "__matmul__") or op.name.startswith(("conv1d", "conv2d", "conv3d"))
 
 
-def _before(op: Op, axis: int) -> int | None:
+def axis_before(op: Op, axis: int) -> int | None:
     """Where this axis of the result was in the operand."""
     dims = len(op.ins[0].size)
     if op.name in _SAME:
         return axis if op.ins[0].size == op.outs[0].size else None
+    if axis < 2 and op.name.startswith(_POOLING):
+        return axis
     if op.name in _SWAPS:
         pair = [op.argument(1, "dim0", op.argument(1, "axis0")), op.argument(2, "dim1", op.argument(2, "axis1"))]
         if not all(isinstance(d, int) for d in pair):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import math
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth.auditor.accelerator import at_hand
-from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.trace import Op, Seen, Trace
 
 # How many units in the last place of the largest value are put down to rounding.
 ROUNDING_UNITS = {torch.bfloat16: 4.0, torch.float16: 16.0, torch.float32: 256.0, torch.float64: 4096.0}
@@ -39,32 +40,60 @@ class May:
         return self.table.shape[1] if self.table.dim() == 2 else None
 
     def allows(self, moved: torch.Tensor, near: bool = False, plain: bool = False) -> bool:
-        """Does any reading of the axes allow this movement? `near`: a length that is off by one or two will do, if no other is there.
+        """Does any reading of the axes allow this movement? `near`: positions may also be part of an axis, or fewer than they were, if none is as long.
 
         `plain`: where an axis has the size of the batch, samples are not looked for as part of another one.
         """
-        if not moved.any() or (self.rows is not None and self.rows.allows(moved)):
+        if not moved.any() or (self.rows is not None and self.rows.allows(moved, plain=plain)):
             return True
         self.table = self.table.to(moved.device)
-        if near and self.length is not None and self.length >= 4 and self.length not in moved.shape:
-            for axis, size in enumerate(moved.shape):
-                if 1 <= abs(size - self.length) <= 2 and (size != self.batch or moved.shape.count(size) > 1):
-                    for end in ("first", "last"):
-                        other = May(self._fitted(size, end))
-                        if other.allows(moved):
-                            return True
+        if near and any(other.allows(moved) for other in self.elsewhere(moved)):
+            return True
         for view in self._readings(moved, split=not plain or self.batch not in moved.shape):
             if not (view[0] & ~view[1]).any():
                 return True
         return False
 
-    def _fitted(self, size: int, end: str) -> torch.Tensor:
+    def elsewhere(self, moved: torch.Tensor) -> Iterator[May]:
+        """The same for an axis on which the positions stand beside others, or of which there are fewer; none if there is one of their own.
+
+        A token more or less at an end; a prompt or an image before or after them; one step for every few, as a convolution with a stride leaves.
+        """
+        length, shape = self.length, moved.shape
+        if length is None or length < 4 or length in shape:
+            return
+        for axis, size in enumerate(shape):
+            if size == self.batch and shape.count(size) == 1:
+                continue
+            if 1 <= abs(size - length) <= 2:
+                yield from (May(self._cut(size, end)) for end in ("first", "last"))
+            elif size > length and moved.dim() > 2 and axis < moved.dim() - 1:  # the last one holds features (or keys, as many as queries)
+                where = moved.movedim(axis, 0).reshape(size, -1).any(1)
+                for start in self._starts(where) if shape.count(size) == 1 else sorted({0, 1, size - length}):
+                    yield May(torch.nn.functional.pad(self.table, (start, size - length - start)))
+            elif moved.dim() > 2 and size > 2 and (every := round(length / size)) > 1 and abs(size * every - length) <= 2 * every:
+                yield May(self._thinned(size, every))
+
+    def _starts(self, where: torch.Tensor) -> Iterator[int]:
+        """Where on an axis the positions may begin, if it moved there."""
+        anywhere, length, count = self.table.any(0).to(where.device), self.table.shape[1], int(where.sum())
+        for start in range(where.shape[0] - length + 1):
+            part = where[start : start + length]
+            if int(part.sum()) == count and not bool((part & ~anywhere).any()):
+                yield start
+
+    def _cut(self, size: int, end: str) -> torch.Tensor:
         """The table for an axis of this size: some positions more or fewer, at the last end or at the first."""
         more = size - self.table.shape[1]
         if more < 0:
             return self.table[:, :more] if end == "last" else self.table[:, -more:]
         extra = self.table.new_full((self.batch, more), end == "last")
         return torch.cat([self.table, extra] if end == "last" else [extra, self.table], 1)
+
+    def _thinned(self, size: int, every: int) -> torch.Tensor:
+        """The table for one step of so many positions each, which may see as many on both sides."""
+        wide = torch.nn.functional.pad(self.table.float()[:, None], (every, max(0, size * every - self.table.shape[1]) + every))
+        return torch.nn.functional.max_pool1d(wide, 3 * every, every)[:, 0, :size] > 0
 
     def healed(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """The second run's result, with the first run's values wherever the change must not show."""
@@ -103,6 +132,10 @@ class May:
             if size != batch and batch > 1 and size % batch == 0:
                 shapes.append(moved.reshape(*before, batch, size // batch, *after))
                 shapes.append(moved.reshape(*before, size // batch, batch, *after))
+        if length is None and batch not in moved.shape:  # the samples' axis, parted into groups
+            for axis in range(moved.dim() - 1):
+                if math.prod(moved.shape[axis : axis + 2]) == batch:
+                    shapes.append(moved.flatten(axis, axis + 1))
         for flags in shapes:
             if length is None:
                 allowed = torch.zeros((1,) * flags.dim(), dtype=torch.bool, device=flags.device)
@@ -146,9 +179,11 @@ def tolerance(tensor: torch.Tensor) -> float:
     """How much of a difference rounding explains for values like these."""
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return 0.0
-    tensor = tensor.detach()
-    finite = tensor[tensor.isfinite()] if not tensor.isfinite().all() else tensor
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    finite = tensor.detach()
+    largest = float(finite.abs().max())
+    if not math.isfinite(largest):
+        finite = finite[finite.isfinite()]
+        largest = float(finite.abs().max()) if finite.numel() else 0.0
     # Masks are written as -1e9 or the dtype's lowest value; they are no measure of the values beside them.
     if largest > 1e4:
         usual = finite[finite.abs() <= 1e4]
@@ -164,6 +199,8 @@ def moved_flags(first: torch.Tensor, second: torch.Tensor, floor: float = 0.0, p
         return flags.any(-1), allowed
     if not first.is_floating_point():
         return first != second, 0.0
+    if first.dtype is second.dtype and torch.equal(first, second):
+        return torch.zeros_like(first, dtype=torch.bool), floor
     allowed = max(patience * tolerance(first), floor)
     if first.dtype in (torch.float16, torch.bfloat16):
         first, second = first.float(), second.float()
@@ -178,11 +215,17 @@ def distance(first: torch.Tensor, second: torch.Tensor, flags: torch.Tensor) -> 
     return float(gap.max()) if gap.numel() else float("inf")
 
 
+class Chosen(dict[str, torch.Tensor]):
+    """Some of the tensors of a model's result, by the names they have in the whole."""
+
+
 def output_leaves(value: typing.Any, name: str = "output", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of a model's result, each with a name a reader can find."""
     if isinstance(value, torch.Tensor):
         if not value.is_sparse and not value.is_nested:
             yield name, value
+    elif isinstance(value, Chosen):
+        yield from value.items()
     elif depth > 4 or value is None:
         return
     elif isinstance(value, torch.nn.utils.rnn.PackedSequence):
@@ -218,20 +261,22 @@ class Difference:
 def forbidden_flags(flags: torch.Tensor, may: May) -> torch.Tensor:
     """The moved elements outside the best reading of the axes."""
     best = flags
-    for view, allowed in may._readings(flags):
-        outside = view & ~allowed
-        if int(outside.sum()) < int(best.sum()) and outside.numel() == flags.numel():
-            best = outside.reshape(flags.shape)
+    for one in (may, *may.elsewhere(flags)):
+        for view, allowed in one._readings(flags):
+            outside = view & ~allowed
+            if int(outside.sum()) < int(best.sum()) and outside.numel() == flags.numel():
+                best = outside.reshape(flags.shape)
     return best
 
 
 def first_difference(
-    first: typing.Any, second: typing.Any, may: May, *, scalars: bool = True, floor: float = 0.0, needs_batch: bool = False, patience: float = 1.0
-) -> Difference | None:
-    """The first tensor of the results that moved where `may` forbids it."""
+    first: typing.Any, second: typing.Any, may: May, *, scalars: bool = True, floor: float = 0.0, needs_batch: bool = False, patience: float = 1.0,
+    passed_on: typing.Container[int] = (),
+) -> Difference | None:  # fmt: skip
+    """The first tensor of the results that moved where `may` forbids it. `passed_on`: the positions of those that are no answers."""
     pairs = list(zip(output_leaves(first), output_leaves(second), strict=False))
     for position, ((name, one), (_, two)) in enumerate(pairs):
-        if one.shape != two.shape or one.dtype != two.dtype:
+        if one.shape != two.shape or one.dtype != two.dtype or position in passed_on:
             continue
         if one.dim() == 0 and not scalars:
             continue
@@ -239,7 +284,7 @@ def first_difference(
             continue
         one, two = at_hand(one), at_hand(two)
         flags, allowed = moved_flags(one, two, floor, patience)
-        if flags.any() and not may.allows(flags):
+        if flags.any() and not may.allows(flags, near=True):
             return Difference(name, one, two, forbidden_flags(flags, may), allowed, position)
     return None
 
@@ -249,6 +294,9 @@ class Found:
     op: Op
     distance: float
     allowed: float
+    again: Op | None = None  # the same operation in the second run
+    second: Trace | None = None
+    chosen: bool = False  # it takes or gives numbers of places, and these moved: another choice was made
 
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "as_strided"}
@@ -261,23 +309,25 @@ def first_moved(
     leaf: int,
     may: May,
     fitted: typing.Callable[[torch.Tensor, torch.Tensor], torch.Tensor | None] | None = None,
+    by_design: typing.Container[int] = (),
 ) -> Found | None:
     """The first operation on the way to the moved output whose result moved where it must not.
 
-    `fitted(second, first)` brings a result of the second run to the first one's size, where they differ by design.
+    `fitted(second, first)` brings a result of the second run to the first one's size, where they differ by design. `by_design`: keys of what
+    was made of nothing but the changed input itself.
     """
     outputs = [tensor for _, tensor in output_leaves(result)]
     key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
     wanted = one.ancestors({key}) if key is not None else None
     misread: dict[int, Found] = {}
-    packed = _Packed(one)
+    packed = _Packed(one, may.batch)
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
             break  # the runs took different ways: data-dependent control flow
         if packed.holds(a):
             continue
         for seen, first, second in zip(a.outs, a.tensors, b.tensors, strict=False):
-            if wanted is not None and seen.key not in wanted:
+            if (wanted is not None and seen.key not in wanted) or seen.key in by_design:
                 continue
             if fitted is not None:
                 second = fitted(second, first)
@@ -286,7 +336,8 @@ def first_moved(
             flags, allowed = moved_flags(first, second)
             if not flags.any():
                 continue
-            found = Found(a, distance(first, second, flags), allowed)
+            chosen = _decided(one, seen) if _counts(seen) else _other_places(one, two, a, b)
+            found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
             if may.allows(flags, near=True, plain=True):
                 if a.name in _VIEWS and may.misread(flags):
                     misread[seen.key] = found
@@ -295,18 +346,52 @@ def first_moved(
     return None
 
 
+def _other_places(one: Trace, two: Trace, a: Op, b: Op) -> bool:
+    """Does this operation take whole numbers or flags that the model decided on, and are they not the same in the second run?"""
+    for mine, other in zip(a.ins, b.ins, strict=False):
+        if _counts(mine):
+            first, second = (value_of(trace, seen) for trace, seen in ((one, mine), (two, other)))
+            if first is not None and second is not None and (first.shape != second.shape or not torch.equal(first, second)):
+                return _decided(one, mine)
+    return False
+
+
+def _counts(seen: Seen) -> bool:
+    return not seen.dtype.is_floating_point and not seen.dtype.is_complex
+
+
+def _decided(trace: Trace, seen: Seen) -> bool:
+    """Do these whole numbers or flags come from values, and not only from the ids and masks that the model was given?"""
+    made = (trace.ops[trace.producer[key]] for key in trace.ancestors({seen.key}) if key in trace.producer)
+    return any(not _counts(source) for op in made for source in op.ins)
+
+
+def value_of(trace: Trace, seen: Seen) -> torch.Tensor | None:
+    """What a tensor held, where the trace has kept it."""
+    made = trace.maker(seen)
+    return next((kept for out, kept in zip(made.outs, made.tensors, strict=False) if out.key == seen.key), None) if made is not None else None
+
+
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 _PACKING = {"_pack_padded_sequence", "_pad_packed_sequence"}
+_PICKING = {"__getitem__", "index_select", "masked_select", "nonzero", "where"}
 
 
 class _Packed:
-    """Samples stand in the order of their lengths in a packed sequence, and none has an axis of its own: nothing is to be read off there."""
+    """Samples stand in the order of their lengths in a packed sequence, and none has an axis of its own: nothing is to be read off there.
 
-    def __init__(self, trace: Trace) -> None:
+    Nor is it from positions that were picked out of all samples, so many as there are (the tokens of one expert, the words that are no padding).
+    """
+
+    def __init__(self, trace: Trace, batch: int) -> None:
+        self.batch = batch
         self.places = {op.place for op in trace.ops if op.name in _PACKING}  # calls that pack and unpack, with the sorting that belongs to it
         self.keys: set[int] = set()
+        self.loose: set[int] = set()
 
     def holds(self, op: Op) -> bool:
+        if self._picked(op):
+            return True
         if not self.places:
             return False
         if op.name in _RECURRENT:  # its last state is put into the samples' own order by the same call
@@ -322,6 +407,13 @@ class _Packed:
             if op.name == "_pack_padded_sequence" or (op.name not in _PACKING and any(seen.size[:1] == other.size[:1] for other in inside)):
                 self.keys.add(seen.key)
         return True
+
+    def _picked(self, op: Op) -> bool:
+        picks = op.name in _PICKING and any(_counts(seen) for seen in op.ins)
+        counts = {seen.size[:1] for seen in op.ins if seen.key in self.loose}
+        loose = [seen for seen in op.outs if (picks or seen.size[:1] in counts) and seen.size and self.batch not in seen.size and seen.size[0] % self.batch]
+        self.loose.update(seen.key for seen in loose)
+        return bool(loose)
 
 
 def _first_misread(trace: Trace, found: Found, misread: dict[int, Found]) -> Found | None:

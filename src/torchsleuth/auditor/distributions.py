@@ -6,15 +6,17 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.observation import AxisFact
+from torchsleuth.auditor.observation import AxisFact, Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
 _LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
 _SCALING = {"mul", "div", "cat", "concat", "masked_fill", "sub", "add"}
+_MULTIPLYING, _DIVIDING = {"mul", "mul_", "__imul__", "multiply"}, {"div", "div_", "__itruediv__", "true_divide"}
 _PRODUCTS = {"matmul", "mm", "bmm", "einsum", "__matmul__", "cosine_similarity", "linear", "cdist"}
 _CLASS_AXIS = {"cross_entropy": 1, "nll_loss": 1, "ctc_loss": -1}
+ABOUT_ONE = 1.5  # cosines lie between -1 and 1, and a margin may be taken off
 CLOSE, FAR = 1e-2, 0.1  # a sum of probabilities that is one but for rounding (or an epsilon under a logarithm), and one that is not
 
 
@@ -22,6 +24,13 @@ def activation_of(trace: Trace, seen: Seen) -> Op | None:
     """The activation that this operand comes straight from."""
     chain = list(trace.made_through(seen, KEEPING))
     return chain[-1] if chain and chain[-1].name in ACTIVATIONS else None
+
+
+def layer_site(trace: Trace, seen: Seen) -> Site | None:
+    """The layer that this operand comes straight from."""
+    made = [None, *trace.made_through(seen, KEEPING)][-1]
+    layer = made is not None and made.name not in KEEPING and any(one.key in trace.parameters for one in made.ins)
+    return trace.site(made) if made is not None and layer else None
 
 
 def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str, typing.Any]:
@@ -36,7 +45,7 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         "normalised": _sums_to_one(values, axis),
         "rows_sum_to_one": bool(classes > 1 and (values >= 0).all() and (values.sum(axis) - 1).abs().max() < 1e-3),
     }
-    facts["similarities"] = _compares(trace, op.ins[0])
+    facts["similarities"] = _compares(trace, op.ins[0]) or float(values.abs().max()) <= ABOUT_ONE * _factor(trace, op.ins[0])
     chain = list(trace.made_through(op.ins[0], KEEPING))
     if facts["rows_sum_to_one"] and chain and chain[-1].name not in ACTIVATIONS:
         facts["activation_site"] = trace.site(chain[-1])  # a softmax written by hand, a mean of several
@@ -54,6 +63,17 @@ def _compares(trace: Trace, seen: Seen) -> bool:
     if not made or made[-1].name not in _PRODUCTS or len(made[-1].ins) < 2:
         return False
     return not any(_is_weight(trace, operand) for operand in made[-1].ins)
+
+
+def _factor(trace: Trace, seen: Seen) -> float:
+    """The number that the scores were multiplied by last: a scale that somebody chose (1 if there is none)."""
+    for op in trace.made_through(seen, KEEPING | _MULTIPLYING | _DIVIDING):
+        if op.name in _MULTIPLYING | _DIVIDING:
+            by = op.argument(1, "other")
+            if isinstance(by, (int, float)) and by:
+                return abs(by) if op.name in _MULTIPLYING else 1 / abs(by)
+            return next((abs(float(t)) for source in op.ins if source.size == () and (t := trace.tensor(source.key)) is not None), 1.0)
+    return 1.0
 
 
 def _is_weight(trace: Trace, seen: Seen) -> bool:
@@ -107,9 +127,9 @@ class PickWatch:
         dim = op.argument(1 if op.name == "gather" else 2, "dim")
         if made is None or not isinstance(dim, int) or len(op.ins[0].size) != len(op.ins[1].size):
             return
-        index = next((t for t in tensors_in((args[1:], kwargs))), None)
+        index = next(iter(tensors_in((args[1:], kwargs))), None)
         with torch.no_grad():
-            scores, axis = next(tensors_in(args)).detach().float(), dim % len(op.ins[0].size)
+            scores, axis = tensors_in(args)[0].detach().float(), dim % len(op.ins[0].size)
             along = _distributed_along(scores)
             if index is None or index.shape[axis] != 1 or axis in along or len(along) != 1 or not result.requires_grad:
                 return
@@ -128,13 +148,20 @@ class PickWatch:
                 continue
             with torch.no_grad():
                 operands = [t.detach().float() for t in tensors_in(args)]
-                if (operands[mine] > CLOSE).any():
+                if (operands[mine] > CLOSE).any() and not self._overlap(op, mine, other, operands):
                     continue  # probabilities: an average of distributions, as attention takes
                 along = _distributed_along(operands[mine])
                 labels = operands[other]
                 asked = [d for d in range(labels.dim()) if labels.shape[d] > 1 and bool(((labels.sum(d) - 1).abs() < CLOSE).all())] if (labels >= 0).all() else []
             if len(along) == 1 and len(asked) == 1 and along != asked:
                 self._add(op, made, along[0], asked[0])
+
+    def _overlap(self, op: Op, mine: int, other: int, operands: list[torch.Tensor]) -> bool:
+        """Probabilities of images or sequences that sum to one over the samples, times one-hot labels (as in a Dice loss): no weights of a mean are
+        laid along the first axis of so many."""
+        labels = operands[other]
+        given = not self.trace.ancestors({op.ins[other].key}) & self.trace.parameters.keys()
+        return given and labels.dim() > 2 and bool(((labels == 0) | (labels == 1)).all()) and _distributed_along(operands[mine]) == [0]
 
     def _add(self, op: Op, made: Op, along: int, asked: int) -> None:
         site, use = self.trace.site(made), self.trace.site(op)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+import weakref
 from dataclasses import dataclass
 
 from torchsleuth.auditor.alternating import OtherSteps
+from torchsleuth.auditor.arrivals import Mixed
 from torchsleuth.auditor.captured import Captured, called_name
+from torchsleuth.auditor.gradients import grad_state, grad_states
 from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import MixedGradient, NoUpdate, Observation, OptimizerFact
 from torchsleuth.auditor.optimizers import OptimizerWatch
 from torchsleuth.auditor.session import Session
+from torchsleuth.auditor.sites import Place, site_of
 from torchsleuth.auditor.stepview import StepView
+from torchsleuth.auditor.symmetry import stay_equal
+from torchsleuth.auditor.uncalled import with_uncalled
 from torchsleuth.model import Diagnosis
 
 MOST_EXPERIMENTS = 2  # of the models called in the step, so many are experimented on; the facts of the step are read for all
@@ -38,12 +44,15 @@ class Ending:
     optimizers: OptimizerWatch
     later: LaterWatch | None
     others: OtherSteps | None
+    outermost: list[tuple[int, weakref.ref, Place]]  # the calls of modules in the first step: before which operation, which one, and from where
     budget_s: float
 
-    def look_for_idleness(self, never: bool) -> None:
+    def look_for_idleness(self, never: bool, vanished: NoUpdate | None) -> None:
         """Over the whole program: was no step taken (`never`), or none that changed anything, or none by one of several optimizers?"""
         for one in self.captured:
             self._forget_trained_elsewhere(one)
+            self._forget_woken(one)
+            self._forget_parted(one)
         largest = max(self.captured, key=lambda c: c.size)
         fields = self.fields.setdefault(id(largest.model), {})
         steps = self.later.steps if self.later is not None else 0
@@ -56,7 +65,7 @@ class Ending:
             others = self.others
             idle = others.idle() if others is not None else None
             explained = others.explained if others is not None else set()  # it is known why these have no gradients
-            fields["no_update"] = beside or idle or (self.later.barren(explained) if self.later is not None else None)
+            fields["no_update"] = beside or idle or (self.later.barren(explained) if self.later is not None else None) or vanished
 
     def _forget_trained_elsewhere(self, one: Captured) -> None:
         """What the optimizer does not hold has changed all the same: the program has an optimizer of its own for it."""
@@ -66,16 +75,35 @@ class Ending:
         changed = self.optimizers.changed()
         names = {n for n, p in one.model.named_parameters() if id(p) in changed}
         prefix = f"{called_name(one.site)}."
-        left = [(f, tuple(w for w in f.weights if w not in names and w.removeprefix(prefix) not in names)) for f in fields["optimizer"]]
+        left = [(f, tuple(w for w in f.weights if f.copied_later or (w not in names and w.removeprefix(prefix) not in names))) for f in fields["optimizer"]]
         fields["optimizer"] = tuple(dataclasses.replace(fact, weights=weights) for fact, weights in left if weights)
+
+    def _forget_woken(self, one: Captured) -> None:
+        """What stopped the gradient in the first step lets one through at the end: a factor that warms up, a unit outside its range for a while."""
+        fields = self.fields.get(id(one.model), {})
+        if any(fact.kind == "zero" for fact in fields.get("vanished", ())):
+            prefix = f"{called_name(one.site)}."
+            awake = {name for n, p in one.model.named_parameters() if grad_state(p.grad) == "ok" for name in (n, prefix + n)}
+            fields["vanished"] = tuple(fact for fact in fields["vanished"] if fact.kind != "zero" or not awake & set(fact.weights))
+        idle = fields.get("no_update")
+        if idle is not None and idle.reason == "zero-gradient" and "ok" in grad_states(p.grad for p in one.model.parameters()):
+            fields["no_update"] = None
+
+    def _forget_parted(self, one: Captured) -> None:
+        """Units that were equal in the first step only."""
+        fields = self.fields.get(id(one.model), {})
+        if fields.get("equal_units"):
+            named = dict(one.model.named_parameters())
+            fields["equal_units"] = tuple(fact for fact in fields["equal_units"] if fact.weight in named and stay_equal(named[fact.weight]))
 
     def parts(self, silent: list[Observation], notes: list[str]) -> Parts:
         """`silent` are modules that ran without gradients although they were to be trained."""
         diagnoses: list[Diagnosis] = [d for observation in silent for d in findings(observation)]
         observations = list(silent)
         self._add_later_facts(notes)
+        self._join_optimizer_facts()
         for rank, one in enumerate(sorted(self.captured, key=lambda c: -c.size)):
-            kept = self.fields.get(id(one.model), {})
+            kept = self.fields[id(one.model)] = with_uncalled(self.fields.get(id(one.model), {}))
             try:
                 observation = self._observation(one) if rank < MOST_EXPERIMENTS else _plain_observation(one, kept)
             except Exception as error:  # a device that died with the program, for one
@@ -90,6 +118,20 @@ class Ending:
                     diagnoses.append(diagnosis)
         return Parts(across(diagnoses), tuple(dict.fromkeys(notes)), tuple(observations))
 
+    def _join_optimizer_facts(self) -> None:
+        """One optimizer that lacks the parameters of several models: one fact, with those of all."""
+        first: dict[tuple, tuple[int, OptimizerFact]] = {}
+        total = len({id(p) for one in self.captured for p in one.model.parameters() if p.requires_grad})
+        for one in self.captured:
+            fields = self.fields.get(id(one.model), {})
+            for fact in fields.get("optimizer", ()):
+                key = (fact.kind, fact.optimizer, fact.site, fact.rebound, fact.copied)
+                owner, before = first.get(key, (id(one.model), dataclasses.replace(fact, weights=())))
+                first[key] = (owner, dataclasses.replace(before, weights=before.weights + fact.weights, total=total))
+        for one in self.captured:
+            if self.fields.get(id(one.model), {}).get("optimizer"):
+                self.fields[id(one.model)]["optimizer"] = tuple(fact for owner, fact in first.values() if owner == id(one.model))
+
     def _add_later_facts(self, notes: list[str]) -> None:
         """What the steps after the first one showed, into the fields of the models it is about."""
         if self.later is None:
@@ -102,10 +144,22 @@ class Ending:
         for key, fact in modes:
             fields = self.fields.setdefault(key, {})
             fields["modes"] = (*fields.get("modes", ()), fact)
-        kept = tuple(self.later.kept_gradients())
-        if kept:
-            largest = max(self.captured, key=lambda c: c.size)
-            self.fields.setdefault(id(largest.model), {})["kept"] = kept
+        arrivals = self.later.arrivals
+        largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
+        largest.update(kept=tuple(arrivals.kept()), discarded=tuple(arrivals.discarded()), mixed=tuple(self._with_entry(one) for one in arrivals.mixed()))
+
+    def _with_entry(self, mixed: Mixed) -> MixedGradient:
+        """Where a part that the other optimizer trains is given what still has its history."""
+        trace, key = self.view.trace, self.view.trace.known_key(mixed.parameter)
+        if key is None:
+            return mixed.fact
+        below = trace.descendants({key})
+        ends = [at for at, _, _ in self.outermost[1:]] + [len(trace.ops)]
+        for (at, reference, place), end in zip(self.outermost, ends, strict=True):
+            if (module := reference()) is not None and any(id(p) in mixed.trained for p in module.parameters()):
+                if any(seen.key in below and seen.requires_grad for op in trace.ops[at:end] for seen in op.ins):
+                    return dataclasses.replace(mixed.fact, entry=site_of(place))
+        return mixed.fact
 
     def _observation(self, one: Captured) -> Observation:
         fields = self.fields.get(id(one.model), {})

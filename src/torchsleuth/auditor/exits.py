@@ -6,7 +6,7 @@ import typing
 
 from torchsleuth.auditor.trace import ENTRIES, Op, Trace
 
-_ARRAYS = {"numpy", "__array__", "tolist"}
+ARRAYS = {"numpy", "__array__", "tolist"}
 
 
 class Leaving(typing.NamedTuple):
@@ -43,7 +43,7 @@ def come_back(trace: Trace, on_the_way: set[int], leaving: list[Leaving]) -> tup
         who = set()
         for name in one.who:
             others = [other for other in leaving if name in other.who]
-            best = [other for other in others if other.named in seen] or [o for o in others if made and o.op.name in _ARRAYS] or others
+            best = [other for other in others if other.named in seen] or [o for o in others if made and o.op.name in ARRAYS] or others
             if any(other is one for other in best):
                 who.add(name)
         if who:

@@ -10,15 +10,18 @@ from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
+from torchsleuth.auditor.broadcasting import ELEMENTWISE
+from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves, value_of
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
-from torchsleuth.auditor.trace import Op
+from torchsleuth.auditor.together import a_set_beside, in_groups, sets_a_range, told_to_each
+from torchsleuth.auditor.trace import Op, Trace
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
+_ATTENDING = {"multi_head_attention_forward", "scaled_dot_product_attention", "softmax", "matmul", "bmm", "einsum", "__matmul__"}
 FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
 _GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs"}
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
@@ -68,20 +71,48 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
     found = places[0][0]
     if found is not None and found.op.name in _SEQUENCE_OPERATIONS and all(l.tensor.dim() == 2 and l.tensor.is_floating_point() for l in leaves):
         return [], ""  # one unbatched sequence
-    if found is not None and found.op.name.endswith("_dynamic"):
+    if found is not None and found.op.name == "batch_norm":
+        return [], "the samples are linked by BatchNorm without running values, which takes those of the batch; that is not reported"
+    if found is not None and (found.op.name.endswith("_dynamic") or sets_a_range(trace, found.op)):
         return [], f"the samples are linked by quantisation, which takes its range over the whole batch (`{found.op.name}`); that is not reported"
-    if found is not None and found.op.name in _STATISTICS and lab.runner.model.training and _clean_in_eval(lab, leaves, may, row, axis):
-        return [], "in train mode the samples are linked by batch statistics computed in the model's own code; that is not reported"
-    if found is not None and _recombines(found.op, size) and _own_row_moves(lab.base, result, difference, row, size):
-        return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
+    if lab.runner.model.training and _clean_in_eval(lab, leaves, may, row, axis):
+        how = "by batch statistics computed in the model's own code" if found is not None and found.op.name in _STATISTICS else "and in eval mode they are not"
+        return [], f"in train mode the samples are linked {how}; that is not reported"
+    if found is not None and in_groups(trace, found.op, size):
+        return [], f"the model puts its samples in groups and takes each group together (`{found.op.name}`); that is not reported"
+    if found is not None and told_to_each(trace, found.op):
+        return [], f"a number for the whole batch (`{found.op.name}`) is laid beside the features of each sample; that is not reported"
+    if axis == 0 and a_set_beside(lab, leaves, may, row):
+        return [], "one of the inputs is a set, each row of which counts for all samples of the others; that is not reported"
+    if found is not None and _attends_both_ways(found.op, lab, size):
+        return [], f"`{found.op.name}` runs over the samples as one sequence, beside one within each sample; that is not reported"
+    if found is not None and (found.chosen or _competes(found.op, size)):
+        return [], f"the samples are linked by a choice among all of them (`{found.op.name}`), as routing with a capacity makes one; that is not reported"
+    if found is not None and _recombines(found.op, size):
+        if _own_row_moves(lab.base, result, difference, row, size):
+            return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
+        if _tells_the_order(lab, trace, found.op):
+            return [], "the model puts the samples in another order and gives that order, or other inputs in it, with its results; that is not reported"
     names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
     changed = f"Changing sample {row} of {names} and nothing else"
     moves = []
     for rank, (found, one) in enumerate(places):
         layer, setting = built(lab, found.op, "mixing") if found is not None and axis == 0 else (None, "")
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
-        moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting))
+        pairs = _pairs_made(trace, found.op, size) if found is not None else None
+        made = trace.site(pairs) if pairs is not None else None
+        moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting, made_site=made))
     return moves, ""
+
+
+def _pairs_made(trace: Trace, op: Op, size: int) -> Op | None:
+    """The element by element call that laid the samples along two axes, if this one takes such a table of pairs."""
+    table = next((seen for seen in op.ins if seen.size.count(size) > 1), None)
+    while table is not None and (made := trace.maker(table)) is not None:
+        table = next((seen for seen in made.ins if seen.size.count(size) > 1), None)
+        if table is None:
+            return made if made.name in ELEMENTWISE and sum(size in seen.size for seen in made.ins) > 1 else None
+    return None
 
 
 def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) -> bool:
@@ -109,6 +140,31 @@ def _recombines(op: Op, size: int) -> bool:
     if op.name in ("flip", "roll"):
         return True
     return op.name in ("__getitem__", "index_select") and any(seen.size == (size,) and not seen.dtype.is_floating_point for seen in op.ins[1:])
+
+
+def _attends_both_ways(op: Op, lab: Lab, size: int) -> bool:
+    """The program has laid the batch out as one single sequence, and elsewhere attends within the samples: it knows its axes."""
+    if op.name not in _ATTENDING or not op.ins or 1 not in op.ins[0].size or size not in op.ins[0].size:
+        return False
+    return any(other.name == op.name and size in other.ins[0].size and 1 not in other.ins[0].size for other in lab.trace.ops if other.index < op.index and other.ins)
+
+
+def _tells_the_order(lab: Lab, trace: Trace, op: Op) -> bool:
+    """Who sorts the samples and hands out the order, or the labels in the same order, knows that they are sorted."""
+    order = next((found for seen in op.ins[1:] if not seen.dtype.is_floating_point and (found := value_of(trace, seen)) is not None), None)
+    if order is None:
+        return False
+    given = [order, *(leaf.tensor[order] for leaf in lab.call.leaves if not leaf.tensor.is_floating_point() and leaf.tensor.shape[:1] == order.shape)]
+    return any(torch.equal(one, other) for _, one in output_leaves(lab.base) for other in given if one.shape == other.shape and one.dtype == other.dtype)
+
+
+def _competes(op: Op, size: int) -> bool:
+    """The best of all positions of all samples are taken: their axis is not that of the samples, which a mistake would take for another."""
+    if op.name not in ("topk", "sort", "argsort", "kthvalue") or not op.ins:
+        return False
+    dim = op.argument(1 if "sort" in op.name else 2, "dim", -1)
+    sizes = op.ins[0].size
+    return isinstance(dim, int) and -len(sizes) <= dim < len(sizes) and sizes[dim] != size and sizes[dim] % size == 0
 
 
 def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference, row: int, size: int) -> bool:

@@ -95,7 +95,7 @@ class FiniteWatch:
 
 def _why(op: Op, args: tuple, kwargs: dict) -> str:
     """What about the inputs explains it; empty where nothing is recognised."""
-    first = next((t for t in tensors_in((args, kwargs))), None)
+    first = next(iter(tensors_in((args, kwargs))), None)
     if first is None:
         return ""
     name = op.name.strip("_")

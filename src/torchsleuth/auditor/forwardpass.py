@@ -18,7 +18,7 @@ class Forward:
 
     def __init__(self, trace: Trace, count: int, outputs: typing.Iterable[tuple[str, torch.Tensor]]) -> None:
         self._trace, self._count = trace, count
-        self._outputs = [tensor.detach() for _, tensor in outputs]
+        self._outputs = {name: tensor.detach() for name, tensor in outputs}
 
     def of_it(self, step: StepView) -> Trace | None:
         """The trace of the forward pass alone, if this step is the one it belongs to."""
@@ -30,7 +30,8 @@ class Forward:
 
     def gave(self, result: typing.Any) -> bool:
         """The same as this, as far as rounding tells."""
-        leaves = [tensor for _, tensor in output_leaves(result)]
-        if not leaves or len(leaves) != len(self._outputs):
+        leaves = dict(output_leaves(result))
+        if not leaves or not leaves.keys() <= self._outputs.keys():
             return False
-        return all(a.shape == b.shape and a.dtype == b.dtype and not moved_flags(at_hand(a), at_hand(b))[0].any() for a, b in zip(self._outputs, leaves, strict=True))
+        pairs = [(self._outputs[name], leaf) for name, leaf in leaves.items()]
+        return all(a.shape == b.shape and a.dtype == b.dtype and not moved_flags(at_hand(a), at_hand(b))[0].any() for a, b in pairs)

@@ -7,18 +7,17 @@ without gradient the way is followed forward to the call where its history ends.
 from __future__ import annotations
 
 import collections
-import itertools
+import dataclasses
 import math
-import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 from torchsleuth.auditor.branches import on_another_way
 from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
-from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unregistered, Unused, Weight
+from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
 from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace
@@ -28,6 +27,7 @@ _COMPARISONS = {"gt", "lt", "ge", "le", "eq", "ne", "__gt__", "__lt__", "isnan",
 _INDICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "median", "mode", "kthvalue", "multinomial", "searchsorted",
             "bucketize", "nonzero", "unique"}  # fmt: skip
 
+_SEVERING = {"data", "detach", "detach_", "tensor", "as_tensor"}
 _READING = {"data", "detach", "clone", "cpu", "numpy", "__format__"}
 
 
@@ -151,23 +151,25 @@ class Flow:
                 ends[one.named] |= one.who
         return ends, forced, guessed
 
-    def cuts(self, missing: list[str], whole_loss: bool) -> tuple[list[Cut], set[str]]:
+    def cuts(self, missing: list[str], whole_loss: bool, idle: set[int]) -> tuple[list[Cut], set[str]]:
+        """`idle`: what the terms of the loss without gradient were computed from, and no other term."""
         ends, forced, guessed = self.ends(missing)
         # A rollout or a teacher's pass under `no_grad` is no culprit for what is lost in a pass that was meant to train.
         # Nor is `autograd.grad`, which gives derivatives without history unless it is told to, where anything else is.
         ops = self.trace.ops
-        for weak in (_silenced, lambda op: op.name == "grad"):
+        for weak in (silenced, lambda op: op.name == "grad"):
             strong = set().union(*(who for index, who in ends.items() if not weak(ops[index])))
             ends = {index: left for index, who in ends.items() if (left := who - strong if weak(ops[index]) else who)}
+        ends = self._to_blame(self._to_blame(ends, self._reopens), lambda index: self._alone(index, idle))
         if not ends:
             return [], set()
         grouped: dict[tuple, list[tuple[Op, set[str]]]] = {}
         for index, who in sorted(ends.items()):
             op = self.trace.ops[index]
-            scoped = self._reason(op) == "no-grad" and op.scope.user_code is not None
+            scoped = self.reason(op) == "no-grad" and op.scope.user_code is not None
             code, offset = (op.scope.user_code, op.scope.user_offset) if scoped else (op.place.user_code, op.place.user_offset)
             span, _ = expression(code, offset) if code is not None else (None, "")
-            grouped.setdefault((code, span.line if span is not None else offset, self._reason(op)), []).append((op, who))
+            grouped.setdefault((code, span.line if span is not None else offset, self.reason(op)), []).append((op, who))
         found, explained = [], set()
         for members in grouped.values():
             op = members[0][0]
@@ -175,7 +177,7 @@ class Flow:
             if site is None:
                 continue
             who = set().union(*(names for _, names in members))
-            reason = self._reason(op)
+            reason = self.reason(op)
             forced_op = next((forced[o.index] for o, _ in members if o.index in forced), None)
             found.append(
                 Cut(
@@ -188,7 +190,31 @@ class Flow:
         return found, explained
 
     @staticmethod
-    def _reason(op: Op) -> str:
+    def _to_blame(ends: dict[int, set[str]], strong: typing.Callable[[int], bool]) -> dict[int, set[str]]:
+        """Without the other ends of parameters that a strong one explains."""
+        explained = set().union(*(who for index, who in ends.items() if strong(index)))
+        return {index: left for index, who in ends.items() if (left := who if strong(index) else who - explained)}
+
+    def _reopens(self, index: int) -> bool:
+        """Would a gradient come through from the loss, if this one call kept the history? Not where all that is made of its result is cut off
+        once more further on (a token that is chosen and then compared, where `.data` cuts off its probability)."""
+        ops = self.trace.ops
+        if ops[index].name in EXITS:
+            return True
+        open_ = {seen.key for seen in ops[index].outs}
+        for op in ops[index + 1 :]:
+            if self.loss_key in open_:
+                return True
+            if op.name not in _SEVERING and op.name not in EXITS and op.grad_enabled and any(seen.key in open_ for seen in op.ins):
+                open_.update(seen.key for seen in op.outs if seen.dtype is not torch.bool)
+        return self.loss_key in open_
+
+    def _alone(self, index: int, idle: set[int]) -> bool:
+        """It leaves a whole term of the loss without gradient. Where another end is in a term that trains something (an advantage), that is meant."""
+        return any(seen.key in idle for seen in self.trace.ops[index].outs)
+
+    @staticmethod
+    def reason(op: Op) -> str:
         if op.name in ("numpy", "__array__"):
             return "numpy"
         if op.name in EXITS:
@@ -206,22 +232,6 @@ class Flow:
         if op.outs and not op.outs[0].dtype.is_floating_point:
             return "integer"
         return "no-grad" if not op.grad_enabled else "other"
-
-    def drawn(self, wanted: set[str]) -> list[Cut]:
-        """Samples drawn without history from what has one, on the way to the loss, where no score of theirs (`log_prob`) is taken.
-
-        The parameters may get a gradient from elsewhere (a divergence), and nothing is missing that would tell.
-        """
-        found: dict[tuple, tuple[Op, Site, set[str]]] = {}
-        for op in draws(self.trace):
-            site = self.trace.site(op)
-            if site is None or ".sample(" not in site.source or not any(seen.key in self.on_the_way for seen in op.outs):
-                continue
-            before = self.trace.ancestors({seen.key for seen in op.ins if seen.requires_grad})
-            found.setdefault((op.place.user_code, op.place.user_offset), (op, site, set()))[2].update(name for name in wanted & self.keys.keys() if self.keys[name] in before)
-        if not found or any("log_prob" in site.source for op in self.trace.ops if op.ins and (site := self.trace.site(op)) is not None):
-            return []
-        return [Cut(op.name, "no-grad", site, tuple(sorted(who)), scope=site, partly=True, sure=False) for op, site, who in found.values() if who]
 
     def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
         """Parameters nothing was computed from, or whose result went nowhere."""
@@ -264,15 +274,7 @@ class Flow:
         return None
 
 
-def draws(trace: Trace) -> list[Op]:
-    """Calls inside functions of torch's that switch history off themselves, with inputs that had one and numbers as a result."""
-    return [
-        op for op in trace.ops
-        if not op.grad_enabled and op.outs and op.outs[0].dtype.is_floating_point and any(seen.requires_grad for seen in op.ins) and not _silenced(op)
-    ]  # fmt: skip
-
-
-def _silenced(op: Op) -> bool:
+def silenced(op: Op) -> bool:
     """The program has switched history off around it; a function of torch's that does so inside (`sample`) was called with it on."""
     here, scope = op.place, op.scope
     return not op.grad_enabled and (here.user_code, here.user_offset) != (scope.user_code, scope.user_offset)
@@ -285,61 +287,6 @@ def _beside(op: Op, seen: Seen) -> bool:
 
 def _below(path: str, group: str) -> bool:
     return path.startswith(group + ".")
-
-
-def unregistered(model: nn.Module, trace: Trace, loss_key: int | None, elsewhere: typing.Container[int], inside: slice) -> list[Unregistered]:
-    """Parameters used in the model's forward pass (the calls `inside`) that it does not own and nothing else trains."""
-    own = {id(p) for p in model.parameters()}
-    on_the_way = trace.ancestors({loss_key}) if loss_key is not None else set()
-    strange: dict[int, torch.Tensor] = {}
-    for key, reference in trace.parameters.items():
-        parameter = reference()
-        if parameter is not None and parameter.requires_grad and id(parameter) not in own and id(parameter) not in elsewhere and key in on_the_way:
-            strange[key] = parameter
-    if not strange:
-        return []
-    groups: dict[tuple, list[int]] = collections.defaultdict(list)
-    first: dict[tuple, Op] = {}
-    for op in trace.ops[inside]:
-        mine = [seen.key for seen in op.ins if seen.key in strange]
-        if not mine or not op.grad_enabled or origin_of_place(op) is not Origin.USER:
-            continue
-        at = (op.place.code, op.place.offset)
-        first.setdefault(at, op)
-        groups[at] += [key for key in mine if key not in groups[at]]
-    found = []
-    for at, keys in groups.items():
-        site = trace.site(first[at])
-        if site is None:
-            continue
-        held: dict[str, tuple[nn.Module | None, str, list[int]]] = {}
-        for key in keys:
-            holder, name, kind = _holder(model, strange[key])
-            held.setdefault(name, (holder, kind, []))[2].append(key)
-        for name, (holder, kind, mine) in held.items():
-            sizes = tuple(tuple(strange[k].shape) for k in mine)
-            found.append(Unregistered(sizes, site, name, built(holder, name) if holder is not None else None, kind))
-    return found
-
-
-def _holder(model: nn.Module, wanted: torch.Tensor) -> tuple[nn.Module | None, str, str]:
-    """The module and attribute that hold this parameter unregistered: in a plain list, tuple or dict, or in an object of the kind named."""
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if not name.startswith("_") and any(p is wanted for p in _within(value)):
-                return module, name, "" if isinstance(value, (list, tuple, dict)) else type(value).__name__
-    return None, "", ""
-
-
-def _within(value: typing.Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    if isinstance(value, nn.Module):
-        yield from value.parameters()
-    elif isinstance(value, nn.Parameter):
-        yield value
-    elif depth < 3 and not isinstance(value, (torch.Tensor, type, types.ModuleType)):
-        own = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else getattr(value, "__dict__", {}).values()
-        for item in [*itertools.islice(own, 1000)]:
-            yield from _within(item, depth + 1)
 
 
 def origin_of_place(op: Op) -> Origin:
@@ -381,6 +328,11 @@ def weights_of(
     return found
 
 
+def starts_at_zero(model: nn.Module) -> bool:
+    """Some layer's weights are all zero: what lies before it gets no gradient yet."""
+    return any(not p.detach().any() for name, p in model.named_parameters() if "bias" not in name)
+
+
 def is_lone_bias(name: str, states: dict[str, str]) -> bool:
     """A bias alone with a zero gradient (before a normalisation, say) is no news; with its weight it is."""
     owner, _, last = name.rpartition(".")
@@ -405,10 +357,13 @@ def optimizer_facts(
         n for n, p in model.named_parameters()
         if p.requires_grad and id(p) not in held and id(p) not in elsewhere and states.get(n, "ok") not in ("none", "unknown")
     ]  # fmt: skip
-    stale = [p for key, p in held.items() if key not in own and (used is None or key not in used)]
-    found = []
-    if missing:
-        replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
-        again = bound_again(site) if site is not None and replaced is None and len(stale) == len(held) else None
-        found.append(OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced or again, by_syntax=again is not None))
-    return found
+    strange = [p for key, p in held.items() if key not in own and (used is None or key not in used)]
+    if not missing:
+        return []
+    replaced = next((site for name, site in rebound.items() if any(m == name or m.startswith(name + ".") for m in missing)), None)
+    again = bound_again(site) if site is not None and replaced is None and len(strange) == len(held) else None
+    alike = {tuple(p.shape) for p in strange} <= {tuple(p.shape) for p in named.values()}  # old ones have the sizes of those in their place
+    stale = strange and (alike or replaced is not None or again is not None)
+    trained = any(states.get(n) in ("ok", "zero") for n, p in named.items() if id(p) in held)
+    fact = OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced or again, by_syntax=again is not None, apart=not own & held.keys())
+    return [dataclasses.replace(fact, kind="foreign") if not stale and not trained and not own & held.keys() else fact]

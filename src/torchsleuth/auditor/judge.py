@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 
+from torchsleuth.auditor.explained import explained, joined
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.verdicts import AuditRule
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report
@@ -33,12 +34,6 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
     if "unscaled-image" in kinds:
         caused |= {"loss-at-start", "zero-gradient"}
-    if "activation-before-loss" in rules:  # a logarithm of a negative target, say
-        wrong = {c.span for d in found if d.rule == "activation-before-loss" for c in d.culprits}
-        found = tuple(d for d in found if d.rule != "not-finite" or not any(c.span in wrong for c in d.culprits))
-    if "softmax-axis" in rules:  # over the samples: that is how it mixes them
-        wrong = {c.span for d in found if d.rule == "softmax-axis" for c in d.culprits}
-        found = tuple(d for d in found if d.rule != "batch-mixing" or not any(c.span in wrong for c in d.culprits))
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")
     if "length-too-long" in kinds:
@@ -57,17 +52,18 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused.add("loss-at-start")  # a guess at the cause, where a cause is known
     if "additive-mask" in kinds:
         found = _with_reason(observation, found)
-    if "gradient-cut" in rules:
+    idle = observation.no_update
+    if "gradient-cut" in rules or ("zero-gradient" in rules - caused and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
         caused |= {"no-update"}
-    return tuple(diagnosis for diagnosis in found if diagnosis.rule not in caused)
+    return joined(explained([diagnosis for diagnosis in found if diagnosis.rule not in caused]))
 
 
 def across(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Of the findings about all models of one step: without a step that did nothing because no gradient came to what the optimizer holds."""
     rules = {diagnosis.rule for diagnosis in found}
     if not rules & {"gradient-cut", "optimizer-parameters"}:
-        return tuple(found)
-    return tuple(d for d in found if d.rule != "no-update" or not any("has a gradient" in fact.text for fact in d.facts))
+        return joined(found)
+    return joined([d for d in found if d.rule != "no-update" or not any("has a gradient" in fact.text for fact in d.facts)])
 
 
 def report_of(command: str, observation: Observation, exception: RaisedException | None = None) -> Report:

@@ -6,18 +6,21 @@ from them, stay as they are), floating inputs directly. `compare.May` says what 
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 import torch
 
-from torchsleuth.auditor.batch import Call, Leaf, Padding
+from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.beginnings import beginning
+from torchsleuth.auditor.columns import Added
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
-from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.observation import Move, Site
+from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.runner import Runner
-from torchsleuth.auditor.sites import expression
-from torchsleuth.auditor.trace import ARRANGING, Change, Changing, Op, Trace
+from torchsleuth.auditor.sites import expression, library_name, place_here
+from torchsleuth.auditor.trace import ARRANGING, Change, Changing, ChangingModules, Op, Trace
 
-Fitted = typing.Callable[[torch.Tensor, torch.Tensor], "torch.Tensor | None"]  # a result of the second run at the size of the first one's
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 MOST_PLACES = 4  # places named for one leak
 
@@ -28,6 +31,7 @@ class Lab:
     def __init__(self, runner: Runner, call: Call, base: typing.Any, trace: Trace, floor: float, mode: str) -> None:
         self.runner, self.call, self.base, self.trace, self.floor, self.mode = runner, call, base, trace, floor, mode
         self.paddings: list[Padding] = []  # all that is known to be padding in the call
+        self.called: Site | None = None  # where the program calls the model
         self.step: Trace | None = None  # what was seen of the program's own step, and of what it did before
         self.loudness = 1.0  # of disturbances, in units of the data's own spread
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
@@ -49,20 +53,23 @@ class Lab:
         """The model on inputs that are disturbed at the given places: ids as they are looked up, other inputs themselves."""
         inputs: dict = {}
         lookups: list[Change] = []
+        looked_up: list[Op] = []
         for leaf, where in leaf_where:
             if leaf.tensor.is_floating_point() or leaf.tensor.is_complex():
                 inputs[leaf.path] = disturbed(leaf.tensor, where, self.loudness)
-            elif self.embedded(leaf):
+            elif found := self.embedded(leaf):
                 lookups.append(_lookup_change(leaf.tensor, where, self.loudness))
+                looked_up += found
             else:
                 inputs[leaf.path] = _other_ids(leaf.tensor, where)
         args, kwargs = self.call.replaced(inputs)
         trace: Trace | None = None
-        watched: Trace | Changing | None = None
+        watched: Trace | Changing | ChangingModules | None = None
         if keep or healing is not None:
             watched = trace = Trace(keep=keep, change=_chained([*lookups, *([healing] if healing else [])]))
         elif lookups:
-            watched = Changing("embedding", _chained(lookups))
+            tables = self.runner.tables({op.module for op in looked_up})
+            watched = ChangingModules("embedding", tables, _chained(lookups)) if tables else Changing("embedding", _chained(lookups))
         return self.runner.run(args, kwargs, trace=watched, mode=self.mode, changed=True, after=after), trace
 
     def locate(
@@ -90,7 +97,7 @@ class Lab:
     def search(
         self, first: Trace, result: typing.Any, difference: Difference, may: May,
         rerun: typing.Callable[[Change | None], tuple[typing.Any, Trace]],
-        left: typing.Callable[[typing.Any, float], Difference | None], fitted: Fitted | None = None,
+        left: typing.Callable[[typing.Any, float], Difference | None], fitted: Added | None = None, by_design: typing.Container[int] = (),
     ) -> list[tuple[Found | None, Difference]]:  # fmt: skip
         """The places that let the change through: the first that moved, then the first that still does when that is put right, and so on.
 
@@ -106,7 +113,7 @@ class Lab:
                 if still is None:
                     break
                 difference = still
-            one = first_moved(first, trace, result, difference.position, may, fitted)
+            one = first_moved(first, trace, result, difference.position, may, fitted, by_design)
             place = (one.op.place.user_code, one.op.place.user_offset) if one is not None else None
             if one is None or place is None or place in places or (places and one.op.place.code is not one.op.place.user_code):
                 break
@@ -123,10 +130,22 @@ class Lab:
     def move_at(self, kind: str, trace: Trace, op: Op, distance: float, changed: str, where: str, **more) -> Move:
         """A move whose place is known."""
         shape = op.outs[0].size if op.outs else ()
-        return Move(kind, changed, where, distance, 0.0, operation=op.name, operation_shape=shape, site=trace.site(op), **more)
+        return Move(kind, changed, where, distance, 0.0, operation=op.name, operation_shape=shape, site=self.site(trace, op), **more)
+
+    def site(self, trace: Trace, op: Op) -> Site | None:
+        """Where it is done; in a model that is all a library's, that is the program's call of it."""
+        site = trace.site(op)
+        outside = place_here().user_code  # what calls for the audit is no part of the model
+        if site is None or self.called is None or op.place.code is None or op.place.user_code not in (None, outside):
+            return site
+        return dataclasses.replace(self.called, module=site.module, module_type=site.module_type, library=library_name(op.place.code.co_filename) or "a library")
+
+    def beginning(self, leaf: Leaf) -> Site | None:
+        """The expression by which the program made this input, where that was seen."""
+        return beginning(self.step, self.call.numbers.get(leaf.path)) if self.step is not None else None
 
     def move(self, kind: str, changed: str, where: str, difference: Difference, found: Found | None, trace: Trace, **more) -> Move:
-        site = trace.site(found.op) if found else None
+        site = self.site(trace, found.op) if found else None
         return Move(
             kind, changed, where, difference.distance, max(difference.allowed, 1e-12),
             operation=found.op.name if found else "",
@@ -181,7 +200,7 @@ def _chained(changes: list[Change]) -> Change:
     return change
 
 
-def _healing(first: Trace, places: set[tuple], may: May, fitted: Fitted | None = None) -> Change:
+def _healing(first: Trace, places: set[tuple], may: May, fitted: Added | None = None) -> Change:
     """Gives the results of the operations at these places the values of the first run wherever the change must not show."""
 
     def heal(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
@@ -211,15 +230,14 @@ def _same_attention(trace: Trace, op: Op, places: set[tuple]) -> bool:
     return False
 
 
-def _put_right(may: May, first: torch.Tensor, second: torch.Tensor, fitted: Fitted | None) -> torch.Tensor:
+def _put_right(may: May, first: torch.Tensor, second: torch.Tensor, fitted: Added | None) -> torch.Tensor:
     if first.shape == second.shape:
         return may.healed(first, second)
     common = fitted(second, first) if fitted is not None else None
     if common is None:
         return second
-    whole = second.clone()
-    whole[tuple(slice(0, size) for size in common.shape)] = may.healed(first, common)
-    return whole
+    whole = fitted.filled(second, first, may.healed(first, common)) if fitted is not None else None
+    return second if whole is None else whole
 
 
 def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor | None:
@@ -229,7 +247,7 @@ def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> to
     if ids.dim() == 1:
         return where if torch.equal(ids.to(indices.dtype), indices) else None
     if ids.dim() == 3:  # sentences of a document, one after the other
-        flags = where[..., None].expand(ids.shape).reshape(indices.shape)
+        flags = (where[..., None].expand(ids.shape) if where.dim() == 2 else where).reshape(indices.shape)
         return flags if torch.equal(ids.reshape(indices.shape).to(indices.dtype), indices) else None
     length = ids.shape[1]
     candidates = [(ids, where), (ids.T, where.T)]
@@ -251,13 +269,10 @@ def _is_part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 def row_and_position(difference: Difference, may: May) -> tuple[int, int | None]:
     """The row, and the position along the sequence if the output has one, where the movement is largest."""
     gap = (difference.first.double() - difference.second.double()).abs().nan_to_num(posinf=1e300) * difference.flags
-    index = torch.unravel_index(gap.argmax(), gap.shape) if gap.dim() else ()
-    row, position = 0, None
-    for axis, size in enumerate(gap.shape):
-        if size == may.batch and axis == 0:
-            row = int(index[axis])
-        elif size == may.length and position is None and axis != gap.dim() - 1:
-            position = int(index[axis])
-    if position is None and may.length is not None and gap.dim() == 2 and gap.shape[1] == may.length:
-        position = int(index[1])
-    return row, position
+    index = [int(one) for one in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
+    sizes = tuple(gap.shape)
+    if len(sizes) > 1 and sizes[:2] == (may.length, may.batch) != (may.batch, may.length):
+        return index[1], index[0]  # time first
+    row = index[0] if sizes[:1] == (may.batch,) else 0
+    inner = [axis for axis in range(1, len(sizes)) if sizes[axis] == may.length and (axis < len(sizes) - 1 or len(sizes) == 2)]
+    return row, index[inner[0]] if inner else None

@@ -1,6 +1,6 @@
 """The steps after the first, watched as cheaply as can be: are gradients cleared, and is the mode still the right one?
 
-Gradients: hooks on one parameter of each optimizer, for four steps. Modes: one look at a flag at each step of
+Gradients: see `arrivals`. Modes: one look at a flag at each step of
 the program, and at calls of the trained models under `no_grad`; the first such call in train mode is traced, to
 see whether its result is compared with targets: then it is an evaluation.
 """
@@ -9,100 +9,31 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
 import typing
-import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
 from torch.optim.optimizer import Optimizer
 
+from torchsleuth.auditor.arrivals import MOST_OPTIMIZERS, Arrivals
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import autocast_here
-from torchsleuth.auditor.captured import Captured, copied, keywords
+from torchsleuth.auditor.captured import Captured, called_name, copied, keywords
+from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.evaluation import comparison
-from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
-from torchsleuth.auditor.observation import KeptGradient, ModeFact, NoUpdate, Site
+from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
+from torchsleuth.auditor.observation import ModeFact, NoUpdate, Site
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
-from torchsleuth.auditor.sites import place_here, place_of, site_of, without_history
+from torchsleuth.auditor.sites import place_here, site_of, without_history
 from torchsleuth.auditor.trace import Trace
 
-STEPS_FOR_GRADIENTS = 4
-MOST_OPTIMIZERS = 4
 BARREN_STEPS = 3
 MODULE_CALLS = 500_000  # each costs about four microseconds while hooks on all modules are there: two seconds of a run at most
 MOST_OPERATIONS = 20_000  # of the traced evaluation
-
-
-@dataclass
-class Carry:
-    """Does the gradient that one step has used still stand when the next backward pass adds to it?"""
-
-    optimizer: weakref.ref
-    parameter: torch.Tensor
-    name: str
-    handles: list[typing.Any] = field(default_factory=list)
-    used: bool = True  # the gradient that stands there has been used by a step
-    arriving: bool = False
-    carried: bool = False
-    steps: int = 1
-    times: int = 0
-    norm: float = 0.0  # of the gradient that was carried over, the first time
-    site: Site | None = None
-    backward: Site | None = None
-    home: int = field(default_factory=threading.get_ident)
-
-    def attach(self) -> None:
-        self.handles = [
-            self.parameter.register_hook(unseen(self._arrives)),
-            self.parameter.register_post_accumulate_grad_hook(unseen(self._added)),
-        ]
-
-    @harmless
-    def _arrives(self, gradient: torch.Tensor) -> None:
-        # `autograd.grad` comes here too; only what is added to `.grad` counts, and that shows in `_added`.
-        old = self.parameter.grad
-        standing = old is not None and bool((old._values() if old.is_sparse else old).any())
-        self.arriving = standing
-        if not standing:
-            return
-        if self.used and not self.norm:
-            self.norm = float((old._values() if old.is_sparse else old).norm())
-            # On a GPU the engine calls from a thread of its own, while the program's waits in `backward()`.
-            self.backward = site_of(place_here(2)) or site_of(place_of(sys._current_frames().get(self.home)))
-
-    @harmless
-    def _added(self, parameter: torch.Tensor) -> None:
-        if not self.arriving:
-            self.used = self.carried = False
-            self.norm, self.backward = 0.0, None
-        elif self.used:
-            self.carried = True
-
-    def before_step(self) -> bool:
-        """False when enough has been seen."""
-        self.steps += 1
-        if self.carried:
-            self.times += 1
-            self.site = self.site or site_of(place_here(2))
-        self.carried, self.used = False, True
-        if self.steps >= STEPS_FOR_GRADIENTS:
-            self.detach()
-            return False
-        return True
-
-    def failed(self, error: Exception) -> None:
-        self.times = 0
-        self.detach()
-
-    def detach(self) -> None:
-        for handle in self.handles:
-            handle.remove()
-        self.handles = []
 
 
 @dataclass
@@ -148,17 +79,18 @@ class ModeNotes:
 class LaterWatch:
     """`start()` after the first step; `facts()` when the program has ended."""
 
-    def __init__(self, captured: list[Captured], optimizer: Optimizer | None, notes: ModeNotes) -> None:
+    def __init__(self, captured: list[Captured], optimizer: Optimizer | None, notes: ModeNotes, clearing: ClearingNotes) -> None:
         self.notes = notes
+        self.arrivals = Arrivals(clearing)
         self._models = {id(one.model): one for one in captured if one.training}
         self._dependent = {key: one.dependent for key, one in self._models.items()}
         self._held = {key: {id(p) for p in one.model.parameters() if p.requires_grad} for key, one in self._models.items()}
-        self._carries: list[Carry] = []
-        self._live: list[Carry] = []
         self._barren: dict[int, Barren] = {}
         self._handles: list[typing.Any] = []
         self._calls = 0
         self.steps = 1
+        self._forward_training: dict[int, bool] = {}  # was a call of this model for the coming step made in train mode?
+        self._stepped = False
         self._turned: dict[int, ModeFact] = {}
         self._count: dict[int, int] = {}
         self._trains: dict[tuple[int, int], bool] = {}  # (model, optimizer): does it hold some of the model's parameters?
@@ -178,9 +110,12 @@ class LaterWatch:
 
     def stop(self) -> None:
         self._look()
-        for carry in self._live:
-            carry.detach()
-        self._live = []
+        self.arrivals.stop()
+        self._remove_hooks()
+
+    def take_off_modules(self) -> None:
+        """The program compiles something: a compiler takes hooks on modules, and what watches an evaluation, for part of it."""
+        self._look()
         self._remove_hooks()
 
     def failed(self, error: Exception) -> None:
@@ -202,11 +137,11 @@ class LaterWatch:
         self.steps += 1
         if self._trace is not None:
             self._look()
-        if self._live:
-            self._live = [carry for carry in self._live if carry.optimizer() is not optimizer or carry.before_step()]
+        unseen(self.arrivals.before_step)(optimizer)
         for key, one in self._models.items():
-            if not one.model.training and self._dependent[key]:
+            if not one.model.training and self._dependent[key] and not self._forward_training.get(key, False):
                 self._in_eval(key, one, optimizer)
+        self._stepped = True
         if len(self._barren) < MOST_OPTIMIZERS or id(optimizer) in self._barren:
             self._note_gradients(optimizer)
 
@@ -226,17 +161,8 @@ class LaterWatch:
         return NoUpdate(found.kind, "barren", found.site, steps=found.steps, held=found.count) if found is not None else None
 
     def after_step(self, optimizer: Optimizer) -> None:
-        if len(self._carries) >= MOST_OPTIMIZERS or any(carry.optimizer() is optimizer for carry in self._carries):
-            return
-        names = {id(p): n for one in self._models.values() for n, p in one.model.named_parameters()}
-        candidates = [p for p in parameters_of(optimizer) if p.is_leaf and p.grad is not None and id(p) in names and p.numel() > 1]
-        for parameter in sorted(candidates, key=lambda p: p.numel()):
-            if bool((parameter.grad._values() if parameter.grad.is_sparse else parameter.grad).any()):
-                carry = Carry(weakref.ref(optimizer), parameter, names[id(parameter)])
-                carry.attach()
-                self._carries.append(carry)
-                self._live.append(carry)
-                return
+        several = len(self._models) > 1
+        self.arrivals.after_step(optimizer, [(called_name(one.site) if several else "", one.model) for one in self._models.values()])
 
     def _in_eval(self, key: int, one: Captured, optimizer: Optimizer) -> None:
         trains = self._trains.get((key, id(optimizer)))
@@ -257,10 +183,15 @@ class LaterWatch:
         if self._calls > MODULE_CALLS:
             self._look()
             self._remove_hooks()
+            self._forward_training.clear()
             return
-        if id(module) not in self._models:
+        if id(module) not in self._models or transformed():
             return
         if torch.is_grad_enabled():
+            if self._stepped:
+                self._forward_training.clear()
+                self._stepped = False
+            self._forward_training[id(module)] = module.training or self._forward_training.get(id(module), False)
             if self._trace is not None and not torch.is_inference_mode_enabled():
                 self._look()
             return
@@ -319,16 +250,6 @@ class LaterWatch:
             self._evaluated.clear()
 
     # -- the end ----------------------------------------------------------------------------------
-
-    def kept_gradients(self) -> list[KeptGradient]:
-        found = []
-        for carry in self._carries:
-            chances = carry.steps - 1
-            if carry.times and 2 * carry.times >= chances:
-                optimizer = carry.optimizer()
-                kind = type(optimizer).__name__ if optimizer is not None else "the optimizer"
-                found.append(KeptGradient(kind, carry.name, carry.times, chances, carry.norm, carry.site, carry.backward))
-        return found
 
     def turned(self) -> list[tuple[int, ModeFact]]:
         """Models whose training went on in eval mode."""

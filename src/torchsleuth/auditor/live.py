@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import typing
+import weakref
 from dataclasses import dataclass, field
 
 import torch
@@ -21,31 +22,36 @@ from torchsleuth.auditor.alternating import OtherSteps
 from torchsleuth.auditor.backward import leaves_below, variables_below
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import autocast_here
-from torchsleuth.auditor.captured import Captured, called_name, copied, keywords
+from torchsleuth.auditor.captured import Captured, behind_the_loss, called_name, copied, keywords, note_again
+from torchsleuth.auditor.clearing import Holder
 from torchsleuth.auditor.compiling import CompileWatch
 from torchsleuth.auditor.ending import Ending, Parts, first_line
-from torchsleuth.auditor.gradients import grad_states
+from torchsleuth.auditor.gradients import grad_states, starts_at_zero
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch
-from torchsleuth.auditor.modestack import enter_below, harmless, take_out, unseen
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
+from torchsleuth.auditor.observation import Observation, Site
 from torchsleuth.auditor.optimizers import parameters_of
+from torchsleuth.auditor.rates import RateWatch
 from torchsleuth.auditor.reading import StepReading
 from torchsleuth.auditor.runner import unwrapped
-from torchsleuth.auditor.session import BUDGET_SECONDS
+from torchsleuth.auditor.scaling import scaler_of
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import parameter_keys
-from torchsleuth.auditor.trace import Op, tensors_in
+from torchsleuth.auditor.thawing import ThawWatch
+from torchsleuth.auditor.trace import Op, Trace, tensors_in
+from torchsleuth.options import DEFAULT_BUDGET_SECONDS
 
 MOST_BEFORE_STEP = 50_000  # calls kept from before the first training step
+MOST_CALLS = 1000  # of one model before its first backward pass that are looked at
+MOST_OUTERMOST = 256  # calls of modules in the first step whose places are kept
 
 
 @dataclass
 class StepWatch(StepReading):
     """`start()`, run the program, `finish()`."""
 
-    budget_s: float = BUDGET_SECONDS
-    overfit: bool = False  # kept for symmetry with `audit`: a running program's loss cannot be repeated
+    budget_s: float = DEFAULT_BUDGET_SECONDS
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -53,6 +59,8 @@ class StepWatch(StepReading):
         self._compiling = CompileWatch(self._compiles, self._compiled_call)
         self._later: LaterWatch | None = None
         self._others: OtherSteps | None = None
+        self._thaw: ThawWatch | None = None
+        self._rates = RateWatch(self._optimizers)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
@@ -82,6 +90,8 @@ class StepWatch(StepReading):
         self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
         self._optimizers.start()
         self._modes.start()
+        self._clearing.start()
+        self._clearing.listeners.append(self._clears)
         self._compiling.start()
         enter_below(trace)
 
@@ -107,6 +117,7 @@ class StepWatch(StepReading):
         self._optimizers.stop()
         self._modes.stop()
         self._compiling.stop()
+        self._clearing.stop()
         for watch in (self._later, self._others):
             if watch is not None:
                 watch.stop()
@@ -115,6 +126,7 @@ class StepWatch(StepReading):
         """The program died: take everything off and let go of what was captured."""
         self.stop()
         self.captured.clear()
+        self._outermost.clear()
         self._loss = self._asked = None
 
     def failed(self, error: Exception) -> None:
@@ -151,8 +163,10 @@ class StepWatch(StepReading):
             self._called(module, inputs)
 
     def _called(self, module: nn.Module, inputs: typing.Any, named: dict[str, typing.Any] | None = None) -> None:
-        if self._done:
+        if self._done or transformed():
             return
+        if len(self._outermost) < MOST_OUTERMOST:
+            self._outermost.append((len(self.view.trace.ops), weakref.ref(module), place_here(3)))
         if not torch.is_grad_enabled():
             self._silent.note(module)
         elif self._loss_seen and self._optimizer is None:
@@ -167,10 +181,13 @@ class StepWatch(StepReading):
         """The program compiles something, and the compiler must not see the trace; nor the hooks, where modules are compiled."""
         if self._others is not None:
             self._others.stop()
+        if self._later is not None:
+            self._later.take_off_modules()
         if not self._here():
             return
         if not self._compiled:
             self._compiled = True
+            self._clearing.stop()
             self.notes.append("the program compiles its code; the step was not traced, the experiments run it uncompiled")
         self.view.trace.most = 0
         self._take_off()
@@ -191,15 +208,18 @@ class StepWatch(StepReading):
         if not self.captured and len(trace.ops) > MOST_BEFORE_STEP:
             trace.ops.clear()
             trace.producer.clear()
-        if any(inner is part for c in self.captured for part in c.model.modules()):
-            return  # the same again, or a part of it, as a checkpoint calls it during the backward pass
+        known = next((c for c in self.captured if any(inner is part for part in c.model.modules())), None)
+        if known is not None and (known.model is not inner or self._loss is not None or known.calls >= MOST_CALLS):
+            return  # a part of it, or the same again as a checkpoint calls it during the backward pass
         call = Call(inner, tuple(inputs), keywords() if named is None else named)
+        one = Captured(inner, call, site_of(place_here(2)), autocast_here(call), copied(call), training=module.training, inside=slice(len(trace.ops), None))
+        if one.copy is not None:
+            one.copy.numbers = {leaf.path: key for leaf in call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
+        if known is not None:
+            note_again(known, one)
+            return
         self._keys[id(inner)] = parameter_keys(trace, inner)
-        self.captured.append(
-            Captured(
-                inner, call, site_of(place_here(2)), autocast_here(call), copied(call), training=module.training, inside=slice(len(trace.ops), None)
-            )
-        )
+        self.captured.append(one)
         trace.type_names = {name: type(m).__name__ for name, m in inner.named_modules()}
 
     @harmless
@@ -208,13 +228,21 @@ class StepWatch(StepReading):
             return
         self._depth = max(0, self._depth - 1)
         if self._depth == 0 and not self._done:
-            for one in self.captured:
-                if one.output is None and (one.model is module or unwrapped(module)[0] is one.model):
+            for one in (call for first in self.captured for call in (first, *first.again)):
+                if one.inside.stop is None and (one.model is module or unwrapped(module)[0] is one.model):
                     one.output = output
                     one.inside = slice(one.inside.start, len(self.view.trace.ops))
 
     @harmless
+    def _clears(self, holder: Holder, site: Site | None) -> None:
+        if self._loss_seen and (not self._done or self._awaited):
+            trained = {id(p) for one in self.captured for p in one.model.parameters() if p.grad is not None}
+            held = parameters_of(holder) if isinstance(holder, Optimizer) else list(holder.parameters())
+            self._cleared = site if any(id(p) in trained for p in held) else self._cleared
+
+    @harmless
     def _before_backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        self._cleared = None
         if self._here() and self._loss_seen and not self._done and args and isinstance(args[0], torch.Tensor):
             self._more.append(args[0])
             if not self.captured and len(self._more) == 1 and args[0].grad_fn is not None:
@@ -224,6 +252,7 @@ class StepWatch(StepReading):
                 self._asked = None
                 self._backward.forget()
             self._loss = args[0]
+            self._scaler, self._scaled_at = scaler_of(self.view.trace, args[0]), self.view.trace.site(op)
             self._backward_at = op.index
             self._backward.attach(self._loss)
 
@@ -238,7 +267,7 @@ class StepWatch(StepReading):
     def _before_grad(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`torch.autograd.grad(loss, parameters)`: the loss of this step, if nothing but its gradients is there when the optimizer comes."""
         outputs, inputs = [*args, kwargs.get("inputs")][:2] if args else (kwargs.get("outputs"), kwargs.get("inputs"))
-        losses, wanted = list(tensors_in(outputs)), {id(tensor) for tensor in tensors_in(inputs)}
+        losses, wanted = tensors_in(outputs), {id(tensor) for tensor in tensors_in(inputs)}
         if not self._here() or self._loss_seen or self._done or self._asked is not None or len(losses) != 1 or losses[0].numel() != 1:
             return
         if any(id(p) in wanted for one in self.captured for p in one.model.parameters()):
@@ -250,17 +279,28 @@ class StepWatch(StepReading):
         if self._asked is not None and self._here():
             self._backward.detach()
 
+    def _settle_calls(self) -> None:
+        """Of several calls of one model, that which the loss depends on is the one of this step."""
+        key = self.view.trace.known_key(self._loss) if self._loss is not None else None
+        if key is not None and any(one.again for one in self.captured):
+            before = self.view.trace.ancestors({key})
+            self.captured = [behind_the_loss(one, self.view.trace, before) for one in self.captured]
+        for one in self.captured:
+            one.again = []
+
     @unseen
     def _backward_passed(self) -> None:
         self._loss_seen = True
-        for one in self.captured:
-            parameters = list(one.model.parameters())
+        self._settle_calls()
+        models = (one.model.parameters() for one in self.captured)
+        for parameters in map(list, (*models, *map(parameters_of, self._optimizers.known))):
             self._states.update(zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True))
         if not self.captured:
             variables = variables_below(self._loss.grad_fn) if self._loss is not None and self._loss.grad_fn is not None else []
             if not self._more:
                 self._optimizers.first_backward([p for p in variables if p.grad is not None], self.view.trace)
             return
+        self._zero_starts.update(id(one.model) for one in self.captured if starts_at_zero(one.model))
         trained = [p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"]
         self._optimizers.first_backward(trained, self.view.trace)
 
@@ -269,14 +309,17 @@ class StepWatch(StepReading):
         if threading.get_ident() != self._home:
             return
         self._optimizers.stepped.add(optimizer)
+        self._rates.before_step(optimizer)
         if self._later is not None:
             if self._awaited:
                 self._optimizer = optimizer
-                unseen(self._optimizers.before)(optimizer, (self._others or self).view.trace)
+                self._about_to_step(optimizer, (self._others or self).view.trace)
             self._later.before_step(optimizer)
             for key, fact in self._optimizers.replaced(optimizer, [one.model for one in self.captured], self._later.steps):
                 fields = self.fields.setdefault(key, {})
                 fields["optimizer"] = (*fields.get("optimizer", ()), *([fact] if not fields.get("optimizer") else []))
+            if self._thaw is not None:
+                self._thaw.before_step(optimizer, self._later.steps)
             if self._others is not None:
                 self._others.before_step(optimizer)
             return
@@ -290,7 +333,12 @@ class StepWatch(StepReading):
                 self._optimizers.idle(optimizer)
         if self._loss_seen:
             self._optimizer = optimizer
-            unseen(self._optimizers.before)(optimizer, self.view.trace)
+            self._about_to_step(optimizer, self.view.trace)
+
+    @unseen
+    def _about_to_step(self, optimizer: Optimizer, trace: Trace) -> None:
+        self._optimizers.before(optimizer, trace, self._cleared)
+        self._note_scale(optimizer, trace)
 
     @harmless
     def _after_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -348,18 +396,20 @@ class StepWatch(StepReading):
                 one.live = one.copy or one.live
             losses = [*([self._loss] if self._loss is not None else []), *self._more]
             self._loss = self._asked = None
+            self._backward.forget()
             self._more.clear()
             self._release()
             if self.captured:
-                self._later = LaterWatch(self.captured, self._optimizer, self._modes)
+                self._later = LaterWatch(self.captured, self._optimizer, self._modes, self._clearing)
                 self._later.start(modules=not self._compiled)
+                self._thaw = ThawWatch(self.captured, self._optimizers)
                 self._watch_others(losses, entered)
 
     def _watch_others(self, losses: list[torch.Tensor], entered: nn.Module | None) -> None:
         """The program has more optimizers, which take their steps after the first one; or none has taken one yet."""
         if self._optimizers.waiting(self._optimizer) and not self._compiled and threading.get_ident() == self._home:
             again = {id(one.model) for one in self.captured} if self._optimizer is None else set()
-            self._others = OtherSteps(self.view, [*self._silent.calls, *self.captured], losses, self._optimizers, self._optimizer, again)
+            self._others = OtherSteps(self.view, [*self._silent.calls, *self.captured], losses, self._optimizers, self._clearing, self._optimizer, again)
             self._others.start()
             if entered is not None:
                 self._others.entered(entered)
@@ -373,6 +423,9 @@ class StepWatch(StepReading):
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
-        ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self.budget_s)
-        ending.look_for_idleness(never=self._awaited)
+        ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
+        for key, fact in self._thaw.facts() if self._thaw is not None else ():
+            fields = self.fields.setdefault(key, {})
+            fields["optimizer"] = (*fields.get("optimizer", ()), fact)
+        ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))

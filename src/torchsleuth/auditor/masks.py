@@ -7,15 +7,19 @@ import typing
 import torch
 
 from torchsleuth.auditor import batch as batches
-from torchsleuth.auditor.batch import Padding
-from torchsleuth.auditor.compare import Found
+from torchsleuth.auditor.compare import Found, moved_flags
+from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
 _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 _TURNING = ARRANGING | {"__invert__", "bitwise_not", "logical_not", "bool", "int", "long", "repeat", "repeat_interleave"}
+_REPEATING = {"repeat", "tile", "cat", "concat"}  # as a whole, along the first axis
+_COMPARING = {"eq", "ne", "__eq__", "__ne__", "lt", "gt"}
+HIDES_NOTHING = "the same at all positions: it hides nothing"
 HIDES = 1e2  # what is added to a score must be larger than that to hide it
 
 
@@ -30,14 +34,20 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     """
     if found is None:
         return {}
-    if found.op.name in _ATTENTIONS and all(found.op.argument(position, name) is None for position, name in _ATTENTIONS[found.op.name]):
-        return {"unmasked": _ATTENTIONS[found.op.name][0][1], **(unused(lab, padding, trace, found) if content else {})}
-    if content and (facts := unused(lab, padding, trace, found)):
+    if facts := idle_measure(lab, padding):
         return facts
-    pure = _mask_keys(trace, padding)
+    if found.op.name in _ATTENTIONS and all(found.op.argument(position, name) is None for position, name in _ATTENTIONS[found.op.name]):
+        facts = {"unmasked": _ATTENTIONS[found.op.name][0][1], **(unused(lab, padding, trace, found) if content else {})}
+        return facts | (idle_mask(lab, padding) or not_given(lab, trace, found.op))
+    if content and (facts := unused(lab, padding, trace, found)):
+        return facts | ({} if facts["instead"] else not_given(lab, trace, found.op))
+    if found.op.name in _ATTENTIONS and (facts := beside_keys(lab, padding, trace, found)):
+        return facts
+    given, of_ids = _mask_keys(trace, padding)
+    pure = given | of_ids
     applied = application(trace, found, pure)
     if applied is None:
-        return {}
+        return idle_mask(lab, padding) or not_given(lab, trace, found.op)
     side = next((seen for seen in applied.ins if seen.key in pure and seen.size), None)
     masked = max((seen for seen in applied.ins if seen.key not in pure), key=lambda seen: len(seen.size))
     empty = hollow(padding, trace, applied, side)
@@ -45,7 +55,124 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     queries = "softmax" in found.op.name and side is not None and side.size[-1:] == (1,)
     if not content and not empty and not queries:
         return {}
-    return {"mask_site": trace.site(applied), "mask_operation": applied.name, **along, **empty}
+    hidden = hidden_flags(padding, trace, applied, side)
+    if hidden is not None and torch.equal(hidden, ~padding.valid.to(hidden.device)) and not queries:
+        return _across(trace, found, side, masked)  # the mask is right
+    if side is not None and (facts := repeated_whole(padding, trace, side)):
+        return {"mask_site": trace.site(applied), "mask_operation": applied.name, **along, **facts}
+    text = _where(padding, hidden, ~padding.valid) if hidden is not None and not empty and not queries else ""
+    made = mask_made(lab, applied, side) if text and side is not None else None
+    by_ids = side is not None and side.key not in given
+    return {"mask_site": trace.site(applied), "mask_operation": applied.name, "aside": text, "made_site": made, "mask_of_ids": by_ids, **along, **empty}
+
+
+def hidden_flags(padding: Padding, trace: Trace, applied: Op, side: Seen | None) -> torch.Tensor | None:
+    """Which positions a mask hides where it meets the values, [B, L]; None where that is not plain."""
+    value = _value(trace, side) if side is not None else None
+    if value is None or value.numel() != padding.valid.numel() or tuple(n for n in value.shape if n != 1) != tuple(n for n in padding.valid.shape if n != 1):
+        return None
+    value = value.reshape(padding.valid.shape)
+    if applied.name.startswith("masked_fill"):
+        return value if value.dtype is torch.bool else None
+    if applied.name.startswith("mul"):
+        return value == 0
+    return value < -HIDES if applied.name.startswith("add") and value.is_floating_point() else None
+
+
+def repeats_mask(padding: Padding, trace: Trace) -> bool:
+    """Does the model repeat its mask as a whole at all?"""
+    given, of_ids = _mask_keys(trace, padding)
+    return any(op.name in _REPEATING and op.ins and op.ins[0].key in given | of_ids for op in trace.ops)
+
+
+def repeated_whole(padding: Padding, trace: Trace, side: Seen) -> dict[str, typing.Any]:
+    """A mask that is right, repeated as a whole: it lies in the order of (repeat, sample), along something that lies in that of (sample, repeat)."""
+    batch, length = padding.valid.shape
+    value, made = _value(trace, side), trace.maker(side)
+    while made is not None and made.ins and made.name in _TURNING - _REPEATING:
+        made = trace.maker(made.ins[0])
+    if value is None or made is None or made.name not in _REPEATING or any(seen.key != made.ins[0].key for seen in made.ins):
+        return {}
+    times, rest = divmod(side.size[0], batch)
+    if times < 2 or rest or made.ins[0].size[:1] != (batch,) or value.numel() != times * batch * length:
+        return {}
+    parts = value.reshape(times, batch, length) != 0
+    valid = padding.valid.to(parts.device)
+    if not bool((parts == valid).all()) and not bool((parts == ~valid).all()):
+        return {}
+    return {"repeated": times, "made_site": trace.site(made)}
+
+
+def _across(trace: Trace, found: Found, side: Seen | None, masked: Seen) -> dict[str, typing.Any]:
+    """A softmax that runs along another axis than the one that the mask lies along: itself, or the one before a product with the values."""
+    before = (op for seen in found.op.ins for op in trace.made_through(seen, ARRANGING | {"dropout"}))
+    softmax = next((op for op in (found.op, *before) if op.name == "softmax"), None)
+    dims = len(masked.size)
+    dim = softmax.argument(1, "dim") if softmax is not None else None
+    if side is None or softmax is None or not isinstance(dim, int) or softmax.ins[0].size != masked.size:
+        return {}
+    size = (1,) * (dims - len(side.size)) + side.size
+    lies = [axis for axis in range(1, dims) if size[axis] > 1]
+    if len(lies) != 1 or dim % dims == lies[0]:
+        return {}
+    return {"mask_axis": lies[0], "operation_axis": dim % dims, "made_site": trace.site(softmax), "masked_shape": masked.size}
+
+
+def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[str, typing.Any]:
+    """What the mask of an attention hides instead of the padding among its keys, or that it hides nothing, and where it was made."""
+    stands = _among_keys(padding, trace, found)
+    for seen in found.op.ins[3:] if stands is not None else ():
+        mask = _value(trace, seen)
+        if stands is None or mask is None or len(seen.size) < 2 or (seen.size[0], seen.size[-1]) != tuple(stands.shape):
+            continue
+        hides = mask < -HIDES if mask.is_floating_point() else mask if found.op.name == "multi_head_attention_forward" else ~mask
+        hides = hides.flatten(1, -2).all(1) if hides.dim() > 2 else hides
+        text = _where(padding, hides, stands)
+        if not text:
+            return {}
+        given, of_ids = _mask_keys(trace, padding)
+        rows, made = mask[padding.padded_rows], mask_made(lab, found.op, seen)
+        if seen.key in given | of_ids and bool((rows == rows.flatten()[0]).all()):
+            return {"hollow": HIDES_NOTHING, "made_site": made, "mask_of_ids": seen.key not in given}
+        return {"aside": text, "made_site": made}
+    return {}
+
+
+def _among_keys(padding: Padding, trace: Trace, found: Found) -> torch.Tensor | None:
+    """Where the padding stands among the keys of an attention: where these moved with its content, or, if only its amount was changed, where it is given."""
+    keys = _value(trace, found.op.ins[1]) if len(found.op.ins) > 1 else None
+    again = _value(found.second, found.again.ins[1]) if found.again is not None and found.second is not None and len(found.again.ins) > 1 else None
+    if keys is None or again is None or keys.dim() < 3:
+        return None
+    whole = found.op.name == "multi_head_attention_forward"  # keys are [S, B, E]; else [B, S, E] or [B, heads, S, E]
+    if keys.shape != again.shape:
+        sizes = (keys.shape[1], keys.shape[0]) if whole else (keys.shape[0], keys.shape[-2])
+        return ~padding.valid if sizes == tuple(padding.valid.shape) else None
+    moved = moved_flags(keys, again)[0].any(-1)
+    return moved.T if whole else moved.flatten(1, -2).any(1) if moved.dim() > 2 else moved
+
+
+def _where(padding: Padding, hidden: torch.Tensor, stands: torch.Tensor) -> str:
+    stands = stands.to(hidden.device)
+    row = next((row for row in padding.padded_rows if bool((stands[row] & ~hidden[row]).any())), None)
+    if row is None:
+        return ""
+    return f"in {padding.sample} {row} the mask hides {_spans(hidden[row])}, and the padding stands at {_spans(stands[row])}"
+
+
+def _spans(flags: torch.Tensor) -> str:
+    """"position 3", "positions 3 to 7", "positions 0, 2 and 5 to 8"."""
+    places = flags.nonzero().flatten().tolist()
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][1] == place - 1:
+            runs[-1][1] = place
+        else:
+            runs.append([place, place])
+    texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
+    if not texts:
+        return "nothing"
+    return f"position{'s' * (len(places) > 1)} " + (texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1])
 
 
 def unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dict[str, typing.Any]:
@@ -59,7 +186,7 @@ def unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dic
     masks = {key: leaf for key, leaf in keys.items() if leaf.tensor.shape == padding.mask.tensor.shape and batches.looks_like_mask(leaf)}
     instead = [
         leaf.name for key, leaf in masks.items()
-        if _pure(trace, key) & {seen.key for seen in found.op.ins} or application(trace, found, _pure(trace, key)) is not None
+        if derived(trace, key) & {seen.key for seen in found.op.ins} or application(trace, found, derived(trace, key)) is not None
     ]  # fmt: skip
     calls = trace.calls(found.op)
     return {"mask_unused": True, "instead": instead[0] if instead else "", "made_site": site_of(calls[0]) if calls else None}
@@ -67,8 +194,6 @@ def unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dic
 
 def hollow(padding: Padding, trace: Trace, masking: Op, side: Seen | None) -> dict[str, typing.Any]:
     """Where the mask that was applied was made, if it is the same at all positions of rows that have padding: then it hides nothing."""
-    if padding.mask is None:
-        return {}
     value = _value(trace, side) if side is not None else None
     if side is None or value is None or value.shape[0] != padding.valid.shape[0]:
         return {}
@@ -77,11 +202,13 @@ def hollow(padding: Padding, trace: Trace, masking: Op, side: Seen | None) -> di
     adds = masking.name in ("add", "add_", "sub")
     if spread > (HIDES if adds else 0.0) or rows.shape[1] < 2:
         return {}
-    for op in trace.made_through(side, _TURNING):
-        if op.name not in _TURNING:
-            text = f"between {float(rows.min()):.3g} and {float(rows.max()):.3g}: too little to hide anything" if adds else "the same at all positions: it hides nothing"
-            return {"hollow": text, "made_site": trace.site(op)}
-    return {}
+    made = trace.maker(side)
+    while made is not None and made.ins and (made.name in _TURNING or (made.name in _COMPARING and made.ins[0].dtype is torch.bool)):
+        made = trace.maker(made.ins[0])
+    if made is None:
+        return {}
+    text = f"between {float(rows.min()):.3g} and {float(rows.max()):.3g}: too little to hide anything" if adds else HIDES_NOTHING
+    return {"hollow": text, "made_site": trace.site(made)}
 
 
 def _value(trace: Trace, seen: Seen) -> torch.Tensor | None:
@@ -89,26 +216,12 @@ def _value(trace: Trace, seen: Seen) -> torch.Tensor | None:
     return next((t for out, t in zip(made.outs, made.tensors, strict=False) if out.key == seen.key), None) if made is not None else None
 
 
-def _pure(trace: Trace, key: int) -> set[int]:
-    """This tensor and all that was made of nothing else, numbers aside."""
-    pure, plain = {key}, set()
-    for op in trace.ops:
-        if not op.ins or all(s.key in plain for s in op.ins):
-            plain.update(s.key for s in op.outs)  # of no input: a range, ones
-        elif any(s.key in pure for s in op.ins) and all(s.key in pure or s.key in plain or s.size == () for s in op.ins):
-            pure.update(s.key for s in op.outs)
-    return pure
-
-
-def _mask_keys(trace: Trace, padding: Padding) -> set[int]:
-    """The mask and all that was made of it alone; where the call gives none, the flags that the model makes of its ids."""
-    key = trace.known_key((padding.mask or padding.leaf).tensor)
-    if key is None:
-        return set()
-    if padding.mask is not None:
-        return _pure(trace, key)
+def _mask_keys(trace: Trace, padding: Padding) -> tuple[set[int], set[int]]:
+    """The mask that is given and all that was made of it alone; and the flags that the model makes of its ids, likewise."""
+    given = made_of(trace, padding.mask.tensor) if padding.mask is not None else set()
+    key = trace.known_key(padding.leaf.tensor)
     flags = [op.outs[0].key for op in trace.ops if op.outs and op.outs[0].dtype is torch.bool and op.ins and all(s.key == key or s.size == () for s in op.ins)]
-    return set().union(*(_pure(trace, flag) for flag in flags))
+    return given, set().union(*(derived(trace, flag) for flag in flags)) if key is not None else set()
 
 
 def application(trace: Trace, found: Found, pure: set[int]) -> Op | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import torch
 
-from torchsleuth.auditor.batch import Padding
 from torchsleuth.auditor.compare import tolerance
 from torchsleuth.auditor.lab import KEPT_BYTES, Lab
 from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.trace import Op, Trace
 
 MAXIMA = {"max", "amax", "adaptive_max_pool1d", "max_pool1d", "topk"}
@@ -65,8 +65,8 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
     count = int((~padding.valid[row]).sum())
     return lab.move_at(
         "padding-maximum", trace, op, float(gap[row, feature]),
-        f"Taking the maximum over the real positions only, without the {count} padded ones of row {row},",
-        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that row (the largest real value of one is {float(real[row, feature]):.3g}, "
+        f"Taking the maximum over the real positions only, without the {count} padded ones of {padding.sample} {row},",
+        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that {padding.sample} (the largest real value of one is {float(real[row, feature]):.3g}, "
         f"the {float(whole[row, feature]):.3g} of the padding won)",
         assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True, zero=not bool(hidden.any()),
     )  # fmt: skip

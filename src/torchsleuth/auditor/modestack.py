@@ -9,10 +9,13 @@ import typing
 
 import torch
 
+from torchsleuth import unnoticed
+
 
 def enter_below(mode: typing.Any) -> None:
     """Enter at the bottom of the stack of modes: a recorder above it sees the program's own frames, not ours."""
     others = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    unnoticed.begin(mode)
     mode.__enter__()
     for other in reversed(others):
         torch._C._push_on_torch_function_stack(other)
@@ -25,6 +28,7 @@ def take_out(mode: typing.Any) -> None:
     others = []
     while (top := torch._C._pop_torch_function_stack()) is not mode:
         others.append(top)
+    unnoticed.end(mode)
     for other in reversed(others):
         torch._C._push_on_torch_function_stack(other)
 
@@ -47,6 +51,11 @@ def _replaced(level: int, modes: list[typing.Any], gone: int = 1) -> None:
     above = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack() - level)]
     for mode in (*modes, *reversed(above[: len(above) - gone] if gone else above)):
         torch._C._push_on_torch_function_stack(mode)
+
+
+def transformed() -> bool:
+    """Inside `torch.func.grad`, `vmap` and the like tensors are wrappers that must not be kept: they mean nothing when the transform has ended."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def unseen(hook: typing.Callable) -> typing.Callable:

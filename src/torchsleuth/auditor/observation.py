@@ -54,15 +54,26 @@ class Move:
     unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not
     pooled: bool = False  # the moved output has no axis for positions
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
+    pad_id: int | None = None
     mask_name: str = ""
+    mask_of_ids: bool = False  # the one that is applied is not that, but made of the ids
+    sequence: str = ""  # the input that has the padding
     inverted: bool = False  # the experiment also showed that hidden words do not count
+    alone: str = ""  # what a row gives that is run alone and without its padding
     rank: int = 0  # above 0: still there when the places of lower rank are put right
     mask_unused: bool = False  # nothing in the model uses the mask
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
+    aside: str = ""  # which positions it hides, and where the padding stands instead
+    repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been
+    mask_axis: int = 0  # along which a mask that is right lies, and the axis that the softmax runs along instead
+    operation_axis: int = 0
     instead: str = ""  # another mask that was used in its place
+    not_given: str = ""  # the parameter for it of the part that it was not given to
+    idle_mask: str = ""  # a mask among the inputs that is the same at all positions, or lengths that say so
+    idle_width: int = 0  # what these lengths say, all of them
     zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
-    made_site: Site | None = None  # where the triangular mask in use was made; or where the part was called that was not given the mask
+    made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired
     built_site: Site | None = None  # where the layer that did it was built
     setting: str = ""  # what was said there that made it do so
     ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
@@ -79,7 +90,10 @@ class LabelShift:
     site: Site
     input_name: str
     time_first: bool = False
-    labels_site: Site | None = None  # where the labels were cut or copied
+    labels_sites: tuple[Site, ...] = ()  # where the labels were cut or copied
+    inputs_site: Site | None = None  # where the tokens were cut, if one stands before them in what they were cut from
+    predictions_site: Site | None = None  # where the first predictions were cut off
+    labels_cut: bool = False  # there the labels were cut; not only copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +116,7 @@ class Cut:
     """An operation that took something that needs a gradient and gave back something without history."""
 
     operation: str
-    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"
+    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero
     site: Site
     weights: tuple[str, ...]
     whole_loss: bool = False  # nothing at all reaches the loss
@@ -111,6 +125,7 @@ class Cut:
     scope: Site | None = None  # the `with torch.no_grad()` it stood in
     sure: bool = True  # False: values were handed out here, and were not seen to come back
     used: Site | None = None  # where a later step, which does not compute it anew, takes it up
+    term: Site | None = None  # a term of the loss, which is a constant because of this
     partly: bool = False  # they get a gradient from elsewhere; what goes through here gives them none
 
 
@@ -136,6 +151,18 @@ class Vanish:
     operation: str
     site: Site | None
     detail: str = ""
+    by_function: bool = False  # `operation` is a Function of the program's, and this is what its `backward` returns
+
+
+@dataclass(frozen=True, slots=True)
+class EqualUnits:
+    """All rows of a layer's weight are the same, and all rows of its gradient."""
+
+    weight: str
+    layer: str
+    units: int
+    norm: float  # of the gradient
+    site: Site | None  # where its values were written
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +178,7 @@ class NotFinite:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFact:
-    kind: str  # "missing", "stale", "frozen-in-optimizer"
+    kind: str  # "missing", "stale"; "foreign": none of what it holds is trained by the loss; "thawed": frozen at the first step
     optimizer: str
     weights: tuple[str, ...]
     count: int
@@ -159,7 +186,11 @@ class OptimizerFact:
     rebound: Site | None = None
     step: int = 1  # the optimizer step at which it was seen
     by_syntax: bool = False  # `rebound` was read in the source
+    total: int = 0  # trainable parameters of all models in the step
+    apart: bool = False  # none of what the optimizer holds is the model's
     copied: Site | None = None  # these were copied here from tensors that the optimizer holds
+    copied_later: bool = False  # between two steps: `weights` are the names of what they were copied from
+    duplicate: Site | None = None  # the other way round: what the optimizer holds was copied here from these
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +202,7 @@ class Unregistered:
     holder: str  # the attribute that holds their modules, if it was found
     built: Site | None = None
     kind: str = ""  # what it is, where it is an object of another class and not a list, tuple or dict
+    made: Site | None = None  # where the forward pass itself makes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +210,30 @@ class NoUpdate:
     """The first optimizer step changed nothing."""
 
     optimizer: str
-    reason: str  # "learning-rate", "cleared", "zeroed", "no-gradient", "no-backward", "rebound", "never-stepped", "barren"
+    reason: str  # "learning-rate", "cleared", "zeroed", "no-gradient", "zero-gradient", "no-backward", "rebound", "never-stepped", "barren"; "vanished": its rate, in later steps
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False
     steps: int = 0  # above 0: so many steps were watched, and none changed anything
     held: int = 0  # parameters of the optimizer
+    since: int = 0  # the step from which on the rate was next to nothing
+    advanced: int = 0  # how often the schedule had been advanced by then
     beside: bool = False  # another optimizer trains the rest
     built: Site | None = None  # where its learning rate comes from: the schedule is made there, or else the optimizer
+    named: Site | None = None  # the method that should have been called is written there, and not called
+    zeros: tuple[tuple[str, Site], ...] = ()  # parameters of one module that are zero in every element, with where they are made
+    decayed: bool = False  # weight decay has moved the parameters all the same
     writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; or a step that was taken in the place of this one
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Where an operand of this size got its axis of size 1, or lost one."""
+
+    site: Site
+    operation: str
+    size: tuple[int, ...]
+    gained: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +249,9 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "weights": (B,) on the (B, B) that `product` made
+    kind: str = "outer"  # "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B)
     product: Site | None = None
+    made: tuple[Made, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +268,7 @@ class LossCall:
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
     rows_sum_to_one: bool = False
-    similarities: bool = False  # its scores compare two computed things with one another
+    similarities: bool = False  # its scores compare two computed things with one another, or are cosines (or the like) times a scale
     normalised: bool = False  # its rows are log-probabilities: their exponentials sum to one
     lowest: float = 0.0
     highest: float = 0.0
@@ -232,12 +280,16 @@ class LossCall:
     counted: int = 0
     padded_counted: int = 0  # labels at padded positions that do count
     pad_label: int | None = None
+    pad_label_real: int = 0  # labels at real positions that are the same
+    labels_made: Site | None = None  # where the labels were given the values they have at padded positions
+    built: Site | None = None  # where the loss was made, of one that counts labels at padded positions
     layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
     sums_along: int | None = None  # the axis along which the input is log-probabilities, where that is not the one of the classes
     log_target: bool = False  # of `kl_div`: its target is to be logarithms, too
     target_lowest: float = 0.0
     target_activation: str = ""
     target_site: Site | None = None
+    scores: Site | None = None  # the layer that made the input, where nothing but its arrangement has changed since
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +330,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A `view` to the same sizes in another order, or one that moves an axis (`moved`) past a part of its neighbour."""
+    """A `view` to the same sizes in another order, one that moves an axis (`moved`) past a part of its neighbour, or one that cuts pictures into so many parts."""
 
     operation: str
     before: tuple[int, ...]
@@ -287,13 +339,14 @@ class Swap:
     moved: int = 0
     part_before: tuple[int, ...] = ()  # the sizes that change, where not all are the same in another order
     part_after: tuple[int, ...] = ()
+    torn: bool = False  # pictures, cut into parts that cross the border between two channels
 
 
 @dataclass(frozen=True, slots=True)
 class SharedLayer:
     container: str
     container_type: str
-    positions: tuple[int, ...]
+    positions: tuple[int | str, ...]  # the names, in a dict
     layer_type: str
     weights: int
     site: Site | None
@@ -311,7 +364,9 @@ class ModeFact:
     steps: int = 1  # how many steps were taken in it
     metric: Site | None = None  # where the evaluation's result is compared with something
     output: str = ""
+    stranger: bool = False  # it was a layer that is no part of the model
     updated: bool = False  # BatchNorm took the evaluation's data into its running values
+    named: Site | None = None  # `model.eval` (or `model.train`) is written there, and not called
     around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
 
 
@@ -326,6 +381,44 @@ class KeptGradient:
     norm: float  # of the gradient that was there before the second backward pass
     site: Site | None
     backward: Site | None = None
+    closure: bool = False  # the backward passes are those of a closure, which the step calls
+    named: Site | None = None  # `optimizer.zero_grad` is written there, and not called
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardedGradient:
+    """Before each step several backward passes came, and the gradients of all but the last were cleared unused."""
+
+    optimizer: str
+    weight: str
+    count: int  # backward passes before each step
+    steps: int  # so many steps were watched
+    cleared: Site | None
+    backward: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class MixedGradient:
+    """A step used the gradients of its own loss together with those that the loss of another optimizer's step had left there."""
+
+    optimizer: str
+    other: str  # the optimizer whose step came in between
+    weight: str
+    cosine: float  # of the two gradients
+    early: Site | None  # the backward pass of the other one's loss
+    late: Site | None
+    entry: Site | None = None  # where the part that the other one trains was given what still had its history
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledGradient:
+    """The gradients of a loss that a scaler has multiplied were used, or limited, before they were divided again."""
+
+    kind: str  # "step", "limit"
+    optimizer: str
+    scale: float
+    site: Site | None
+    scaled: Site | None  # the backward pass of the scaled loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +430,7 @@ class HotLine:
     loop: Site | None
     elements: int
     kind: str  # "nodes", "item"
+    more: tuple[Site, ...] = ()  # other reads in the same loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +446,7 @@ class InputFact:
     table: str = ""
     site: Site | None = None
     count: int = 0
+    made: Site | None = None  # where the program made this input
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,12 +468,16 @@ class Observation:
     cuts: tuple[Cut, ...] = ()
     unused: tuple[Unused, ...] = ()
     vanished: tuple[Vanish, ...] = ()
+    equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
     finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known
     optimizer: tuple[OptimizerFact, ...] = ()
     unregistered: tuple[Unregistered, ...] = ()
     no_update: NoUpdate | None = None
     kept: tuple[KeptGradient, ...] = ()
+    discarded: tuple[DiscardedGradient, ...] = ()
+    mixed: tuple[MixedGradient, ...] = ()
+    scaled: ScaledGradient | None = None
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()
     axes: tuple[AxisFact, ...] = ()

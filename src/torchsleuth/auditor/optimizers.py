@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import typing
 import weakref
@@ -12,14 +11,16 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
-from torchsleuth.auditor.gradients import grad_state
+from torchsleuth.auditor.gradients import grad_state, grad_states
 from torchsleuth.auditor.observation import NoUpdate, OptimizerFact, Site
-from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
+from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.trace import Trace
 
 KEPT_BYTES = 64 << 20  # copies of parameters from before the step: enough to see whether it changes any, and no burden on a full GPU
 
+ROUNDING = 2e-5
 STEPPING = {"sub", "rsub", "subtract", "add", "radd", "lerp", "addcmul", "addcdiv"}
+MOST_COPIES = 20_000  # parameters
 MOST_REPLACED = 1000  # notes of replaced parameters between two steps
 
 
@@ -52,15 +53,24 @@ def _writers(parameters: list[torch.Tensor], trace: Trace) -> tuple[Site, ...]:
     return tuple(reversed(found.values()))
 
 
+def _moved(before: torch.Tensor, now: torch.Tensor) -> bool:
+    """By more than an average with what it was copied from (a teacher's) changes it by rounding."""
+    if not before.is_floating_point():
+        return not torch.equal(before, now)
+    return not bool((now - before).norm() <= ROUNDING * before.norm())
+
+
 class OptimizerWatch:
     """`start()` until `stop()`: notes constructions; `before` and `after` stand around the step that is looked at."""
 
     def __init__(self) -> None:
         self.built: dict[int, Site] = {}
         self.scheduled: dict[int, Site] = {}  # optimizer -> where its (last) schedule is made
+        self.schedules: dict[int, weakref.ref] = {}
         self.known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.late: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # built after the first step
+        self.at_zero: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # built with a learning rate of 0
         self.rebound: list[tuple[nn.Module, str, Site]] = []
         self._replaced: list[tuple[nn.Module, str, Site, list[weakref.ref]]] = []  # after the first step; with what was there before
         self._first_over = False
@@ -68,13 +78,15 @@ class OptimizerWatch:
         self.no_update: NoUpdate | None = None
         self._before: dict[int, torch.Tensor] = {}
         self._writers: tuple[Site, ...] = ()
+        self.cleared: Site | None = None
+        self._zeroed = False  # what stands in the gradients before the step is zero, and weight decay moves the parameters all the same
         self._rebinding: dict[typing.Any, Site] = {}
         self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._numbers: dict[int, tuple[int, int]] = {}  # parameter -> what the trace calls it and its gradient
         self._original_init: typing.Any = None
         self._original_schedule: typing.Any = None
         self._original_copy: typing.Any = None
-        self.copies: dict[int, tuple[weakref.ref, int, Site]] = {}  # parameter -> itself, what it is a copy of, and where that was made
+        self.copies: dict[int, tuple[weakref.ref, int, Site]] = {}  # parameter -> itself, what it is a copy of (or of a copy), and where that was made
 
     def start(self) -> None:
         """Notes where optimizers are built; that is not to be seen later."""
@@ -86,7 +98,9 @@ class OptimizerWatch:
             if site is not None:
                 watch.built[id(optimizer)] = site
             (watch.late if watch._first_over else watch.known).add(optimizer)
-            return original(optimizer, *args, **kwargs)
+            original(optimizer, *args, **kwargs)
+            if all(group.get("lr") == 0 for group in optimizer.param_groups):
+                watch.at_zero.add(optimizer)
 
         noting.__doc__, noting.__wrapped__, noting.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
         Optimizer.__init__ = noting  # type: ignore[method-assign]
@@ -98,6 +112,7 @@ class OptimizerWatch:
             optimizer = args[0] if args else kwargs.get("optimizer")
             if (site := site_of(place_here(2))) is not None:
                 watch.scheduled[id(optimizer)] = site
+                watch.schedules[id(optimizer)] = weakref.ref(scheduler)
             return schedules(scheduler, *args, **kwargs)
 
         scheduling.__doc__, scheduling.__wrapped__, scheduling.torchsleuth = schedules.__doc__, schedules, self  # type: ignore[attr-defined]
@@ -107,8 +122,9 @@ class OptimizerWatch:
 
         def copied(parameter: nn.Parameter, memo: dict) -> nn.Parameter:
             made = copying(parameter, memo)
-            if not watch._first_over and (site := site_of(place_here(2))) is not None:
-                watch.copies[id(made)] = (weakref.ref(made), id(parameter), site)
+            if len(watch.copies) < MOST_COPIES and (site := site_of(place_here(2))) is not None:
+                known, origin, _ = watch.copies.get(id(parameter), (None, 0, None))
+                watch.copies[id(made)] = (weakref.ref(made), origin if known is not None and known() is parameter else id(parameter), site)
             return made
 
         copied.__doc__, copied.__wrapped__, copied.torchsleuth = copying.__doc__, copying, self  # type: ignore[attr-defined]
@@ -126,6 +142,10 @@ class OptimizerWatch:
         """Where this parameter was copied (`deepcopy`) from one of those."""
         made, source, site = self.copies.get(id(parameter), (None, 0, None))
         return site if made is not None and made() is parameter and source in held else None
+
+    def duplicate_site(self, held: typing.Iterable[torch.Tensor], own: typing.Container[int]) -> Site | None:
+        """Where what an optimizer holds was copied (`deepcopy`) from one of these parameters."""
+        return next((site for p in held for made, source, site in [self.copies.get(id(p), (None, 0, None))] if made is not None and made() is p and source in own), None)
 
     def registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         """A parameter or layer is put in the place of another one, after some optimizer was built."""
@@ -149,7 +169,7 @@ class OptimizerWatch:
     def replaced(self, optimizer: Optimizer, models: list[nn.Module], steps: int) -> list[tuple[int, OptimizerFact]]:
         """Before a later step: what was put in the place of parameters that this optimizer holds, has a gradient, and no optimizer holds it."""
         if not self._replaced:
-            return []
+            return self._copied_later(optimizer, models, steps)
         noted, self._replaced = self._replaced, []
         held = {id(p) for p in parameters_of(optimizer)}
         trained = held | {id(p) for other in (*self.known, *self.late) for p in parameters_of(other)}
@@ -166,6 +186,20 @@ class OptimizerWatch:
         kind = type(optimizer).__name__
         return [(key, OptimizerFact("stale", kind, tuple(names), len(held), self.built.get(id(optimizer)), site, steps)) for key, (names, site) in found.items()]
 
+    def _copied_later(self, optimizer: Optimizer, models: list[nn.Module], steps: int) -> list[tuple[int, OptimizerFact]]:
+        """Nothing that this optimizer holds has a gradient; copies of it have one, which no optimizer holds."""
+        if not self.copies or any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
+            return []
+        held = {id(p) for p in parameters_of(optimizer)}
+        trained = {id(p) for other in (*self.known, *self.late) for p in parameters_of(other)}
+        made = [(p, origin, site) for ref, origin, site in self.copies.values() if origin in held and (p := ref()) is not None]
+        lost = {origin: site for p, origin, site in made if p.grad is not None and id(p) not in trained}
+        for model in models:
+            names = tuple(n for n, p in model.named_parameters() if id(p) in lost)
+            if names:
+                return [(id(model), OptimizerFact("stale", type(optimizer).__name__, names, len(held), self.built.get(id(optimizer)), step=steps, copied=next(iter(lost.values())), copied_later=True, apart=True))]
+        return []
+
     def elsewhere(self, optimizer: Optimizer | None) -> set[int]:
         """Parameters that other optimizers hold."""
         return {id(p) for other in self.known if other is not optimizer for p in parameters_of(other)}
@@ -181,17 +215,25 @@ class OptimizerWatch:
 
     # -- one step ---------------------------------------------------------------------------------
 
-    def before(self, optimizer: Optimizer, trace: Trace) -> None:
-        self.no_update = None
+    def before(self, optimizer: Optimizer, trace: Trace, cleared: Site | None) -> None:
+        """`cleared`: the `zero_grad()` that was called since the last backward pass."""
+        self.no_update, self.cleared = None, cleared
         self.step_site = site_of(place_here(2))
         self._writers = _writers(parameters_of(optimizer), trace)
         self._before = {id(p): copy for p, copy in copies_of(parameters_of(optimizer))}
+        self._zeroed = any(group.get("weight_decay") for group in optimizer.param_groups) and set(grad_states(p.grad for p in parameters_of(optimizer))) <= {"zero", "none"}
 
     def after(self, optimizer: Optimizer, states: dict[int, str]) -> None:
         """`states` are the gradients' as `backward` left them."""
         parameters = parameters_of(optimizer)
         if self._before and all(torch.equal(self._before[id(p)], p.detach()) for p in parameters if id(p) in self._before):
             self.no_update = self._why_no_update(optimizer, parameters, states)
+        elif self._zeroed and any(states.get(id(p)) == "ok" for p in parameters):
+            # Weight decay has moved them, and nothing else has.
+            self.no_update = NoUpdate(
+                type(optimizer).__name__, "cleared" if self.cleared is not None else "zeroed", self.step_site, self.cleared,
+                writers=self._writers if self.cleared is None else (), decayed=True,
+            )  # fmt: skip
         self._before = {}
 
     def _why_no_update(self, optimizer: Optimizer, parameters: list[torch.Tensor], states: dict[int, str]) -> NoUpdate | None:
@@ -199,18 +241,17 @@ class OptimizerWatch:
         had = any(states.get(id(p)) == "ok" for p in parameters)
         now = any(p.grad is not None and grad_state(p.grad) != "zero" for p in parameters)
         if had and not now:
-            cleared = self._clearing_call()
-            written = cleared is None and any(p.grad is not None for p in parameters)
-            return NoUpdate(name, "zeroed", site, writers=self._writers) if written else NoUpdate(name, "cleared", site, cleared)
+            written = self.cleared is None and any(p.grad is not None for p in parameters)
+            return NoUpdate(name, "zeroed", site, writers=self._writers) if written else NoUpdate(name, "cleared", site, self.cleared)
         if not now:
-            return NoUpdate(name, "no-gradient", site)
+            return NoUpdate(name, "zero-gradient" if any(p.grad is not None for p in parameters) else "no-gradient", site)
         if all(group.get("lr") == 0 for group in optimizer.param_groups):
             return self.at_rest(optimizer, site)
         return None  # a step too small to show, or one that a scaler skipped
 
     def at_rest(self, optimizer: Optimizer, site: Site | None) -> NoUpdate:
         """A step with a learning rate of 0, and where that comes from."""
-        zero = all(group.get("initial_lr", optimizer.defaults.get("lr")) == 0 for group in optimizer.param_groups)
+        zero = optimizer in self.at_zero
         made = (self.built if zero else self.scheduled).get(id(optimizer))
         scheduled = any("initial_lr" in group for group in optimizer.param_groups)
         return NoUpdate(type(optimizer).__name__, "learning-rate", site, scheduled=scheduled, built=made)
@@ -224,7 +265,7 @@ class OptimizerWatch:
 
     def changed(self) -> set[int]:
         """Those that have another value now, whoever has seen to it."""
-        return {id(p) for p, copy in self._waiting if p.shape != copy.shape or not torch.equal(p.detach(), copy.to(p.device))}
+        return {id(p) for p, copy in self._waiting if p.shape != copy.shape or _moved(copy.to(p.device), p.detach())}
 
     def look_for_rebinding(self, trace: Trace, backward: int | None, used_again: typing.Container[int] | None = None) -> None:
         """Between a backward pass and the next forward pass: a tensor computed from a parameter and its gradient.
@@ -280,26 +321,3 @@ class OptimizerWatch:
     @staticmethod
     def _unchanged(waiting: list[tuple[torch.Tensor, torch.Tensor]]) -> bool:
         return bool(waiting) and all(torch.equal(p.detach(), copy) for p, copy in waiting)
-
-    def _clearing_call(self) -> Site | None:
-        """The `zero_grad` that stands between `backward()` and `step()`, from the source around the step."""
-        if self.step_site is None:
-            return None
-        place = place_here(2)
-        filename = place.user_code.co_filename if place.user_code else ""
-        tree = syntax_of(filename)
-        if tree is None:
-            return None
-        calls = sorted(
-            (n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)), key=lambda n: (n.lineno, n.col_offset)
-        )
-        backward = 0
-        found = None
-        for node in calls:
-            if node.func.attr == "backward":  # type: ignore[union-attr]
-                backward, found = node.lineno, None
-            elif node.func.attr == "zero_grad" and backward:  # type: ignore[union-attr]
-                found = node
-            elif node.lineno == self.step_site.span.line and node.func.attr == "step" and found is not None:  # type: ignore[union-attr]
-                return site_of_node(filename, found, self.step_site.function)
-        return None

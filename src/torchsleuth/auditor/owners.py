@@ -44,6 +44,27 @@ def _some_code(kind: type) -> types.CodeType | None:
     return next((f.__code__ for f in vars(kind).values() if inspect.isfunction(f) and f.__qualname__.startswith(kind.__qualname__)), None)
 
 
+def criterion_built(call: Site) -> Site | None:
+    """The one assignment in its file that makes the loss which is called here, as the source has it: `criterion = nn.CrossEntropyLoss()`."""
+    filename = os.path.abspath(call.span.file)
+    tree = syntax_of(filename)
+    called = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and (n.lineno, n.end_lineno) == (call.span.line, call.span.end_line)] if tree is not None else []
+    names = {ast.unparse(n.func) for n in called if ast.unparse(n) == _normal(call.source)}
+    if tree is None or len(names) != 1:
+        return None
+    made = [n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and any(ast.unparse(target) in names for target in n.targets)]
+    if len(made) == 1 and isinstance(made[0], ast.Call) and ast.unparse(made[0].func).endswith("Loss"):
+        return site_of_node(filename, made[0])
+    return None
+
+
+def _normal(source: str) -> str:
+    try:
+        return ast.unparse(ast.parse(source, mode="eval"))
+    except SyntaxError:
+        return ""
+
+
 def bound_again(optimizer: Site) -> Site | None:
     """The one assignment after an optimizer was built that gives the name of its model to something else, as the source has it."""
     filename = os.path.abspath(optimizer.span.file)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import typing
 
 import torch
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import masks
-from torchsleuth.auditor.batch import Leaf, Padding
+from torchsleuth.auditor.batch import Leaf
+from torchsleuth.auditor.columns import Added
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
-from torchsleuth.auditor.lab import Fitted, Lab, row_and_position
+from torchsleuth.auditor.handing import made_of, measures
+from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.padded import Padding, idle_lengths
 from torchsleuth.auditor.trace import Change, Trace
 
 EXTRA_COLUMNS = 3
@@ -24,25 +27,39 @@ AHEAD = 24  # columns of padding; more than most convolutions see
 def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     may = May(~padding.valid)
     scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
-    change = [(padding.leaf, ~padding.valid)]
+    change = [(padding.leaf, padding.like_leaf(~padding.valid))]
     difference = None
     ids = padding.leaf.tensor.dim() == 2
     if (padding.mask is not None and ids) or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
         # Where only the pad id says what is padding, another id there would be a word.
         result, _ = lab.run(change)
-        difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor)
-    longer = _longer(lab, padding, scalars)
+        difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor, passed_on=_passed_on(lab, padding.leaf))
+    longer = _longer(lab, padding, scalars, idle_lengths(lab.call, padding) if difference is not None else None)
     inert = _inert(lab, padding)
-    if difference is None or (inert and not longer):
+    apart = _apart(lab, padding) if difference is not None and inert and not longer and not _windows(lab) else None
+    if difference is None or (inert and not longer and apart is None):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
-        return longer or _shorter(lab, padding) or maximum_moves(lab, padding)
+        return longer or (_in_another_order(lab, padding, change, difference, may, scalars) if difference else []) or _shorter(lab, padding) or maximum_moves(lab, padding)
     if inert and longer and longer[0].site is not None and not _windows(lab):
-        return longer  # zeros do not harm where they are added up; the amount of them is what counts, and this is where
+        # Zeros do not harm where they are added up; the amount of them is what counts, and this is where.
+        return [dataclasses.replace(longer[0], inverted=_inverted(lab, padding, scalars)), *longer[1:]]
     places, trace = lab.locate(change, difference, may, scalars)
     if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
         return []
     inverted = _inverted(lab, padding, scalars)
-    return [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
+    moves = [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
+    return [dataclasses.replace(move, alone=apart or "") for move in moves]
+
+
+def _in_another_order(
+    lab: Lab, padding: Padding, change: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool
+) -> list[Move]:
+    """Zeros count in a softmax that does not hide them. Where its mask belongs to other samples, more padding does not show that: it is hidden for all of them."""
+    if not masks.repeats_mask(padding, lab.trace):
+        return []
+    places, trace = lab.locate(change, difference, may, scalars)
+    moves = [_padding_move(lab, padding, one, found, trace, may, False, rank) for rank, (found, one) in enumerate(places)]
+    return [move for move in moves if move.repeated and "softmax" in move.operation]
 
 
 def _padding_move(
@@ -52,15 +69,58 @@ def _padding_move(
     row = row if row in padding.padded_rows else padding.padded_rows[0]
     count = int((~padding.valid[row]).sum())
     what = "tokens" if padding.leaf.tensor.dim() == 2 else "time steps"
-    changed = f"Changing the content of the {count} padded {what} of row {row} of `{padding.leaf.name}`"
+    changed = f"Changing the content of the {count} padded {what} of {padding.sample} {row} of `{padding.leaf.name}`"
     pooled = not any(n == may.length for n in difference.first.shape)
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
-    where = f"`{difference.name}` of that row" if position is None else f"`{difference.name}` at valid position {position} of that row"
+    where = f"`{difference.name}` of that {padding.sample}" if position is None else f"`{difference.name}` at valid position {position} of that {padding.sample}"
     return lab.move(
-        "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, rank=rank,
-        mask_name=padding.mask.name if padding.mask else "", inverted=inverted, **masks.told(lab, padding, trace, found, content=True),
+        "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
+        mask_name=padding.mask.name if padding.mask else "", sequence=padding.leaf.name, inverted=inverted, **masks.told(lab, padding, trace, found, content=True),
     )  # fmt: skip
+
+
+def _passed_on(lab: Lab, leaf: Leaf) -> set[int]:
+    """Results that are these very ids, in another order perhaps: a model that sorts its samples gives their labels back in that order."""
+    ids = leaf.tensor
+    if ids.is_floating_point():
+        return set()
+    return {
+        position for position, (_, one) in enumerate(output_leaves(lab.base))
+        if one.shape == ids.shape and one.dtype == ids.dtype and torch.equal(one.flatten().sort().values, ids.flatten().sort().values)
+    }  # fmt: skip
+
+
+def _apart(lab: Lab, padding: Padding) -> str | None:
+    """A row alone, with its padding and without: what it gives otherwise, in words; None where it gives the same, or cannot be run so."""
+    lengths = padding.valid.sum(1)
+    row = int(torch.where(lengths < lengths.max(), lengths, 0).argmax())  # the longest of those that have padding
+    count = int(lengths[row])
+    if not padding.right or count == int(lengths.max()):
+        return None
+    single, cut = {}, {}
+    for leaf in lab.call.leaves:
+        tensor, axis = leaf.tensor, _positions(leaf, padding)
+        samples = 0 if padding.axis else min(1, tensor.dim() - 1)
+        if tensor.dim() and tensor.shape[samples] == len(lengths):
+            single[leaf.path] = tensor.narrow(samples, row, 1)
+            cut[leaf.path] = single[leaf.path] if axis is None else single[leaf.path].narrow(axis, 0, count)
+    base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
+    try:
+        with_padding, without = (lab.runner.run(*lab.call.replaced(changes), mode="eval", changed=True) for changes in (single, cut))
+    except Exception:
+        return None
+    for (name, one), (_, two), (_, three) in zip(*map(output_leaves, (base, with_padding, without)), strict=False):
+        if one.dim() < 2 or not one.is_floating_point() or one.shape[0] != len(lengths) or two.shape != one[:1].shape:
+            continue
+        least = max(lab.floor, 1e-4 * float(one.abs().max()))
+        if float((one[row : row + 1] - two).abs().max()) > least:
+            return None  # its neighbours count
+        mine = two[:, :count] if two.shape[1] == padding.valid.shape[1] and three.shape[1:2] == (count,) else two
+        gap = float((mine - three).abs().max()) if mine.shape == three.shape else 0.0
+        if gap > least:
+            return f"row {row} alone, without its padding, gives another `{name}` than alone with it: it differs by {gap:.2g}"
+    return None
 
 
 def _windows(lab: Lab) -> bool:
@@ -70,7 +130,7 @@ def _windows(lab: Lab) -> bool:
 def _inert(lab: Lab, padding: Padding) -> bool:
     """The padded content cannot be anything but zero: an embedding's `padding_idx`, or zeros in a float input."""
     if padding.leaf.tensor.is_floating_point():
-        return bool((padding.leaf.tensor[~padding.valid] == 0).all())
+        return bool((padding.leaf.tensor[padding.like_leaf(~padding.valid)] == 0).all())
     lookups = lab.embedded(padding.leaf)
     return bool(lookups) and all(
         padding.pad_id is not None and op.argument(2, "padding_idx") == padding.pad_id for op in lookups
@@ -79,16 +139,16 @@ def _inert(lab: Lab, padding: Padding) -> bool:
 
 def _inverted(lab: Lab, padding: Padding, scalars: bool) -> bool:
     """Do the words not count? Disturb one word and see whether any other valid position moves."""
-    if padding.mask is None or padding.mask.tensor.dim() != 2:
+    if padding.mask is None or padding.mask.tensor.dim() < 2:
         return False
     count = padding.valid.sum(1, keepdim=True)
     # One from the middle: the first and the last are what pooled outputs are read from.
     first = padding.valid & (padding.valid.cumsum(1) == (count + 1) // 2) & (~padding.valid).any(1, keepdim=True)
-    result, _ = lab.run([(padding.leaf, first)])
+    result, _ = lab.run([(padding.leaf, padding.like_leaf(first))])
     return first_difference(lab.base, result, May(first), scalars=scalars, floor=lab.floor) is None
 
 
-def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] | None:
+def _lengthened(lab: Lab, padding: Padding, columns: int, width: Leaf | None = None) -> tuple[tuple, dict] | None:
     """The call's arguments with so many columns of padding more; None where it is not known what would stand in them."""
     if not padding.right:
         return None
@@ -96,28 +156,31 @@ def _lengthened(lab: Lab, padding: Padding, columns: int) -> tuple[tuple, dict] 
     apart = [leaf for other in lab.paddings if not torch.equal(other.valid, padding.valid) for leaf in (other.leaf, other.mask) if leaf is not None]
     changes = {}
     for leaf in lab.call.leaves:
-        tensor = leaf.tensor
-        if tensor.dim() >= 2 and tensor.shape[:2] == padding.valid.shape and not any(leaf is other for other in apart):
-            fill = _fill(leaf, padding)
+        tensor, axis = leaf.tensor, _positions(leaf, padding)
+        if leaf is width:
+            changes[leaf.path] = tensor + columns
+        if axis is not None and not any(leaf is other for other in apart):
+            fill = _fill(leaf, padding, axis)
             if fill is None:
                 if leaf is padding.leaf:
                     return None
                 continue  # it holds data where this one has padding: another sequence that happens to be as long, or the model will refuse
-            extra = tensor.new_full((tensor.shape[0], columns, *tensor.shape[2:]), fill)
-            changes[leaf.path] = torch.cat([tensor, extra], 1)
+            extra = tensor.new_full((*tensor.shape[:axis], columns, *tensor.shape[axis + 1 :]), fill)
+            changes[leaf.path] = torch.cat([tensor, extra], axis)
     return lab.call.replaced(changes)
 
 
-def _fitted(tensor: torch.Tensor, like: torch.Tensor, length: int, more: int = EXTRA_COLUMNS) -> torch.Tensor | None:
-    """A result for sequences that are longer by so much at the size of the one for sequences of this length."""
-    if tensor.dim() != like.dim():
-        return None
-    for axis, (size, wanted) in enumerate(zip(tensor.shape, like.shape, strict=True)):
-        if size == length + more and wanted == length:
-            tensor = tensor.narrow(axis, 0, length)
-        elif size != wanted:
-            return None
-    return tensor
+def _positions(leaf: Leaf, padding: Padding) -> int | None:
+    """The axis of an input along which it has one entry for each position of this sequence. (A mask may have the samples first where the sequence has not.)"""
+    if leaf is padding.leaf or leaf.tensor.dim() < 2:
+        return padding.axis if leaf is padding.leaf else None
+    valid, shape = padding.valid, leaf.tensor.shape
+    mask = batches.mask_values(leaf)
+    if mask is not None and mask.shape == valid.shape:
+        return 1 if shape[1] == valid.shape[1] else 2
+    if leaf is padding.mask:
+        return 0
+    return padding.axis if padding.laid(leaf.tensor) is not None else None
 
 
 def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
@@ -130,10 +193,10 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
         first, second = (lab.runner.run(*given, mode="eval", changed=True) for given in (ahead, beyond) if given is not None)
     except Exception:
         return False
-    length = padding.leaf.tensor.shape[1] + AHEAD
+    fitted = Added(padding.valid.shape[1] + AHEAD, EXTRA_COLUMNS)
     may = May(torch.nn.functional.pad(~padding.valid, (0, AHEAD), value=True))
     for (_, one), (_, two) in zip(output_leaves(first), output_leaves(second), strict=False):
-        trimmed = _fitted(two, one, length)
+        trimmed = fitted(two, one)
         if trimmed is None or (one.dim() == 0 and not scalars) or not one.is_floating_point():
             continue
         if first_difference(one, trimmed, may, scalars=scalars, floor=max(lab.floor, 1e-5 * float(one.abs().max()))) is not None:
@@ -141,13 +204,13 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
     return True
 
 
-def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
-    """More padding: append columns that the mask hides, where the model can be run on them."""
-    length = padding.leaf.tensor.shape[1]
+def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> list[Move]:
+    """More padding: append columns that the mask hides, where the model can be run on them. `width`: lengths that say how wide the batch is, which grow with it."""
+    width = width if width is not None and measures(lab.trace, width) else None
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     for columns in (MORE_COLUMNS, EXTRA_COLUMNS):  # fewer, where a table of positions has no more rows
-        arguments = _lengthened(lab, padding, columns)
+        arguments = _lengthened(lab, padding, columns, width)
         if arguments is None:
             return []
         args, kwargs = arguments
@@ -158,7 +221,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
             continue
     else:
         return []
-    fitted = functools.partial(_fitted, length=length, more=columns)
+    fitted = Added(padding.valid.shape[1], columns)
     enough = (~padding.valid).sum(1)
     enough = enough >= min(columns, int(enough.max()))
     # A row that had hardly any padding has an edge now that it had not, which a convolution sees; such rows may move altogether.
@@ -177,22 +240,26 @@ def _longer(lab: Lab, padding: Padding, scalars: bool) -> list[Move]:
     def left(second: typing.Any, floor: float) -> Difference | None:
         return _fitted_difference(again, second, may, fitted, whole, floor)
 
-    kind = "columns of padding" if padding.leaf.tensor.dim() == 2 else "padded positions (axis 1)"
+    kind = f"{'columns' if padding.axis else 'rows'} of padding" if padding.leaf.tensor.dim() == 2 else f"padded positions (axis {padding.axis})"
     changed = f"Appending {columns} more {kind} to `{padding.leaf.name}`"
+    by_design: set[int] = set()
+    if width is not None:
+        changed += f" (and adding {columns} to `{width.name}`, which says how wide it is)"
+        by_design = made_of(first, width.tensor)
     moves = []
-    for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted)):
+    for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted, by_design)):
         row, where = row_and_position(one, may)
-        place = f"`{one.name}` of row {row}" if where is None else f"`{one.name}` at valid position {where} of row {row}"
+        place = f"`{one.name}` of {padding.sample} {row}" if where is None else f"`{one.name}` at valid position {where} of {padding.sample} {row}"
         moves.append(
             lab.move(
-                "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, rank=rank,
-                mask_name=padding.mask.name if padding.mask else "", **masks.told(lab, padding, first, found, content=False),
+                "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
+                mask_name=padding.mask.name if padding.mask else "", sequence=padding.leaf.name, **masks.told(lab, padding, first, found, content=False),
             )
         )  # fmt: skip
     return moves
 
 
-def _fitted_difference(first: typing.Any, second: typing.Any, may: May, fitted: Fitted, scalars: bool, floor: float) -> Difference | None:
+def _fitted_difference(first: typing.Any, second: typing.Any, may: May, fitted: Added, scalars: bool, floor: float) -> Difference | None:
     """The first result that moved where it must not, of those that can be brought to the same size."""
     for position, ((name, one), (_, two)) in enumerate(zip(output_leaves(first), output_leaves(second), strict=False)):
         trimmed = fitted(two, one)
@@ -222,7 +289,7 @@ def _shorter(lab: Lab, padding: Padding) -> list[Move]:
         result = lab.runner.run(args, kwargs, mode="eval", changed=True)
     except Exception:
         return []
-    fitted = functools.partial(_fitted, length=second, more=longest - second)
+    fitted = Added(second, longest - second)
     may = May((lengths.tensor == longest).to(padding.valid.device))
     # What stands at padded positions of the other rows may be anything, too.
     positions = May(~padding.valid[:, :second] | may.table[:, None], rows=may)
@@ -246,14 +313,15 @@ def _shorter(lab: Lab, padding: Padding) -> list[Move]:
     return []
 
 
-def _fill(leaf: Leaf, padding: Padding) -> float | int | bool | None:
-    """What stands in a column of padding of this input."""
+def _fill(leaf: Leaf, padding: Padding, axis: int) -> float | int | bool | None:
+    """What stands in a column of padding of this input, whose positions lie along `axis`."""
     if leaf is padding.leaf:
         return 0.0 if leaf.tensor.is_floating_point() else padding.pad_id
     if padding.mask is not None and leaf is padding.mask:
         return int(not padding.keep_value) if leaf.tensor.dtype is not torch.bool else not padding.keep_value
     if batches.is_label(leaf):
         return -100 if not leaf.tensor.is_floating_point() else None
-    values = leaf.tensor[~padding.valid]
-    unique = values.unique() if values.dim() == 1 else values.new_zeros(0)
+    values = leaf.tensor.movedim(axis, 1 if axis else 0)
+    values = values.transpose(0, 1)[~padding.valid] if axis == 0 else values[~padding.valid]
+    unique = values.unique()
     return unique[0].item() if unique.numel() == 1 else None

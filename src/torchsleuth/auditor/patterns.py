@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import dataclasses
 import itertools
 import typing
 
@@ -11,9 +12,9 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.broadcasting import numel
-from torchsleuth.auditor.classaxis import laid_by_layer
+from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
 from torchsleuth.auditor.gradients import origin_of_place
-from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site, Swap
+from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site
 from torchsleuth.auditor.owners import built, class_origin
 from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, quietly, tensors_in
@@ -51,7 +52,7 @@ class SoftmaxWatch:
     def _product(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         if origin_of_place(op) is not Origin.USER or len(op.ins) != 2:
             return
-        operands = list(tensors_in(args))
+        operands = tensors_in(args)
         for place, summed in enumerate(_summed_axes(op, [t.dim() for t in operands])):
             if summed is not None and (fact := self._weights(op, op.ins[place], operands[place], summed)) is not None:
                 self._add(fact)
@@ -59,11 +60,14 @@ class SoftmaxWatch:
     def _weights(self, op: Op, seen: Seen, weights: torch.Tensor, keys: int) -> AxisFact | None:
         """Weights of an attention that do not sum to one along `keys`, over which this product runs, but along another axis."""
         chain = list(self.trace.made_through(seen, ARRANGING | {"dropout"}))
-        if not chain or chain[-1].name != "softmax" or any(c.name == "dropout" and c.argument(2, "training") is not False and c.argument(1, "p") for c in chain):
+        if not chain or chain[-1].name != "softmax":
             return None
-        with torch.no_grad():
-            values = weights.detach().float()
-            along = [axis for axis, n in enumerate(weights.shape) if n > 1 and bool(((values.sum(axis) - 1).abs() < 1e-3).all())]
+        if any(c.name == "dropout" and c.argument(2, "training") is not False and c.argument(1, "p") for c in chain):
+            along = _followed(chain, weights.dim())
+        else:
+            with torch.no_grad():
+                values = weights.detach().float()
+                along = [axis for axis, n in enumerate(weights.shape) if n > 1 and bool(((values.sum(axis) - 1).abs() < 1e-3).all())]
         if keys in along or not along or weights.shape[keys] < 2 or not self._scores_of_pairs(chain[-1].ins[0]):
             return None
         queries = keys - 1 if keys == weights.dim() - 1 else keys + 1
@@ -97,6 +101,19 @@ class SoftmaxWatch:
 
     def _add(self, fact: AxisFact) -> None:
         self.facts.setdefault((fact.kind, fact.site.span), fact)
+
+
+def _followed(chain: list[Op], dims: int) -> list[int]:
+    """The axis along which a softmax ran, in a tensor made of its result. (Dropped weights sum to something else.)"""
+    found = []
+    for axis in range(dims):
+        origin: int | None = axis
+        for op in chain[:-1]:
+            origin = axis_before(op, origin) if origin is not None else None
+        dim = chain[-1].argument(1, "dim")
+        if origin is not None and isinstance(dim, int) and dim % len(chain[-1].outs[0].size) == origin:
+            found.append(axis)
+    return found
 
 
 def _ends_of(op: Op) -> list[tuple[Seen, int]]:
@@ -185,49 +202,6 @@ def collected(output: typing.Any, depth: int = 0) -> typing.Iterator[list]:
             yield from collected(value, depth + 1)
 
 
-# -- views that look like transposes ----------------------------------------------------------------
-
-
-def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
-    """`view` or `reshape` that moves an axis: (B, T, C) to (B, C, T), or to (B, heads, T, C / heads). The elements stay where they are."""
-    wanted = trace.ancestors(keys)
-    found: dict[typing.Any, Swap] = {}
-    for op in trace.ops:
-        if op.name not in ("view", "reshape") or not op.ins or not op.outs or not op.outs[0].requires_grad or origin_of_place(op) is not Origin.USER:
-            continue
-        before, after = (tuple(n for n in seen.size if n != 1) for seen in (op.ins[0], op.outs[0]))
-        if len(before) < 2 or before == after or op.outs[0].key not in wanted:
-            continue
-        moved = () if sorted(before) == sorted(after) else _moved_axis(before, after)
-        if moved is None:
-            continue
-        site = trace.site(op)
-        if site is not None:
-            found.setdefault(site.span, Swap(op.name, op.ins[0].size, op.outs[0].size, site, *moved))
-    return list(found.values())
-
-
-def _moved_axis(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
-    """An axis that stands elsewhere after a split or a merge of the axis beside it: its size, and the sizes around it.
-
-    (T, H * D) read off as (H, T, D), or (H, T, D) as (T, H * D). Where the axes were only split and merged, every
-    axis that is still there begins at the same element; here T does not.
-    """
-    head = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
-    if head is None:
-        return None
-    tail = next((i for i, (a, b) in enumerate(zip(before[::-1], after[::-1], strict=False)) if a != b), 0)
-    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    for one, other in ((old, new), (new, old)):
-        if len(one) == 2 and len(other) == 3:
-            time, width = one
-            heads, moved, each = other
-            # Equal sizes could be axes that were split and merged where they stood: (16, 4, 4) as (4, 64) is four groups of channels.
-            if moved == time and time not in (heads, each) and heads * each == width:
-                return time, old, new
-    return None
-
-
 # -- hot lines -------------------------------------------------------------------------------------
 
 
@@ -268,13 +242,17 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
         if sum(len(ops) for ops, _ in members) >= HOT_SHARE * total:
             found.append(max((hot for _, hot in members), key=lambda h: h.nodes))
     if not found:
+        reads: dict[Site, HotLine] = {}
         for (code, line, _), ops in exits.items():
             if len(ops) < ITEM_REPEATS:
                 continue
             loop = _loop_around(code, line)
             site = trace.site(ops[0])
             if loop is not None and site is not None and not _runs_layers(trace, ops):
-                found.append(HotLine(0, total, len(ops), site, loop, 1, "item"))
+                known = reads.get(loop)
+                reads[loop] = HotLine(0, total, len(ops), site, loop, 1, "item") if known is None else \
+                    dataclasses.replace(known, repeats=known.repeats + len(ops), more=(*known.more, site))  # fmt: skip
+        found += reads.values()
     return found
 
 
@@ -335,22 +313,32 @@ def _one_line(node: ast.For | ast.While) -> bool:
 
 
 def shared_layers(model: nn.Module) -> list[SharedLayer]:
-    """The same layer object at several places of one list or sequence of layers."""
+    """The same layer object at several places of one list, sequence or dict of layers."""
     found = []
     for path, container in model.named_modules():
-        if not isinstance(container, (nn.ModuleList, nn.Sequential)) or len(container) < 2:
+        if not isinstance(container, (nn.ModuleList, nn.Sequential, nn.ModuleDict)) or len(container) < 2:
             continue
-        places: dict[int, list[int]] = collections.defaultdict(list)
-        for position, layer in enumerate(container._modules.values()):
-            places[id(layer)].append(position)
+        places: dict[int, list[int | str]] = collections.defaultdict(list)
+        for position, (name, layer) in enumerate(container._modules.items()):
+            places[id(layer)].append(name if isinstance(container, nn.ModuleDict) else position)
         for layer in container._modules.values():
             positions = places.pop(id(layer), [])
             if len(positions) < 2 or layer is None or not (weights := sum(p.numel() for p in layer.parameters())):
                 continue
             holder = model.get_submodule(path.rpartition(".")[0]) if path else container
-            if class_origin(type(holder)) is Origin.LIBRARY:
+            site = built(holder, path.rpartition(".")[2])
+            # Several names for one part (agents that share a policy) are often meant; one call for all names of a dict is not.
+            if class_origin(type(holder)) is Origin.LIBRARY or (isinstance(container, nn.ModuleDict) and not _one_call_for_all(site)):
                 continue
-            found.append(
-                SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, built(holder, path.rpartition(".")[2]))
-            )
+            found.append(SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, site))
     return found
+
+
+def _one_call_for_all(site: Site | None) -> bool:
+    """`dict.fromkeys(names, nn.Linear(...))`: the layer is made once, for all names."""
+    try:
+        tree = ast.parse(site.source.strip(), mode="eval") if site is not None else None
+    except SyntaxError:
+        return False
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    return any(isinstance(c.func, ast.Attribute) and c.func.attr == "fromkeys" and len(c.args) == 2 and isinstance(c.args[1], ast.Call) for c in calls)

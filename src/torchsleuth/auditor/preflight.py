@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import torch
 from torch import nn
 
 from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor import padded
 from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.beginnings import beginning
 from torchsleuth.auditor.observation import InputFact, Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
@@ -47,6 +52,12 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
             text = f"`{leaf.name}` holds whole numbers from {low:g} to {high:g}, and `{taker.name}` takes it as it is"
             found.append(InputFact("unscaled-image", leaf.name, text, high, site=trace.site(taker)))
     return found
+
+
+def with_beginnings(facts: list[InputFact], call: Call, step: Trace) -> list[InputFact]:
+    """The same with the expression that made the input, where the program was seen to make it."""
+    keys = {leaf.name: call.numbers.get(leaf.path) for leaf in call.leaves}
+    return [dataclasses.replace(fact, made=beginning(step, keys.get(fact.name))) if fact.made is None else fact for fact in facts]
 
 
 def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFact]:
@@ -160,6 +171,8 @@ def _not_finite(leaf: Leaf) -> list[InputFact]:
     tensor = leaf.tensor
     if not tensor.is_floating_point() or "mask" in leaf.name.lower() or "bias" in leaf.name.lower() or tensor.numel() == 0:
         return []
+    if math.isfinite(leaf.values.sum()):  # then each of them is
+        return []
     bad = ~leaf.values.isfinite()
     if not bad.any():
         return []
@@ -190,12 +203,12 @@ def _lengths(call: Call) -> list[InputFact]:
         tensor = leaf.tensor
         if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype is torch.bool or "len" not in leaf.name.lower() or not tensor.numel():
             continue
-        partner = batches.measured_by(leaf, [s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]])
+        partner = padded.measured_by(leaf, [s for s in sequences if tensor.shape[0] in s.tensor.shape[:2]])
         if partner is None:
             continue
         batch_first = partner.tensor.shape[0] == tensor.shape[0]
         longest = partner.tensor.shape[1 if batch_first else 0]
-        others = [o for o in call.leaves if o is not partner and o.tensor.dim() > 1 and not batches.names_agree(leaf, partner)]
+        others = [o for o in call.leaves if o is not partner and o.tensor.dim() > 1 and not padded.names_agree(leaf, partner)]
         held = any(int(tensor.max()) <= max(o.tensor.shape[1:]) for o in others)  # by another input, it seems
         if int(tensor.max()) > longest and not held and not (partner.tensor.dim() == 3 and int(tensor.max()) <= partner.tensor.shape[2]):  # or channels come first
             row = int(tensor.argmax())
@@ -211,7 +224,7 @@ def _polarity(call: Call, pad_ids: set[int]) -> list[InputFact]:
     """A `transformers` model's attention mask that is 1 at padding and 0 at words."""
     if getattr(call.model, "config", None) is None:
         return []
-    for padding in batches.paddings(call, pad_ids):
+    for padding in padded.paddings(call, pad_ids):
         if padding.mask is not None and padding.suspicious_polarity and padding.mask.name.endswith("attention_mask") and padding.pad_id is not None:
             hidden, kept = int(padding.valid.sum()), int((~padding.valid).sum())
             text = (
@@ -254,10 +267,10 @@ def _pad_is_token(call: Call, pad_ids: set[int]) -> list[InputFact]:
     declared = {
         int(m.padding_idx) for m in call.model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None
     }  # fmt: skip
-    for padding in batches.paddings(call, pad_ids):
+    for padding in padded.paddings(call, pad_ids):
         if padding.mask is None or padding.leaf.tensor.dim() != 2 or padding.pad_id not in declared:
             continue
-        where = (padding.leaf.tensor == padding.pad_id) & padding.valid
+        where = (padding.leaf.tensor == padding.pad_id) & padding.like_leaf(padding.valid)
         if where.any():
             row, position = where.nonzero()[0].tolist()
             text = (

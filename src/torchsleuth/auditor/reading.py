@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import typing
+import weakref
 
 import torch
 from torch import nn
@@ -12,13 +12,20 @@ from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.captured import Captured, called_name, mode_dependent, path_of, renamed
+from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.gradients import is_lone_bias, optimizer_facts
 from torchsleuth.auditor.later import ModeNotes
-from torchsleuth.auditor.observation import ModeFact, Vanish
+from torchsleuth.auditor.observation import ModeFact, NoUpdate, ScaledGradient, Site, Vanish
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
+from torchsleuth.auditor.owners import built
+from torchsleuth.auditor.padded import known_padding, padded_labels
 from torchsleuth.auditor.preflight import traced_facts
+from torchsleuth.auditor.scaling import scaled
 from torchsleuth.auditor.silent import SilentCalls
-from torchsleuth.auditor.stepview import StepView, padded
+from torchsleuth.auditor.sites import Place
+from torchsleuth.auditor.stepview import StepView
+from torchsleuth.auditor.symmetry import equal_units
+from torchsleuth.auditor.trace import Trace
 
 
 class StepReading:
@@ -30,6 +37,11 @@ class StepReading:
         self._backward = BackwardWatch(self.view.trace)
         self._optimizers = OptimizerWatch()
         self._modes = ModeNotes()
+        self._clearing = ClearingNotes()
+        self._scaler: weakref.ref | None = None  # of the loss
+        self._scaled: ScaledGradient | None = None
+        self._scaled_at: Site | None = None
+        self._cleared: Site | None = None  # since the last backward pass
         self._silent = SilentCalls(self.view)
         self._loss: torch.Tensor | None = None
         self._loss_seen = False
@@ -37,7 +49,9 @@ class StepReading:
         self._backward_at: int | None = None
         self._asked: tuple[torch.Tensor, int] | None = None  # a loss whose gradients `torch.autograd.grad` gave, and when
         self._states: dict[int, str] = {}
+        self._zero_starts: set[int] = set()  # models of which some layer was all zeros at the first backward pass: the step may have changed that
         self._keys: dict[int, dict[str, int]] = {}
+        self._outermost: list[tuple[int, weakref.ref, Place]] = []  # calls of modules: before which operation, which one, and from where
         self._optimizer: Optimizer | None = None
 
     def _facts(self, one: Captured) -> dict[str, typing.Any]:
@@ -47,8 +61,8 @@ class StepReading:
         optimized = {id(p) for p in parameters_of(optimizer)} if optimizer is not None else None
         elsewhere, step = self._elsewhere(one), self._step
         fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step, beside=self._more)
-        paddings, _ = padded(one.live)
-        losses, extra = self.view.losses(paddings)
+        paddings, _ = known_padding(one.live)
+        losses, extra = self.view.losses(paddings, padded_labels(one.live))
         fields["losses"] = losses
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
@@ -57,6 +71,7 @@ class StepReading:
             fields["no_update"] = self._optimizers.no_update
         if states:
             fields["vanished"] = tuple(self._vanished(one.model, states))
+            fields["equal_units"] = tuple(equal_units(one.model, self.view.trace, self._step.start))
             fields["cuts"] = (*fields.get("cuts", ()), *self._backward.refusals(one.model, states, optimized))
         return renamed(fields, called_name(one.site)) if len(self.captured) > 1 else fields
 
@@ -66,7 +81,7 @@ class StepReading:
 
     @property
     def _step(self) -> slice:
-        return slice(self.captured[0].inside.start, self._backward_at)
+        return slice(min(one.inside.start for one in self.captured), self._backward_at)
 
     def _states_of(self, one: Captured) -> dict[str, str] | None:
         return {name: self._states.get(id(p), "unknown") for name, p in one.model.named_parameters()} if self._loss_seen else None
@@ -82,6 +97,8 @@ class StepReading:
         assert optimizer is not None
         taken = {seen.key for op in trace.ops[self._step] for seen in op.ins}
         used = {id(p) for key, ref in trace.parameters.items() if key in taken and (p := ref()) is not None}
+        called = {id(m): m for _, ref, _ in self._outermost if (m := ref()) is not None}
+        used |= {id(p) for module in called.values() for p in module.parameters()} | self._optimizers.elsewhere(optimizer)
         rebound = {f"{path_of(one.model, module)}{name}": site for module, name, site in self._optimizers.rebound}
         facts = optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, self._elsewhere(one), used)
         if self._fixed(one):
@@ -89,35 +106,54 @@ class StepReading:
         held, named = {id(p) for p in parameters_of(optimizer)}, dict(one.model.named_parameters())
         if any(self._states.get(key) == "ok" for key in held):
             held = set()  # what it holds is trained; a copy of that which has a gradient, too, is a teacher
-        facts = [dataclasses.replace(f, copied=self._optimizers.copy_site(named[f.weights[0]], held)) for f in facts]
-        if len(self.captured) > 1 and (name := called_name(one.site)):
+            facts = [dataclasses.replace(f, kind="missing") if f.kind == "foreign" else f for f in facts]
+        duplicate = self._optimizers.duplicate_site(parameters_of(optimizer), {id(p) for p in named.values()}) if held else None
+        facts = [dataclasses.replace(f, copied=self._optimizers.copy_site(named[f.weights[0]], held), duplicate=duplicate) for f in facts]
+        if (len(called) > 1 or any(f.kind == "foreign" for f in facts)) and (name := called_name(one.site)):
             facts = [dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in facts]
-        fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._optimizers.no_update}
-        if not one.training and one.dependent and not self._fixed(one):
+        fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._idle_because(one), "scaled": self._scaled}
+        if not one.training and not one.model.training and one.dependent and not self._fixed(one):
             changed = self._modes.site(one.model, False)
             fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
         return fields
 
+    def _idle_because(self, one: Captured) -> NoUpdate | None:
+        """A step that changed nothing; with the parameters of one module that are zero together, and so give each other gradients of zero."""
+        fact = self._optimizers.no_update
+        if fact is None or fact.reason != "zero-gradient":
+            return fact
+        for module in one.model.modules():
+            zeros = [name for name, p in module._parameters.items() if p is not None and p.requires_grad and "bias" not in name and not p.detach().any()]
+            made = tuple((name, site) for name in zeros if (site := built(module, name)) is not None)
+            if len(made) > 1:
+                return dataclasses.replace(fact, zeros=made)
+        return fact
+
+    def _note_scale(self, optimizer: Optimizer, trace: Trace) -> None:
+        """Before the first step."""
+        scaler = self._scaler() if self._scaler is not None else None
+        self._scaled = scaled(scaler, optimizer, trace, self._scaled_at) if scaler is not None else None
+
     def _fixed(self, one: Captured) -> bool:
-        """No optimizer holds any of it, and the program has put it in eval mode or runs it without gradients, too: features to compare, not to train."""
+        """No optimizer holds any of it, and the program has put it in eval mode or runs it without gradients, too: features to compare, not to train.
+
+        What is trained instead is another model, or tensors of the program's own: a picture, a latent code, a prompt.
+        """
         held = {id(p) for optimizer in self._optimizers.known for p in parameters_of(optimizer)}
-        if any(id(p) in held for p in one.model.parameters()) or len(self.captured) < 2:
+        if any(id(p) in held for p in one.model.parameters()):
+            return False
+        if len(self.captured) < 2 and not any(self._states.get(key) == "ok" for key in held):
             return False
         still = not any(m.training for m in one.model.modules() if m._parameters)
         return still or any(silent.model is one.model for silent in self._silent.calls)
 
     def _vanished(self, model: nn.Module, states: dict[str, str]) -> list[Vanish]:
         """NaN, unless a gradient scaler is at work (its first steps overflow by design); zero, unless a layer starts at zero."""
-        zero_start = any(not p.detach().any() for n, p in model.named_parameters() if "bias" not in n)
+        zero_start = id(model) in self._zero_starts
         wanted = {}
         for name, state in states.items():
             if state == "nan" or (state == "zero" and not zero_start and not is_lone_bias(name, states)):
                 wanted[name] = state
-        if "nan" in wanted.values() and _scaled():
+        if "nan" in wanted.values() and self._scaler is not None:
             wanted = {n: s for n, s in wanted.items() if s != "nan"}
         return self._backward.vanished(wanted, self._keys[id(model)], model) if wanted else []
-
-
-def _scaled() -> bool:
-    """Is a gradient scaler at work? Its first steps overflow by design and are skipped."""
-    return any(type(o).__name__ == "GradScaler" and o.is_enabled() for o in gc.get_objects() if type(o).__name__ == "GradScaler")

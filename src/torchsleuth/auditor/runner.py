@@ -23,12 +23,14 @@ from torch import nn
 from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.belongings import Belongings
+from torchsleuth.auditor.compare import Chosen, output_leaves
 from torchsleuth.auditor.compiling import uncompiled
-from torchsleuth.auditor.sites import place_here
-from torchsleuth.auditor.trace import Changing, Trace
+from torchsleuth.auditor.sites import place_of_module_call
+from torchsleuth.auditor.trace import Changing, ChangingModules, Trace
 
 _PLAIN = {bool, int, float, str}
 _MODULES_OWN = frozenset(vars(nn.Module()))
+_HOOKS = tuple(name for name, value in vars(nn.Module()).items() if "_hooks" in name and isinstance(value, dict))
 HALVES = (torch.float16, torch.bfloat16)
 WIDENED_BYTES = 1 << 30  # of weights in single precision
 LENT_BYTES = 1 << 30  # of an input; a larger one is not copied, and stays as a model that writes to it leaves it
@@ -43,6 +45,7 @@ class Runner:
         self.calls = 0
         self.kept: Kept | None = None
         self.lent: list[torch.Tensor] = []  # the program's own inputs and targets, which a model or a loss may write to
+        self.regarded: frozenset[str] | None = None  # names of the results to give; all, where nothing says which of them count
         self._calm: tuple[typing.Any] | None = None
         self.generators: list[torch.Generator] = []  # the program's own, as far as the model was seen to draw from them
         self.precise = False  # without autocast, even if the program uses it
@@ -59,7 +62,7 @@ class Runner:
         args: tuple,
         kwargs: dict,
         *,
-        trace: Trace | Changing | None = None,
+        trace: Trace | Changing | ChangingModules | None = None,
         grad: bool = False,
         then: typing.Callable[[typing.Any], typing.Any] | None = None,
         mode: str = "as-is",
@@ -81,6 +84,7 @@ class Runner:
             stack.callback(self._wind_back, [(g, g.get_state()) for g in self.generators], trace)
             stack.enter_context(alone())
             stack.enter_context(uncompiled())
+            stack.enter_context(_one_way())
             if mode != "as-is":
                 self._set_mode(mode)
             _seed_all(self.seed + seed)
@@ -96,13 +100,16 @@ class Runner:
                 args, kwargs = widened(args), widened(kwargs)
             if after is not None:
                 self.model(*after[0], **after[1])
+                _seed_all(self.seed + seed)
             if isinstance(trace, Trace):
                 stack.enter_context(self._module_paths(trace))
                 trace.guarded, trace.before_write = self._memory(), self.kept.hold
             if trace is not None:
                 stack.enter_context(trace)
             result = self.model(*args, **kwargs)
-            return result if then is None else then(result)
+            if then is not None:
+                return then(result)
+            return result if self.regarded is None else Chosen((name, leaf) for name, leaf in output_leaves(result) if name in self.regarded)
 
     def calm(self, args: tuple, kwargs: dict) -> typing.Any:
         """The result in eval mode for the call's own inputs, computed once."""
@@ -115,6 +122,11 @@ class Runner:
         """Are there weights in half precision, few enough for a copy of all?"""
         halves = {id(t): t.numel() for m in self.modules for t in (*m._parameters.values(), *m._buffers.values()) if t is not None and t.dtype in HALVES}
         return 0 < 4 * sum(halves.values()) <= WIDENED_BYTES
+
+    def tables(self, paths: set[str]) -> list[nn.Module]:
+        """The modules at these paths, if each of them is a plain embedding table, whose result is what it looks up."""
+        found = [module for module in self.modules if self.names[id(module)] in paths]
+        return found if all(type(module).forward is nn.Embedding.forward for module in found) else []
 
     def _memory(self) -> dict[int, torch.Tensor]:
         """Parameters that a forward pass must not leave changed (it may clamp them, or keep a codebook in them), by address."""
@@ -132,7 +144,7 @@ class Runner:
                 if tensor is not None and tensor.dtype in HALVES:
                     module._buffers[name] = tensor.float()
 
-    def _wind_back(self, states: list[tuple[torch.Generator, torch.Tensor]], trace: Trace | Changing | None) -> None:
+    def _wind_back(self, states: list[tuple[torch.Generator, torch.Tensor]], trace: Trace | Changing | ChangingModules | None) -> None:
         if isinstance(trace, Trace):
             new = [(g, state) for g, state in trace.generators if not any(g is known for known in self.generators)]
             self.generators += [g for g, _ in new]
@@ -156,12 +168,14 @@ class Runner:
 
         def enter(module: nn.Module, inputs: typing.Any) -> None:
             stack.append(self.names.get(id(module), stack[-1] if stack else ""))
+            trace.within.append(place_of_module_call(2, trace.within[-1] if trace.within else None))
             if trace.keep:
-                trace.entered.append((len(trace.ops), stack[-1], place_here(2)))
+                trace.entered.append((len(trace.ops), stack[-1], trace.within[-1]))
 
         def leave(module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
             if stack:
                 stack.pop()
+                trace.within.pop()
 
         before = nn.modules.module.register_module_forward_pre_hook(enter)
         after = nn.modules.module.register_module_forward_hook(leave, always_call=True)
@@ -177,6 +191,7 @@ class Kept:
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self._tables: list[tuple[dict, dict]] = []  # live, as it was
+        self._hooks: list[tuple[dict, dict]] = []  # a model may give itself some when it is first called, and note that it has
         self._belongings = Belongings(self.hold)
         self._modes: list[tuple[nn.Module, bool]] = []
         self._buffered: list[dict] = []
@@ -194,6 +209,7 @@ class Kept:
             own = type(module).__module__.startswith("torch.nn.")
             tables = (attributes, module._buffers, module._parameters, module._modules)
             self._tables += [(table, table.copy()) for table in tables if table or not own]
+            self._hooks += [(table, table.copy()) for name in _HOOKS if isinstance(table := attributes.get(name), dict)]
             for name, value in attributes.items():
                 if value is not None and type(value) not in _PLAIN and name not in _MODULES_OWN:
                     self._belongings.add(value)
@@ -221,6 +237,10 @@ class Kept:
     def put_back(self) -> None:
         for table, before in self._tables:
             if len(table) != len(before) or not all(map(operator.is_, table.values(), before.values())):
+                table.clear()
+                table.update(before)
+        for table, before in self._hooks:
+            if len(table) != len(before):
                 table.clear()
                 table.update(before)
         self._belongings.put_back()
@@ -265,6 +285,17 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
+
+
+@contextlib.contextmanager
+def _one_way() -> Iterator[None]:
+    """Attention has a fast path in eval mode, which a traced run cannot take: no run takes it, so that all can be compared."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 _keeping = threading.local()

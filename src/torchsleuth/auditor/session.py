@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import experiments, preflight
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
@@ -27,21 +26,27 @@ from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.auditor.order import order_moves
+from torchsleuth.auditor.padded import batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.patterns import shared_layers
 from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
-from torchsleuth.auditor.stepview import StepView, padded, parameter_keys
+from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.trace import Trace, tensors_in
 from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
+from torchsleuth.options import DEFAULT_BUDGET_SECONDS
 
-BUDGET_SECONDS = 120.0
 PATIENCE_SECONDS = 2.0  # nothing is said about progress before that
 
 
-def audit(
+class Audited(typing.NamedTuple):
+    report: Report
+    failing: typing.Callable[[], object] | None  # where the model could not be run: the same run once more
+
+
+def audited(
     model: nn.Module,
     batch: typing.Any,
     *,
@@ -50,8 +55,8 @@ def audit(
     optimizer: torch.optim.Optimizer | None = None,
     causal: bool = False,
     overfit: bool = False,
-    budget_s: float = BUDGET_SECONDS,
-) -> Report:
+    budget_s: float = DEFAULT_BUDGET_SECONDS,
+) -> Audited:
     """Experiments on `model` with `batch`, given as the model takes it: a tensor, a tuple of arguments or a dict of keywords.
 
     `loss_fn(output)`, `loss_fn(output, target)` or `loss_fn(output, batch)` gives the loss; without it a result
@@ -68,10 +73,15 @@ def audit(
         return _audited(model, batch, loss_fn, target, optimizer, causal, overfit, budget_s, site_of(place_here(2)))
 
 
+def audit(model: nn.Module, batch: typing.Any, **options: typing.Any) -> Report:
+    """The report alone; `options` as above."""
+    return audited(model, batch, **options).report
+
+
 def _audited(
     model: nn.Module, batch: typing.Any, loss_fn: typing.Any, target: typing.Any, optimizer: typing.Any,
     causal: bool, overfit: bool, budget_s: float, where: Site | None,
-) -> Report:  # fmt: skip
+) -> Audited:  # fmt: skip
     inner, taken = unwrapped(model)
     lazy = [name for name, p in inner.named_parameters() if is_lazy(p)]
     if lazy:
@@ -87,7 +97,7 @@ def _audited(
     session.given_optimizer = optimizer
     session.causal = causal
     session.audit(overfit)
-    return report_of("audit", session.observation(), session.exception)
+    return Audited(report_of("audit", session.observation(), session.exception), session.once_more if session.exception is not None else None)
 
 
 class Session:
@@ -108,7 +118,7 @@ class Session:
         self.budget_s = budget_s
         self._said = False
         self._forward: Forward | None = None
-        self.paddings, self.pad_ids = padded(call)
+        self.paddings, self.pad_ids = known_padding(call)
 
     # -- the whole ----------------------------------------------------------------------------
 
@@ -129,7 +139,8 @@ class Session:
         self.runner.generators = [generator for generator, _ in step.trace.generators]
         self.fields.update(fields)
         before = preflight.batch_facts(self.call, self.pad_ids)
-        self.fields["inputs"] = (*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model))
+        facts = [*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model)]
+        self.fields["inputs"] = tuple(preflight.with_beginnings(facts, self.call, step.trace))
         self.fields["shared"] = tuple(shared_layers(self.model))
         if any(not bool(p.detach().isfinite().all()) for p in self.model.parameters()):
             self.notes.append("experiments were not made: at the end of the program some parameters are not finite")
@@ -202,7 +213,7 @@ class Session:
         self.fields["inputs"] = (
             *self.fields.get("inputs", ()), *view.watch.inputs, *preflight.traced_facts(self.call, view.trace)
         )  # fmt: skip
-        losses, extra = view.losses(self.paddings)
+        losses, extra = view.losses(self.paddings, padded_labels(self.call))
         self.fields["losses"] = losses
         self.fields["inputs"] += tuple(extra)
         return view
@@ -233,6 +244,10 @@ class Session:
             self.zero_or_nan(states, watch, keys)
         if optimized is not None:
             self.fields["optimizer"] = tuple(optimizer_facts(self.model, self.given_optimizer, states, None, {}))
+
+    def once_more(self) -> None:
+        """Forward and loss with nobody looking on, for who wants to see them fail."""
+        self.runner.run(self.call.args, self.call.kwargs, grad=True, then=self._loss_of)
 
     def _loss_of(self, output: typing.Any) -> torch.Tensor | None:
         if self.loss is not None:
@@ -289,11 +304,12 @@ class Session:
         if self.fields.get("not_finite") is not None:
             self.notes.append("experiments were not made: the loss of the step is not finite")
             return
+        self.runner.regarded = step.regarded.get(id(self.model)) or None
         lab = self.attempt("running the model twice", lambda: self.lab(step))
         if lab is None:
             return
         lab.paddings = self.paddings
-        lab.step = step.trace
+        lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
         for padding in self.paddings:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
@@ -301,8 +317,8 @@ class Session:
         self.fields["shifts"] = order.shifts()
         moves += order.moves()
         targets = [target for _, target, _, _ in step.watch.targets]
-        evidence = batches.batch_is_first(self.call, self.paddings, targets)
-        second = batches.batch_is_second(self.call, targets) if not evidence else None
+        evidence = batch_is_first(self.call, self.paddings, targets)
+        second = batch_is_second(self.call, self.paddings, targets) if not evidence else None
         if second is not None or _compares_rows(step, self.call.batch_size):
             mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         else:

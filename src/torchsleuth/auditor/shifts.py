@@ -39,6 +39,8 @@ class Shift:
     axis: int  # of the ids, along which positions are counted: 0 for data with time first
     counted: torch.Tensor  # flags like the ids: the prediction made there is asked for
     scores: tuple[int, ...]  # the shape of the predictions, before they were cut
+    start: int = 0  # the first prediction that is compared with anything
+    late: Op | None = None  # the cut that made the ids, where a token stands before them in what they were cut from
 
 
 @dataclass
@@ -61,7 +63,23 @@ def shift_of(trace: Trace, op: Op, given: torch.Tensor, target: torch.Tensor, ig
             ids = lookup.values if aligned.axis == 1 else lookup.values.T
             if ids.shape[0] == aligned.batch and int(ids.max()) < given.shape[1]:
                 found += _matching(op, aligned, goal, goal != ignore, ids, lookup)
-    return next((shift for shift in found if shift.offset == 1), found[0] if found else None)
+    chosen = next((shift for shift in found if shift.offset == 1), found[0] if found else None)
+    if chosen is not None and chosen.offset == 0:
+        chosen.late = _cut_late(trace, chosen)
+    return chosen
+
+
+def _cut_late(trace: Trace, shift: Shift) -> Op | None:
+    ids = shift.lookup.values if shift.axis == 1 else shift.lookup.values.T
+    for op in trace.made_through(shift.lookup.op.ins[0], KEEPING):
+        whole = trace.tensor(op.ins[0].key) if op.ins and op.name in _CUTTING else None
+        if whole is None or whole.dim() != 2:
+            continue
+        whole = whole.detach() if shift.axis == 1 else whole.detach().T
+        after = whole[:, 1 : 1 + ids.shape[1]]
+        if after.shape == ids.shape and torch.equal(after.to(ids), ids):
+            return op
+    return None
 
 
 def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tensor, ids: torch.Tensor, lookup: Lookup) -> list[Shift]:
@@ -82,7 +100,7 @@ def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tens
         return []
     flags = torch.zeros(ids.shape, dtype=torch.bool)
     flags[:, start : start + length] = counted[:, : max(0, ids.shape[1] - start)].cpu()
-    return [Shift(op, good[0], *shares[good[0]], lookup, aligned.axis, flags if aligned.axis == 1 else flags.T, aligned.whole)]
+    return [Shift(op, good[0], *shares[good[0]], lookup, aligned.axis, flags if aligned.axis == 1 else flags.T, aligned.whole, start)]
 
 
 def _alignments(trace: Trace, op: Op, given: torch.Tensor) -> list[_Aligned]:
@@ -133,18 +151,38 @@ def label_shifts(shifts: list[Shift], trace: Trace, name: typing.Callable[[Looku
             # The labels are the ids themselves: along which axis positions are counted, they do not tell.
             axis = 1 - shift.axis
             is_causal = causal(dataclasses.replace(shift, axis=axis))
-        made = _labels_made(trace, shift.op)
-        labels = made if made is not None and made.span != site.span else None
-        found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels))
+        made = [(op, one) for op, one in _labels_made(trace, shift.op) if one.span != site.span]
+        labels = tuple(one for _, one in made[: 2 if shift.offset == 2 else 1])  # where they are shifted twice, that is done in two places
+        inputs = trace.site(shift.late) if shift.late is not None else None
+        predictions = _predictions_cut(trace, shift) if shift.start else None
+        found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels, inputs, predictions,
+                                labels_cut=bool(made) and made[0][0].name != "clone"))  # fmt: skip
     return found
 
 
-def _labels_made(trace: Trace, loss: Op) -> Site | None:
-    """The program's own expression that cut or copied the labels, back from the loss."""
-    if len(loss.ins) < 2:
-        return None
-    for op in trace.made_through(loss.ins[1], KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__"}):
-        site = trace.site(op)
-        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code:
-            return site
+def _predictions_cut(trace: Trace, shift: Shift) -> Site | None:
+    """The program's own expression that leaves the first predictions out."""
+    for op in trace.made_through(shift.op.ins[0], KEEPING):
+        if op.name in _CUTTING and op.place.code is op.place.user_code and _drops_some(op):
+            return trace.site(op)
     return None
+
+
+def _labels_made(trace: Trace, loss: Op) -> list[tuple[Op, Site]]:
+    """The program's own expressions that cut or copied the labels, back from the loss."""
+    found: dict[typing.Any, tuple[Op, Site]] = {}
+    if len(loss.ins) < 2:
+        return []
+    for op in trace.made_through(loss.ins[1], KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__", "stack", "cat", "pad_sequence", "clone"}):
+        site = trace.site(op)
+        if op.name in ("stack", "cat") and not op.place.direct:
+            continue  # a data loader's
+        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code and (not found or _drops_some(op)):
+            found.setdefault(site.span, (op, site))
+    return list(found.values())
+
+
+def _drops_some(op: Op) -> bool:
+    """A position or two are left out, and nothing else; or all move on."""
+    before, after = (op.ins[0].size, op.outs[0].size) if op.ins and op.outs else ((), ())
+    return op.name == "roll" or (len(before) == len(after) and sum(a - b for a, b in zip(before, after, strict=True)) in (1, 2))

@@ -13,6 +13,8 @@ import sys
 import types
 import typing
 
+from torch import nn
+
 from torchsleuth.auditor.observation import Site
 from torchsleuth.model import Excerpt, Span
 from torchsleuth.origin import Origin, origin_of_file
@@ -34,16 +36,27 @@ class Place(typing.NamedTuple):
 
 
 NOWHERE = Place(None, -1, None, -1)
+_MODULE_CALL = nn.Module._wrapped_call_impl.__code__
 
 
-def place_here(depth: int = 1) -> Place:
-    """The place of the program's code that led here."""
-    return place_of(sys._getframe(depth))
+def place_here(depth: int = 1, within: Place | None = None) -> Place:
+    """The place of the program's code that led here. `within`: where the module that is running was called, if that is known."""
+    return place_of(sys._getframe(depth), within)
 
 
-def place_of(frame: types.FrameType | None) -> Place:
+def place_of_module_call(depth: int = 1, within: Place | None = None) -> Place:
+    """From a hook of a module's call: the place of that call."""
+    frame: types.FrameType | None = sys._getframe(depth)
+    while frame is not None and frame.f_code is not _MODULE_CALL:
+        frame = frame.f_back
+    return place_of(frame.f_back if frame is not None else sys._getframe(depth), within)
+
+
+def place_of(frame: types.FrameType | None, within: Place | None = None) -> Place:
     code, offset, frame_id, direct = None, -1, 0, True
     while frame is not None:
+        if within is not None and frame.f_code is _MODULE_CALL:  # the frames from here on have been walked before
+            return within._replace(direct=False) if code is None else Place(code, offset, within.user_code, within.user_offset, frame_id, False)
         origin = origin_of_file(frame.f_code.co_filename)
         if origin is Origin.USER and frame.f_code.co_name != TRAMPOLINE:
             if code is None:

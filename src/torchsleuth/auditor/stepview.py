@@ -9,17 +9,21 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from torchsleuth.auditor import batch as batches
-from torchsleuth.auditor.batch import Call, Padding
+from torchsleuth.auditor.beginnings import maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.distributions import PickWatch
+from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
-from torchsleuth.auditor.gradients import Flow, draws, follows_another, unregistered, used_modules, weights_of
-from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Weight
-from torchsleuth.auditor.owners import owner_classes
-from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines, swapped_views
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
+from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Site, Weight
+from torchsleuth.auditor.owners import criterion_built, owner_classes
+from torchsleuth.auditor.padded import Padding
+from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
+from torchsleuth.auditor.terms import constant_terms, idle
+from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.unregistered import unregistered
+from torchsleuth.auditor.views import swapped_views
 from torchsleuth.auditor.watchers import Watch
 
 
@@ -33,6 +37,7 @@ class StepView:
     picks: PickWatch = field(init=False)
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
+    regarded: dict[int, frozenset[str]] = field(default_factory=dict)  # by the model: names of its results that a loss was computed from
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.trace)
@@ -70,6 +75,7 @@ class StepView:
         """Fields of an `Observation`. `since`: the calls before this one belong to other steps; `beside`: other losses of the same step."""
         trace = self.trace
         loss_key = trace.known_key(loss) if loss is not None else None
+        self.regarded[id(model)] = self._regarded(output, [loss, *beside])
         for items in collected(output):
             self.alias_watch.look(None, items)
         held = [*model.buffers(), *(v for m in model.modules() for v in vars(m).values() if isinstance(v, torch.Tensor))]
@@ -97,6 +103,12 @@ class StepView:
                     found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
         return found
 
+    def _regarded(self, output: typing.Any, losses: typing.Iterable[torch.Tensor | None]) -> frozenset[str]:
+        """The results a loss was computed from. What else a model returns (the state that a recurrence ends in) is judged by nobody."""
+        known = {key for loss in losses if loss is not None and (key := self.trace.known_key(loss)) is not None}
+        before = self.trace.ancestors(known)
+        return frozenset(name for name, leaf in output_leaves(output) if self.trace.known_key(leaf) in before)
+
     def _picked(self, loss_key: int | None) -> list[AxisFact]:
         """What is picked past the axis of a softmax, each place once."""
         return list({fact.use.span: fact for fact in self.picks.facts if fact.use is not None}.values()) if loss_key is not None else []
@@ -108,32 +120,49 @@ class StepView:
         wanted = [w for w in weights if w.requires_grad and w.in_optimizer is not False]
         missing = [w.name for w in wanted if w.grad == "none" and w.name in keys]
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
+        loss_key = self.trace.known_key(loss) if loss is not None else None
+        constant = constant_terms(self.trace, loss_key, keys, {w.name for w in wanted if w.grad == "ok"})
         if not missing and not draws(self.trace):
-            return {}
+            return {"cuts": tuple(constant)} if constant else {}
         flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)], since)
-        cuts, explained = flow.cuts(missing, whole and loss is not None and loss.grad_fn is None)
+        cuts, explained = flow.cuts(missing, whole and loss is not None and loss.grad_fn is None, idle(self.trace, loss_key))
         optimized = {w.name for w in weights if w.in_optimizer}
         cuts = [
             cut for cut in cuts
             if not (cut.reason in ("no-grad", "detach", "data") and follows_another(model, cut.weights, weights, bool(optimized & set(cut.weights))))
         ]  # fmt: skip
-        cuts += [cut for cut in flow.drawn({w.name for w in wanted}) if not set(cut.weights) & {name for other in cuts for name in other.weights}]
+        cuts += [cut for cut in constant if cut.site.span not in {other.site.span for other in cuts}]
+        cuts += [cut for cut in drawn(flow, {w.name for w in wanted if w.grad != "zero"}) if not set(cut.weights) & {name for other in cuts for name in other.weights}]
         unused = flow.unused([n for n in missing if n not in explained], owner_classes(model)) if not whole or not cuts else []
         return {"cuts": tuple(cuts), "unused": tuple(unused)}
 
-    def losses(self, paddings: list[Padding]) -> tuple[tuple[LossCall, ...], list[InputFact]]:
-        """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake."""
+    def losses(self, paddings: list[Padding], own: list[Padding] | None = None) -> tuple[tuple[LossCall, ...], list[InputFact]]:
+        """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake. `own`: the padding of the labels themselves."""
         calls, extra = [], []
         targets = {id(op): (target, ignore, reduction) for op, target, ignore, reduction in self.watch.targets}
         for op, call in self.watch.losses:
+            alone = False
             if id(op) in targets:
                 target, ignore, reduction = targets[id(op)]
                 call = _with_padding(call, target, ignore, reduction, paddings)
+                if own and not call.padded_counted:
+                    call, alone = _with_padding(call, target, ignore, reduction, own), True
                 extra += _ignored_class(call, target, ignore, paddings)
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
-            calls.append(call)
+            calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
         return tuple(calls), extra + self._inverted(paddings)
+
+    def _labels_made(self, loss: Op, alone: bool) -> Site | None:
+        """Where the labels were made, unless they are the very tokens that the model is given (`alone`: they are not): these have no other value for padding."""
+        made = maker(self.trace, loss.ins[1].key) if len(loss.ins) > 1 else None
+        if made is None or made.place.user_code is None:
+            return None
+        inputs = self.trace.ancestors({lookup.op.ins[0].key for lookup in self.watch.lookups})
+        if alone or not any(seen.key in inputs for seen in made.outs):
+            return self.trace.site(made)
+        copies = (op for op in way_back(self.trace, loss.ins[1].key) if op.name == "clone" and op.place.code is op.place.user_code)
+        return next((self.trace.site(op) for op in copies), None)
 
     def _inverted(self, paddings: list[Padding]) -> list[InputFact]:
         """A mask of an attention that hides exactly the words, and keeps exactly the padding."""
@@ -159,18 +188,22 @@ def _finite(output: typing.Any, loss: torch.Tensor | None, states: dict[str, str
 
 def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, reduction: str, paddings: list[Padding]) -> LossCall:
     for padding in paddings:
-        hidden = _hidden(target, padding)
-        if hidden is None or reduction == "none" or call.weighted:
+        hidden, laid = _hidden(target, padding)
+        if hidden is None or laid is None or reduction == "none" or call.weighted:
             continue
         shifted = torch.cat([hidden[:, 1:], torch.zeros_like(hidden[:, :1])], 1)  # labels of the next token, as a model shifts them
         for where in (hidden, shifted):
-            labels = target.reshape(hidden.shape)[where.to(target.device)]
+            labels = laid[where.to(target.device)]
             counted = labels[labels != ignore]
             if counted.numel() == labels.numel():
                 break
+        # What a row's last word is asked for is padding, too, where labels are the next tokens and nothing else has that label.
         # All of them, and all alike: labels of another sequence of the same length would be mixed.
         if counted.numel() == labels.numel() >= 2 and counted.unique().numel() == 1 and (not padding.assumed or int(counted[0]) == padding.pad_id):
-            return dataclasses.replace(call, padded_counted=counted.numel(), pad_label=int(counted[0]))
+            alike, least = laid == counted[0], (hidden | shifted).to(target.device)
+            beyond = alike & ~least  # a row that has one word more than it is shown of
+            where = alike if bool((alike | ~least).all()) and not bool(beyond[:, :-1].any()) else where.to(target.device)
+            return dataclasses.replace(call, padded_counted=int(where.sum()), pad_label=int(counted[0]), pad_label_real=int((alike & ~where).sum()))
     return call
 
 
@@ -178,23 +211,26 @@ def _with_padded_numbers(call: LossCall, given: torch.Tensor, target: torch.Tens
     """Targets that are zero at all padded positions and at no other, and predictions there that are something else."""
     for padding in paddings:
         valid = padding.valid.to(target.device)
-        if padding.mask is None or not padding.right or call.weighted or target.shape[:2] != valid.shape:
+        real, guessed = padding.laid(target), padding.laid(given)
+        if padding.mask is None or not padding.right or call.weighted or real is None or guessed is None:
             continue
-        real, guessed = target.reshape(*valid.shape, -1), given.reshape(*valid.shape, -1)
+        real, guessed = real.reshape(*valid.shape, -1), guessed.reshape(*valid.shape, -1)
         if bool(real[~valid].any()) or not bool((real[valid] != 0).any(-1).all()) or not bool((guessed[~valid] != 0).any(-1).all()):
             continue
         return dataclasses.replace(call, padded_counted=int((~valid).sum()), pad_label=0, counted=valid.numel())
     return call
 
 
-def _hidden(target: torch.Tensor, padding: Padding) -> torch.Tensor | None:
-    """Which labels stand at padded positions, if the labels run along this sequence (or one step later)."""
-    valid = padding.valid
-    if target.numel() == valid.numel() and (target.dim() == 1 or tuple(target.shape) == tuple(valid.shape)):
-        return ~valid
-    if valid.shape[1] > 1 and target.numel() == valid.numel() - valid.shape[0]:
-        return ~valid[:, 1:]
-    return None
+def _hidden(target: torch.Tensor, padding: Padding) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Which labels stand at padded positions, if the labels run along this sequence (or one step later); and the labels laid out like these flags."""
+    valid, time_first = padding.valid, padding.axis == 0
+    if target.numel() == valid.numel() and (target.dim() == 1 or target.shape == (valid.T if time_first else valid).shape):
+        hidden = ~valid
+    elif valid.shape[1] > 1 and target.numel() == valid.numel() - valid.shape[0]:
+        hidden = ~valid[:, 1:]
+    else:
+        return None, None
+    return hidden, target.reshape(hidden.shape[::-1]).T if time_first else target.reshape(hidden.shape)
 
 
 def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, paddings: list[Padding]) -> list[InputFact]:
@@ -204,18 +240,18 @@ def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, pad
         return []
     found: list[InputFact] = []
     for padding in paddings:
-        hidden = _hidden(target, padding)
-        if hidden is None or padding.assumed or target.numel() != padding.valid.numel():
+        hidden, laid = _hidden(target, padding)
+        if hidden is None or laid is None or padding.assumed or target.numel() != padding.valid.numel():
             continue
         inner = ~hidden
         inner[:, :-1] &= ~hidden[:, 1:]  # the last valid position's next token is padding: rightly ignored
         inner[:, -1] = False
-        ignored = target.reshape(hidden.shape) == ignore
+        ignored = laid == ignore
         counted_later = (~ignored).flip(1).cumsum(1).flip(1) > 0
         dropped = ignored & inner.to(target.device)
         if not ignored[hidden.to(target.device)].all() or int(dropped.sum()) < 2 or not (dropped & counted_later).any():
             return []
-        row, position = dropped.nonzero()[0].tolist()
+        row, position = (dropped.T if padding.axis == 0 else dropped).nonzero()[0].tolist()
         text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
         found.append(InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum())))
     return found[:1]
@@ -224,8 +260,3 @@ def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, pad
 def parameter_keys(trace: Trace, model: nn.Module) -> dict[str, int]:
     """Numbers for the model's parameters, given before the step so that uses of them are recognised."""
     return {name: trace.key(parameter) for name, parameter in model.named_parameters()}
-
-
-def padded(call: Call) -> tuple[list[Padding], set[int]]:
-    pad_ids = batches.declared_pad_ids(call.model)
-    return batches.paddings(call, pad_ids), pad_ids

@@ -1,4 +1,4 @@
-"""What the command line audits: a function that builds a model and a batch, or a script's first training step."""
+"""What the command line audits by name: a function that builds a model and a batch."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ import importlib
 import importlib.util
 import inspect
 import os
-import runpy
 import sys
 import traceback
 import types
 import typing
 from pathlib import Path
 
-from torchsleuth.auditor.live import StepWatch
-from torchsleuth.auditor.session import audit
 from torchsleuth.auditor.sites import TRAMPOLINE, syntax_of
-from torchsleuth.errors import UsageError
+from torchsleuth.errors import UsageError, message_of
 from torchsleuth.model import Outcome, RaisedException, Report
 from torchsleuth.origin import Origin, origin_of_file
 
 _NAMES = ("model", "batch", "loss_fn", "target", "optimizer")
 
 
-def audit_function(module_name: str, function: str, overfit: bool, budget_s: float) -> Report:
-    """`module_name` is an importable name or a path to a file."""
+def audit_function(module_name: str, function: str, audit: typing.Callable[..., Report]) -> Report:
+    """What `audit` says of what the function returns. `module_name` is an importable name or a path to a file."""
     build = _function(module_name, function)
     try:
         inspect.signature(build).bind()
@@ -36,7 +33,7 @@ def audit_function(module_name: str, function: str, overfit: bool, budget_s: flo
         made = build()
     except Exception as error:
         _print_traceback(error)
-        raised = RaisedException(type(error).__name__, str(error))
+        raised = RaisedException(type(error).__name__, message_of(error))
         return Report("audit", Outcome.CRASH, raised, (), (f"{function}() raised {raised.type}; there is nothing to audit",))
     if isinstance(made, dict):
         unknown = sorted(set(made) - set(_NAMES))
@@ -47,7 +44,7 @@ def audit_function(module_name: str, function: str, overfit: bool, budget_s: flo
         given = dict(zip(("model", "batch", "loss_fn"), made, strict=False))
     else:
         raise UsageError(f"{function}() must return (model, batch), (model, batch, loss_fn) or a dict, not {type(made).__name__}")
-    return _called_from(build, functools.partial(audit, overfit=overfit, budget_s=budget_s, **given))
+    return _called_from(build, functools.partial(audit, **given))
 
 
 def _called_from(build: typing.Callable, call: typing.Callable[[], Report]) -> Report:
@@ -99,30 +96,6 @@ def _function(module_name: str, function: str) -> typing.Callable[[], typing.Any
     if not callable(found):
         raise UsageError(f"{module_name} has no function {function}")
     return found
-
-
-def audit_script(script: str, arguments: list[str], budget_s: float) -> tuple[Report, int]:
-    """The report on the script's first training step, and the script's own exit status."""
-    if not Path(script).is_file():
-        raise UsageError(f"no such file: {script}")
-    watch = StepWatch(budget_s)
-    status, error = 0, None
-    kept_argv, kept_path = sys.argv, sys.path[0]
-    sys.argv, sys.path[0] = [script, *arguments], os.path.dirname(os.path.abspath(script))
-    watch.start()
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as leaving:
-        status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except BaseException as raised:
-        error, status = raised, 130 if isinstance(raised, KeyboardInterrupt) else 1
-        _print_traceback(raised)
-    finally:
-        sys.argv, sys.path[0] = kept_argv, kept_path
-    parts = watch.finish()
-    exception = RaisedException(type(error).__name__, str(error)) if error is not None else None
-    outcome = Outcome.FINDINGS if parts.diagnoses else Outcome.CRASH if error is not None else Outcome.OK
-    return Report("audit", outcome, exception, parts.diagnoses, parts.notes), status
 
 
 def _print_traceback(error: BaseException) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
+from torch.utils.hooks import RemovableHandle
 
 from torchsleuth.auditor.observation import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
@@ -115,10 +116,12 @@ class Trace(TorchFunctionMode):
         self.failed: Op | None = None
         self.truncated = False
         self.kept_bytes = 0
+        self._lying: dict[int, list[Op]] = {}  # calls whose kept results share memory with the program's, by its address
         self._keys: dict[int, tuple[weakref.ref, int]] = {}
         self._next = 0
         self._no_grad: Place = NOWHERE
         self.type_names: dict[str, str] = {}
+        self.within: list[Place] = []  # where the modules that are running were called, the innermost last
         self.entered: list[tuple[int, str, Place]] = []  # calls of modules: before which operation, which one, and from where
 
     def follow(self, before: Trace) -> None:
@@ -191,15 +194,19 @@ class Trace(TorchFunctionMode):
         return result
 
     def _begun(self, name: str, args: tuple, kwargs: dict) -> tuple[Op, list[torch.Tensor]]:
-        inputs = list(tensors_in((args, kwargs)))
+        inputs = tensors_in((*args, *kwargs.values()))
         op = Op(
-            len(self.ops), name, place_here(3), self.module_path(), tuple(self._seen(t) for t in inputs),
-            (tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}),
+            len(self.ops), name, place_here(3, self.within[-1] if self.within else None), self.module_path(), tuple([self._seen(t) for t in inputs]),
+            (tuple([_plain(a) for a in args]), {k: _plain(v) for k, v in kwargs.items()} if kwargs else {}),
         )  # fmt: skip
         for tensor, seen in zip(inputs, op.ins, strict=True):
             if type(tensor) is torch.nn.Parameter and seen.key not in self.parameters:
                 self.parameters[seen.key] = weakref.ref(tensor)
-        if self.before_write is not None and name[-1] == "_" and (name[-2:] != "__" or name in _WRITING):
+        writes = name[-1] == "_" and (name[-2:] != "__" or name in _WRITING)
+        if self.keep and (writes or "out" in kwargs or kwargs.get("inplace") or (args and args[-1] is True)):  # it may be `inplace`
+            for tensor in tensors_in((args[:1], kwargs.get("out"))):
+                self._part(tensor)
+        if self.before_write is not None and writes:
             for tensor in tensors_in((args[:1], kwargs.get("out"))):
                 parameter = self.guarded.get(tensor.untyped_storage().data_ptr())
                 if parameter is not None:
@@ -223,7 +230,7 @@ class Trace(TorchFunctionMode):
         return made
 
     def _note_result(self, op: Op, inputs: list[torch.Tensor], args: tuple, result: typing.Any) -> None:
-        outputs = list(tensors_in(result))
+        outputs = tensors_in(result)
         if op.name == "__setitem__" and args and isinstance(args[0], torch.Tensor):
             outputs, op.writes = [args[0]], True
         elif outputs and op.name.endswith("_") and not op.name.endswith("__") and any(o is i for o in outputs for i in inputs):
@@ -232,7 +239,8 @@ class Trace(TorchFunctionMode):
             base = outputs[0]._base
             if base is not None and base is not outputs[0]:
                 outputs.append(base)
-        op.outs = tuple(self._seen(t, fresh=op.writes or not any(t is i for i in inputs)) for t in outputs)
+        taken = {id(tensor) for tensor in inputs}
+        op.outs = tuple([self._seen(t, op.writes or id(t) not in taken) for t in outputs])
         given = {seen.key for seen in op.ins}
         for seen in op.outs:
             if seen.key not in given:  # `y.float()` of what is float already gives `y` back: it did not make it
@@ -243,7 +251,15 @@ class Trace(TorchFunctionMode):
             self.bared[outputs[0].data_ptr()] = op.outs[0].key
         if self.keep:
             op.tensors = tuple(t.detach().clone() if op.writes else t.detach() for t in outputs)
+            for tensor in () if op.writes else outputs:
+                self._lying.setdefault(_address(tensor), []).append(op)
             self.kept_bytes += sum(t.numel() * t.element_size() for t in op.tensors)
+
+    def _part(self, tensor: torch.Tensor) -> None:
+        """This tensor is about to be written to: what was kept of its memory is to stay as it is."""
+        address = _address(tensor)
+        for op in self._lying.pop(address, ()):
+            op.tensors = tuple(kept.clone() if _address(kept) == address else kept for kept in op.tensors)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -309,7 +325,29 @@ class Changing(TorchFunctionMode):
         return self.change(Op(0, self.name, NOWHERE, "", (), ((), {})), args, kwargs, result)
 
 
+class ChangingModules:
+    """Changes the results of these modules, each of which is one call of that name: no other call of the run is slowed down."""
+
+    def __init__(self, name: str, modules: list[torch.nn.Module], change: Change) -> None:
+        self.name, self.modules, self.change = name, modules, change
+        self._hooks: list[RemovableHandle] = []
+
+    def __enter__(self) -> None:
+        self._hooks = [module.register_forward_hook(self._changed, with_kwargs=True) for module in self.modules]
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _changed(self, module: torch.nn.Module, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        return self.change(Op(0, self.name, NOWHERE, "", (), ((), {})), args, kwargs, result)
+
+
 def _call(func, args, kwargs): return func(*args, **kwargs)  # fmt: skip  # noqa: E704  (one line: all of it has the caller's line number)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
 _sequence_number = torch._C._autograd._get_sequence_nr
@@ -324,16 +362,18 @@ ARRANGING = {
 }  # fmt: skip
 
 
-def tensors_in(value: typing.Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth < 4:
-        if isinstance(value, (tuple, list)):
-            for item in value:
-                yield from tensors_in(item, depth + 1)
-        elif isinstance(value, dict):
-            for item in value.values():
-                yield from tensors_in(item, depth + 1)
+def tensors_in(value: typing.Any) -> list[torch.Tensor]:
+    """All tensors in a value and the containers in it, in order."""
+    return [value] if isinstance(value, torch.Tensor) else _gathered((value,), [], 0)
+
+
+def _gathered(values: typing.Iterable[typing.Any], found: list[torch.Tensor], depth: int) -> list[torch.Tensor]:
+    for value in values:  # in a loop, and into one list: every call of a step comes through here
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif depth < 4 and isinstance(value, (tuple, list, dict)):
+            _gathered(value.values() if isinstance(value, dict) else value, found, depth + 1)
+    return found
 
 
 def _decorated(frame: types.FrameType | None) -> types.CodeType | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 
 import torch
 from torch import nn
+from torch.nn.modules import module as hooks
 
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
@@ -31,16 +33,36 @@ def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
     if difference is None:
         return None
     one, two = Trace(keep=True), Trace(keep=True)
-    runner.run(call.args, call.kwargs, mode="eval", seed=0, trace=one)
+    with _strangers(runner.model, one) as strange:
+        runner.run(call.args, call.kwargs, mode="eval", seed=0, trace=one)
     runner.run(call.args, call.kwargs, mode="eval", seed=1, trace=two)
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name:
             return None
         if any(x.shape == y.shape and moved_flags(x, y)[0].any() for x, y in zip(a.tensors, b.tensors, strict=False)):
             if may_drop(a):
-                return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name)
+                return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name, stranger=a.index in strange)
             return None
     return None
+
+
+@contextlib.contextmanager
+def _strangers(model: nn.Module, trace: Trace) -> typing.Iterator[set[int]]:
+    """The calls (their indices) that were made by layers which are no part of the model: its mode does not reach them."""
+    own, found = {id(m) for m in model.modules()}, set[int]()
+    running: list[bool] = []
+
+    def leaves(module: nn.Module, given: typing.Any, result: typing.Any) -> None:
+        running.pop()
+
+    enter = hooks.register_module_forward_pre_hook(lambda module, given: running.append(id(module) not in own))
+    leave = hooks.register_module_forward_hook(leaves, always_call=True)
+    trace.every.append(lambda op, args, kwargs, result: found.add(op.index) if running and running[-1] else None)
+    try:
+        yield found
+    finally:
+        enter.remove()
+        leave.remove()
 
 
 def overfitted(model: nn.Module, call: Call, loss_of: typing.Callable, steps: int, lent: list[torch.Tensor]) -> Overfit | None:

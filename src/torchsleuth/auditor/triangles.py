@@ -36,7 +36,7 @@ def masked_attentions(trace: Trace, model: nn.Module) -> Iterator[Attention]:
             continue
         mine = [seen for seen in op.ins if seen.key in reached]
         if op.name in _ATTENTIONS:
-            squares = [seen.size[-1] for seen in (*mine, *(op.ins if held else ())) if _square(seen) and (seen in mine or seen.size[-1] <= max(held))]
+            squares = [seen.size[-1] for seen in (*mine, *(op.ins if held else ())) if is_square(seen) and (seen in mine or seen.size[-1] <= max(held))]
             if squares:
                 yield Attention(op, squares[0])
             elif op.name == "scaled_dot_product_attention" and op.argument(5, "is_causal") is True and op.ins[0].size[-2] == op.ins[1].size[-2]:
@@ -83,7 +83,8 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
         return None
     ahead = [bool(visible.diagonal(d, -2, -1).any()) for d in range(1, length)]
     reach = sum(ahead)
-    if reach == length - 1 and not any(bool(visible.diagonal(-d, -2, -1).any()) for d in range(1, length)):
+    # Nothing lies ahead of the last position: one that sees only what does is given nothing, or (of equal scores) everything.
+    if reach == length - 1 and not any(bool(visible[..., :-1, :].diagonal(-d, -2, -1).any()) for d in range(1, length - 1)):
         return -1
     if not 0 < reach < length - 1 or not all(ahead[:reach]):
         return None
@@ -92,11 +93,11 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
 
 def _visible(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> torch.Tensor | None:
     if op.name == "softmax":
-        return op.tensors[0] > 0 if op.tensors and _square(op.outs[0]) else None
+        return op.tensors[0] > 0 if op.tensors and is_square(op.outs[0]) else None
     if op.name not in _ATTENTIONS:
         return None
     for seen in op.ins[1:]:
-        if not _square(seen):
+        if not is_square(seen):
             continue
         mask = leaves.get(seen.key)
         if mask is None and (made := trace.maker(seen)) is not None:
@@ -122,10 +123,10 @@ def makers(trace: Trace, reach: int) -> Iterator[Op]:
 
 
 def _makes(op: Op) -> bool:
-    return op.name in ("tril", "triu", "tril_", "triu_") and bool(op.outs) and len(op.outs[0].size) == 2 and _square(op.outs[0])
+    return op.name in ("tril", "triu", "tril_", "triu_") and bool(op.outs) and len(op.outs[0].size) == 2 and is_square(op.outs[0])
 
 
-def _square(seen: Seen) -> bool:
+def is_square(seen: Seen) -> bool:
     return len(seen.size) >= 2 and seen.size[-1] == seen.size[-2] > 1
 
 

@@ -23,6 +23,11 @@ def culprit(site: Site, role: Role, label: str = "", known: Known = Known.OBSERV
     return Culprit(role, site.span, site.source, known, label, site.excerpt, site.function)
 
 
+def uncalled(site: Site | None) -> list[Culprit]:
+    """The place where a method is only named."""
+    return [culprit(site, Role.CALL, "names the method and does not call it: the parentheses are missing", Known.INFERRED)] if site is not None else []
+
+
 def observed(*texts: str) -> tuple[Fact, ...]:
     return tuple(Fact(text, Known.OBSERVED) for text in texts if text)
 

@@ -26,6 +26,8 @@ LOSSES = {
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
 
+_ADDING = {"add", "iadd", "radd", "sub", "isub", "rsub"}
+
 
 class Refused(Exception):
     """The call was not made: on this device it would end in an assert that no program survives."""
@@ -135,6 +137,7 @@ class Watch:
         given, target = map(at_hand, _operands(args, kwargs))
         source = distributions.activation_of(self.trace, op.ins[0])
         facts: dict[str, typing.Any] = {"activation": source.name.rstrip("_") if source else "", "activation_site": self.trace.site(source) if source else None}
+        facts["scores"] = distributions.layer_site(self.trace, op.ins[0])
         facts |= distributions.of_scores(op.name, given, self.trace, op)
         if op.name == "kl_div":
             facts |= distributions.of_divergence(given, target, bool(kwargs.get("log_target") or (len(args) > 5 and args[5])), self.trace, op)
@@ -225,7 +228,7 @@ class Watch:
         if distinct.numel() == flat.numel():
             return
         accumulating = self._accumulates(op, values)
-        if not accumulating and not _values_differ(flat, values, distinct[counts.argmax()]):
+        if not accumulating and not (self._passed_on(op, values) and _values_differ(flat, values, distinct[counts.argmax()])):
             return
         self._add_duplicates(op, flat, distinct, counts, accumulating, args[0])
         return
@@ -239,7 +242,9 @@ class Watch:
             return
         flat = index.reshape(-1)
         distinct, counts = flat.unique(return_counts=True)
-        if distinct.numel() == flat.numel() or not _values_differ(flat, source[: flat.numel()], distinct[counts.argmax()]):
+        if distinct.numel() == flat.numel() or not self._passed_on(op, source):
+            return
+        if not _values_differ(flat, source[: flat.numel()], distinct[counts.argmax()]):
             return
         self._add_duplicates(op, flat, distinct, counts, False, args[0])
 
@@ -252,15 +257,29 @@ class Watch:
             )
 
     def _accumulates(self, op: Op, values: typing.Any) -> bool:
-        """`x[i] += v`: the value written was computed from a read of the same tensor on the same line."""
-        if not isinstance(values, torch.Tensor):
-            return False
-        key = self.trace.known_key(values)
+        """`x[i] += v`: the value written is a sum with a read of the same tensor on the same line.
+
+        An average that moves on, or a chain that starts from the old content, has no use for a second value of the same place.
+        """
+        key = self.trace.known_key(values) if isinstance(values, torch.Tensor) else None
         read = self._read.get((op.place.code, _line(op), op.ins[0].key))
         if key is None or read is None:
             return False
-        made = self.trace.ancestors({key})
-        return any(seen.key in made for seen in self.trace.ops[read].outs)
+        old, todo = {seen.key for seen in self.trace.ops[read].outs}, [key]
+        while todo:
+            if (key := todo.pop()) in old:
+                return True
+            made = self.trace.producer.get(key)
+            if made is not None and made > read and self.trace.ops[made].name.strip("_") in _ADDING:
+                todo += [seen.key for seen in self.trace.ops[made].ins]
+        return False
+
+    def _passed_on(self, op: Op, values: typing.Any) -> bool:
+        """Is this a part of what the model computes? A memory of samples seen before (features, priorities, chains) may get one of two new values."""
+        if isinstance(values, torch.Tensor) and values.requires_grad:
+            return True
+        made = self.trace.maker(op.ins[0])
+        return bool(self.trace.within) and made is not None and made.place.code is op.place.code
 
 
 def _operands(args: tuple, kwargs: dict) -> tuple[torch.Tensor, torch.Tensor]:

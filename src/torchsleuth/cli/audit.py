@@ -1,6 +1,6 @@
 """Finds silent bugs of models and training steps by experiment.
 
-`torchsleuth audit train.py [arguments]` runs the script, captures its first training step and audits it;
+`torchsleuth audit train.py [arguments]` runs the script as `torchsleuth run --audit` does, and audits its first training step;
 `torchsleuth audit module:function` calls a function that returns what `torchsleuth.audit` takes: a tuple
 (model, batch[, loss_fn]) or a dict with these names.
 """
@@ -11,13 +11,15 @@ import argparse
 
 from torchsleuth.errors import UsageError
 from torchsleuth.model import Outcome, Report
+from torchsleuth.options import DEFAULT_BUDGET_SECONDS
 
 SUMMARY = "find silent bugs of a model and its first training step, by experiment"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     _flags(parser)
-    parser.set_defaults(json=None, strict=False, overfit=False, budget=120.0, quiet=False)
+    parser.set_defaults(json=None, strict=False, overfit=False, budget=DEFAULT_BUDGET_SECONDS, quiet=False)
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module, as `python -m` does")
     parser.add_argument("target", metavar="SCRIPT | MODULE:FUNCTION", help="a training script, or a function that returns a model and a batch")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
 
@@ -31,19 +33,32 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from torchsleuth.auditor import targets
-
     name, colon, function = options.target.rpartition(":")
-    if colon and not options.target.endswith(".py"):
+    if not options.module and colon and not options.target.endswith(".py"):
         _late_options(options)
-        report = targets.audit_function(name, function, options.overfit, options.budget)
-        status = int(report.outcome is Outcome.CRASH)
-    else:
-        report, status = targets.audit_script(options.target, options.arguments, options.budget)
+        return _audit_function(name, function, options)
+    return _audit_program(options)
+
+
+def _audit_program(options: argparse.Namespace) -> int:
+    """As `torchsleuth run --audit`."""
+    from torchsleuth.cli.run import run_watched
+    from torchsleuth.options import Options
+    from torchsleuth.pipeline import Watch
+
+    watch = Watch(Options(json=options.json, quiet=options.quiet, remember=True, audit=True, budget_s=options.budget), "audit")
+    return run_watched(options.target, options.arguments, options.module, watch, options.strict)
+
+
+def _audit_function(module: str, function: str, options: argparse.Namespace) -> int:
+    import functools
+
+    from torchsleuth.auditor import targets
+    from torchsleuth.pipeline import audit
+
+    report = targets.audit_function(module, function, functools.partial(audit, overfit=options.overfit, budget_s=options.budget))
     _deliver(report, options)
-    if status == 0 and options.strict and report.outcome is not Outcome.OK:
-        return 1
-    return status
+    return int(report.outcome is Outcome.CRASH or (options.strict and report.outcome is not Outcome.OK))
 
 
 def _late_options(options: argparse.Namespace) -> None:
@@ -68,7 +83,4 @@ def _deliver(report: Report, options: argparse.Namespace) -> None:
         return
     from torchsleuth.render import terminal
 
-    console = terminal.console_for()
-    terminal.show(report, console)
-    if report.outcome is Outcome.OK:
-        console.print("torchsleuth: no findings.", style="dim")
+    terminal.show_outcome(report, terminal.console_for())

@@ -13,7 +13,7 @@ class Tagger(nn.Module):
         self.out = nn.Linear(16, 3)
 
     def forward(self, tokens, lengths):
-        packed = nn.utils.rnn.pack_padded_sequence(self.emb(tokens), lengths, batch_first=True, enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(self.emb(tokens), lengths.cpu(), batch_first=True, enforce_sorted=False)
         h, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         s = self.score(torch.tanh(h)).squeeze(-1)
         if not BUG:

@@ -12,7 +12,7 @@ class DeepSpeech(nn.Module):
     def forward(self, specs, spec_lengths):
         mask = torch.arange(specs.shape[2])[None] < spec_lengths[:, None]
         h = self.conv(specs) * mask[:, None]
-        p = nn.utils.rnn.pack_padded_sequence(h.transpose(1, 2), spec_lengths, batch_first=True, enforce_sorted=False)
+        p = nn.utils.rnn.pack_padded_sequence(h.transpose(1, 2), spec_lengths.cpu(), batch_first=True, enforce_sorted=False)
         h, n = nn.utils.rnn.pad_packed_sequence(self.rnn(p)[0], batch_first=True)
         return self.fc(h).log_softmax(-1).transpose(0, 1), n
 

@@ -13,9 +13,9 @@ class Encoder(nn.Module):
 
     def forward(self, ids, n):
         order = n.argsort(descending=True)
-        packed = pack_padded_sequence(self.emb(ids[order]), n[order], batch_first=True)
+        packed = pack_padded_sequence(self.emb(ids[order]), n[order].cpu(), batch_first=True)
         h, _ = pad_packed_sequence(self.a(packed)[0], batch_first=True)
-        _, last = self.b(pack_padded_sequence(h, n[order], batch_first=True))
+        _, last = self.b(pack_padded_sequence(h, n[order].cpu(), batch_first=True))
         return self.out(last[-1][order.argsort()])
 
 

@@ -12,7 +12,7 @@ class InferSent(nn.Module):
         self.fc = nn.Linear(20, 3)
 
     def encode(self, tok, n):
-        p = nn.utils.rnn.pack_padded_sequence(self.emb(tok), n, batch_first=True, enforce_sorted=False)
+        p = nn.utils.rnn.pack_padded_sequence(self.emb(tok), n.cpu(), batch_first=True, enforce_sorted=False)
         out, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(p)[0], batch_first=True)
         if not BUG:
             out = out.masked_fill((torch.arange(out.size(1)) >= n[:, None]).unsqueeze(2), -1e9)

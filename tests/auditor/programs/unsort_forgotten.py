@@ -11,7 +11,7 @@ class Net(nn.Module):
         self.o = nn.Linear(8, 3)
     def forward(self, x, lengths):
         lengths, order = lengths.sort(descending=True)
-        p = nn.utils.rnn.pack_padded_sequence(x[order], lengths, batch_first=True)  # culprit
+        p = nn.utils.rnn.pack_padded_sequence(x[order], lengths.cpu(), batch_first=True)  # culprit
         _, h = self.r(p)
         h = h[-1]
         if not BUG:

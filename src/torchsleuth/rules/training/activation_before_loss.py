@@ -73,6 +73,8 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
         culprits.append(culprit(loss.target_site, Role.OPERAND, f"`{loss.target_activation}` is applied here"))
     if not any(c.span == loss.site.span for c in culprits):
         culprits.append(culprit(loss.site, Role.CALL, "and the loss expects its input without it" if culprits and loss.function != "kl_div" else ""))
+    if "is given scores" in title and loss.scores is not None and loss.scores.span != loss.site.span:
+        culprits.append(culprit(loss.scores, Role.CREATE, "makes the scores, and no `log_softmax` follows"))
     facts = [f"the input of `{loss.function}`, shape {list(loss.input.size)}, lies between {number(loss.lowest)} and {number(loss.highest)}"]
     if loss.rows_sum_to_one:
         facts.append("its rows sum to 1")

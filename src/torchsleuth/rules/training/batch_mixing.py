@@ -62,13 +62,15 @@ class BatchMixing(AuditRule):
                 continue
             site = move.site or observation.call
             culprits = []
-            if site is not None:
-                culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""))
             if move.built_site is not None:
                 culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: it takes the first axis for time"))
+            if site is not None:
+                culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""))
+            if move.made_site is not None:
+                culprits.append(culprit(move.made_site, Role.CREATE, "makes a table of all pairs of samples"))
             fix = "Keep the batch axis out of this operation."
             if move.operation in _VIEWS:
-                fix = "Exchange axes with `transpose` or `permute`; `view` and `reshape` only re-read the elements in their old order."
+                fix = "Exchange axes with `transpose` or `permute`, and take an axis apart in the order in which it was put together; `view` and `reshape` only re-read the elements in their old order."
             elif move.operation in _NORMALISING:
                 fix = f"Give `{move.operation}` the axis of the classes or features, not that of the batch."
             elif move.operation in _RECURRENT | _ATTENTION:

@@ -72,11 +72,12 @@ class CausalLeak(AuditRule):
             turned = move.ahead < 0
             if move.built_site is not None:
                 culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`"))
-            if move.made_site is not None:
-                culprits.append(culprit(move.made_site, Role.CREATE, "this triangle is the wrong way round" if turned else f"this triangle leaves {ahead} visible"))
-            if move.mask_site is not None and (site is None or move.mask_site.span != site.span):
-                culprits.append(culprit(move.mask_site, Role.CREATE, "the mask is applied here"))
-            if site is not None and site not in (move.made_site, move.mask_site):
+            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible")]
+            applied = [(move.mask_site, "the mask is applied here" + ", and hides earlier positions instead of later ones" * turned)]
+            for place, label in applied + made if turned else made + applied:
+                if place is not None and not any(c.span == place.span for c in culprits):
+                    culprits.append(culprit(place, Role.CREATE, label))
+            if site is not None and not any(c.span == site.span for c in culprits):
                 label = f"`{move.operation}` lets a later token in" if move.operation else "a later token shows in its result"
                 culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, label))
             where = module_words(move.site)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation, Vanish
+from torchsleuth.auditor.observation import Observation, Site, Vanish
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -25,7 +25,8 @@ class ZeroGradient(AuditRule):
     ---
     `round`, `sign`, `floor` and `ceil` are flat; `clamp` and `relu` are flat outside their range; a
     softmax over one element is always 1; `x / x` and `x - x` do not depend on `x`. Autograd is right:
-    the slope is zero. It is the formula that does not let a gradient through.
+    the slope is zero. It is the formula that does not let a gradient through. The `backward` of a custom
+    `torch.autograd.Function` may return zeros as well: then what it returns is named.
 
     Example
     -------
@@ -57,6 +58,9 @@ class ZeroGradient(AuditRule):
             if vanish.operation == "hook":
                 yield _by_hook(vanish)
                 continue
+            if vanish.by_function:
+                yield _by_function(vanish, vanish.site)
+                continue
             flat = vanish.operation in _FLAT
             label = f"`{vanish.operation}` is flat: its slope is zero everywhere" if flat else "the gradient arrives here and none leaves"
             yield Diagnosis(
@@ -80,6 +84,19 @@ def _by_hook(vanish: Vanish) -> Diagnosis:
                  "what the last operation gave back for it was not zero; this hook comes after it"),
         "What a hook on a parameter returns is taken in the place of its gradient.",
         (advice("Look at what the hook multiplies the gradient with; a parameter that is to stay as it is needs no hook: `requires_grad_(False)`."),),
+    )  # fmt: skip
+
+
+def _by_function(vanish: Vanish, site: Site) -> Diagnosis:
+    who = listed(vanish.weights, 2)
+    return Diagnosis(
+        ZeroGradient.name, f"the gradient of {who} is exactly zero: `{vanish.operation}.backward` returns zeros", Confidence.LIKELY,
+        (culprit(site, Role.LOST_GRAD, "gives back zero in every element"),),
+        observed(f"after the backward pass the gradient of {listed(vanish.weights)} is zero in every element",
+                 f"`{vanish.operation}.backward` was given a gradient that is not zero, and what it returned here was zero"),
+        "What `backward` returns is all that the parameters before the Function learn from. If forward is flat (a sign, a rounding, a threshold), zeros are its "
+        "derivative, and a gradient that trains something has to be put in their place.",
+        (advice("Return a gradient that lets something through: that of a straight-through estimator or a surrogate, `grad * (x.abs() <= 1)` for a sign."),),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Cut, Observation
+from torchsleuth.auditor.observation import Cut, Observation, Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, listed, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -24,6 +24,8 @@ _WORDS = {
     "compare": ("a comparison gives True or False, which have no gradient",
                 "Use a smooth function (a sigmoid of the difference), or a straight-through estimator."),
     "derivative": ("`autograd.grad` gives derivatives without history unless it is told to keep it", "Pass `create_graph=True`."),
+    "drawn": ("`{op}` draws numbers; what it gives back to the mean and the deviation it drew with is a gradient of zero",
+              "Draw standard numbers and move them: `mean + std * torch.randn_like(std)`, or `Normal(mean, std).rsample()`."),
     "function": ("`{op}` returns None in the place of this gradient",
                  "Compute the gradient in `backward` and return it here; or take these parameters out of the optimizer."),
     "other": ("`{op}` returns a tensor without history", "Use an operation that has a derivative."),
@@ -51,7 +53,7 @@ class GradientCut(AuditRule):
     Gradients flow along recorded operations. Some calls hand out values without the record: `argmax`
     and comparisons (their results are whole numbers or truth values), `.item()`, `float()`, `.numpy()`,
     `.data`, `.detach()`, `torch.tensor(...)` of existing tensors, integer dtypes, a distribution's
-    `sample()` (`rsample()` keeps the record), and everything under `torch.no_grad()`. A custom Function
+    `sample()` (`rsample()` keeps the record; `torch.normal(mean, std)` keeps it and gives zeros back), and everything under `torch.no_grad()`. A custom Function
     whose `backward` returns None for an input stops its gradient, too. The forward values stay right, the optimizer skips the parameters, and nothing
     is said. `requires_grad_()` on the result silences the one error that would have told.
 
@@ -86,6 +88,11 @@ class GradientCut(AuditRule):
             yield _diagnosis(observation, cut)
 
 
+def _decorates(scope: Site) -> bool:
+    lines = scope.excerpt.lines[scope.span.line - scope.excerpt.first :] if scope.excerpt is not None else ()
+    return bool(lines) and lines[0].lstrip().startswith("@")
+
+
 def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     reason, fix = _WORDS.get(cut.reason, _WORDS["other"])
     reason = reason.format(op=cut.operation)
@@ -95,7 +102,8 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     culprits = [culprit(cut.site, Role.RETURN_GRAD if own else Role.LOST_GRAD, reason)]
     if cut.scope is not None and cut.scope.span != cut.site.span:
         # A model that is called in a `with torch.no_grad()` is not to blame for being called there.
-        culprits.insert(len(culprits) if cut.scope.function == cut.site.function else 0, culprit(cut.scope, Role.LOST_GRAD, "history is switched off from here"))
+        # Nor is there another place for what a function under the decorator computes.
+        culprits.insert(len(culprits) if cut.scope.function == cut.site.function and not _decorates(cut.scope) else 0, culprit(cut.scope, Role.LOST_GRAD, "history is switched off from here"))
     if cut.used is not None:
         culprits.append(culprit(cut.used, Role.CALL, "takes what was computed there without history"))
         fix = "Compute it anew, with history, for the loss that is to train these parameters; or take it out of `torch.no_grad()`."
@@ -104,11 +112,16 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     total = sum(w.requires_grad for w in observation.weights)
     facts = [f"what the loss computes from it gives no gradient to {listed(cut.weights)}; what gradient they have comes from elsewhere"] if cut.partly else \
         [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]  # fmt: skip
-    facts.append("what they compute is in the loss, and the backward pass comes through here" if own else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
+    facts.append("what they compute is in the loss, and the backward pass comes through here" if own or cut.reason == "drawn" else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
     optimized = [w.name for w in observation.weights if w.in_optimizer and w.name in set(cut.weights)]
     if optimized and not cut.partly:
         facts.append(f"the optimizer holds {len(optimized)} of them and will skip them")
-    title = "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
+    if cut.term is not None:
+        facts = [f"`{expression_of(cut.term)}` is a term of the loss; it is computed from {listed(cut.weights)}, and has no history: it counts for nothing in the gradients",
+                 f"the input of `{expression_of(cut.site)}` had a history, its result has none; what gradient the parameters have comes from the other terms"]  # fmt: skip
+        if cut.term.span.line != cut.site.span.line or cut.term.span.file != cut.site.span.file:
+            culprits.append(culprit(cut.term, Role.CALL, "this term of the loss is a constant because of it"))
+    title = "a term of the loss gives no gradient: nothing is trained by it" if cut.term is not None else "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained" + (" by what comes after it" if cut.partly else "")  # fmt: skip
     sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
     return Diagnosis(

@@ -56,7 +56,8 @@ class InputRange(AuditRule):
 
 def _culprits(fact: InputFact, observation: Observation, label: str):
     site = fact.site or observation.call
-    return (culprit(site, Role.INDEX, label),) if site is not None else ()
+    made = (culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"),) if fact.made is not None and (site is None or fact.made.span != site.span) else ()
+    return ((culprit(site, Role.INDEX, label),) if site is not None else ()) + made
 
 
 def _lookup(fact: InputFact, observation: Observation) -> Diagnosis:

@@ -52,11 +52,20 @@ class LabelShift(AuditRule):
         for shift in observation.shifts:
             if shift.offset in (0, -1) and not shift.causal:
                 continue  # an auto-encoder, a tagger: it may well be asked for the token it sees
-            once = "Compare `logits[:-1]` with `ids[1:]`." if shift.time_first else "Compare `logits[:, :-1]` with `ids[:, 1:]`."
+            rows = "" if shift.time_first else ":, "
+            once = f"Compare `logits[{rows}:-1]` with `ids[{rows}1:]`."
+            decoder = shift.site.library and shift.input_name.startswith("decoder_")
+            if decoder and shift.offset == 0:
+                once = f"Leave `{shift.input_name}` out: the model makes it of the labels, one position later and with a start token first."
+            elif shift.site.library and shift.offset == 0:
+                once = f"This model compares position t with label t and shifts nothing: give it `ids[{rows}:-1]` as inputs and `ids[{rows}1:]` as labels."
+            elif shift.inputs_site is not None:
+                once = f"Cut inputs and labels one token apart: `tokens[{rows}:-1]` goes into the model, `tokens[{rows}1:]` is what it is asked for."
             title, fix = {
                 0: ("the labels are not shifted: each position is asked for the token it was given",
                     once),
                 2: ("the labels are shifted twice: each position is asked for the token after the next",
+                    "Shift once: leave one of the two cuts out." if len(shift.labels_sites) > 1 else
                     "Shift once: pass unshifted labels to a model that shifts them itself."),
                 -1: ("the labels are shifted the wrong way: each position is asked for the token before it",
                      once),
@@ -67,9 +76,18 @@ class LabelShift(AuditRule):
             if shift.causal:
                 facts.append("changing a later token moved no earlier output: the model is causal, so it is there to predict the next token")
             label = "compares each prediction with the wrong token"
-            culprits = [culprit(shift.site, Role.CALL if shift.site.library else Role.OPERAND, label)]
-            if shift.labels_site is not None:
-                culprits.append(culprit(shift.labels_site, Role.CREATE, f"the labels are made here: at position t stands {token}"))
+            culprits = []
+            if shift.inputs_site is not None:
+                culprits.append(culprit(shift.inputs_site, Role.CREATE, "the inputs are cut here, and leave out the token before their first"))
+            made = f"the labels are made here: at position t stands {token}"
+            if shift.offset == 2:
+                made = "the labels are cut here" if len(shift.labels_sites) > 1 else "the labels are shifted here already"
+            culprits += [culprit(site, Role.CREATE, made) for site in shift.labels_sites if not decoder]
+            if shift.predictions_site is not None and not any(c.span == shift.predictions_site.span for c in culprits):
+                culprits.append(culprit(shift.predictions_site, Role.CREATE, "the first predictions are left out here"))
+            # Labels that were cut were cut wrongly; tokens that are whole are still to be cut, where they are compared.
+            compared = culprit(shift.site, Role.CALL if shift.site.library else Role.OPERAND, label)
+            culprits.insert(len(culprits) if shift.labels_cut or shift.inputs_site is not None or shift.offset else 0, compared)
             yield Diagnosis(
                 self.name, title, Confidence.CERTAIN if shift.causal else Confidence.LIKELY, tuple(culprits), observed(*facts),
                 "A causal model has seen token t at position t and is there to predict token t + 1.", (advice(fix),),

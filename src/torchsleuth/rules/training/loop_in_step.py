@@ -51,8 +51,9 @@ class LoopInStep(AuditRule):
         for hot in observation.hot:
             line = hot.site.span.line
             if hot.kind == "item":
-                title = f"line {line} reads a number out of a tensor {hot.repeats} times in one step"
-                fact = f"`{expression_of(hot.site)}` ran {hot.repeats} times; each time the program waits for the value"
+                where = f"line {line} reads" if not hot.more else f"lines {line} to {max(s.span.line for s in hot.more)} read"
+                title = f"{where} a number out of a tensor {hot.repeats} times in one step"
+                fact = f"`{expression_of(hot.site)}` {'and the other reads of this loop ' if hot.more else ''}ran {hot.repeats} times; each time the program waits for the value"
                 fix = "Keep the computation in tensors, and read one number at the end."
             else:
                 title = f"line {line} made {hot.nodes:,} of the {hot.total:,} nodes of this step"
@@ -60,8 +61,8 @@ class LoopInStep(AuditRule):
                 fix = "Replace the loop by one tensor operation over the whole axis."
             culprits = []
             if hot.loop is not None:
-                culprits.append(culprit(hot.loop, Role.LOOP, f"{hot.repeats} rounds"))
-            culprits.append(culprit(hot.site, Role.LOOP))
+                culprits.append(culprit(hot.loop, Role.LOOP, f"{hot.repeats} rounds" if not hot.more else ""))
+            culprits += [culprit(site, Role.LOOP) for site in (hot.site, *hot.more)]
             yield Diagnosis(
                 self.name, title, Confidence.LIKELY, tuple(culprits), observed(fact),
                 "Each operation has a fixed cost in Python and in the backward pass, and the rounds do not depend on one another.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import ModeFact, Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed, uncalled
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -54,6 +54,7 @@ class EvalModeTraining(AuditRule):
 def _eval_in_training(observation: Observation, fact: ModeFact) -> Diagnosis:
     site = fact.site or observation.call
     culprits = [culprit(fact.changed, Role.CREATE, "puts the model in eval mode; nothing takes it out again before the step")] if fact.changed else []
+    culprits += uncalled(fact.named)
     if site is not None:
         culprits.append(culprit(site, Role.CALL, "`training` is False during this step"))
     if fact.step > 1:
@@ -113,7 +114,7 @@ class TrainModeEvaluation(AuditRule):
         for fact in observation.modes:
             if fact.kind != "train-in-evaluation" or fact.site is None:
                 continue
-            culprits = [culprit(fact.site, Role.CALL, "`training` is True here")]
+            culprits = [*uncalled(fact.named), culprit(fact.site, Role.CALL, "`training` is True here")]
             if fact.around is not None and fact.around.span.line != fact.site.span.line:
                 culprits.insert(0, culprit(fact.around, Role.CALL, "the evaluation; `training` is True in it"))
             if fact.metric is not None and fact.metric.span.line != fact.site.span.line:
@@ -145,7 +146,8 @@ class DropoutInEval(AuditRule):
     Why
     ---
     `F.dropout(x, p)` drops by default (`training=True`), and `scaled_dot_product_attention` drops
-    whenever `dropout_p` is above zero. Neither knows about `model.eval()`; the `nn.Dropout` module does.
+    whenever `dropout_p` is above zero. Neither knows about `model.eval()`; the `nn.Dropout` module does, if it is a part of
+    the model: one that is made inside `forward` is new in each call, and in train mode.
 
     Example
     -------
@@ -182,6 +184,8 @@ class DropoutInEval(AuditRule):
                         f"in eval mode two runs with different random numbers differ by {number(fact.distance)}",
                         f"the first result that differs is that of `{fact.operation}`",
                     ),
+                    "The layer that drops is no part of the model (it is made anew in the forward pass, or kept in a plain list): it is in train mode, and `model.eval()` does not reach it." if fact.stranger else
                     "A function does not know the mode of the module it is called in; it drops unless it is told not to.",
-                    (advice("Pass `training=self.training` (or `dropout_p=self.p if self.training else 0.0`)."),),
+                    (advice("Make the layer a part of the model: `self.dropout = nn.Dropout(p)` in `__init__` (several in an `nn.ModuleList`), and call that here." if fact.stranger else
+                            "Pass `training=self.training` (or `dropout_p=self.p if self.training else 0.0`)."),),
                 )  # fmt: skip

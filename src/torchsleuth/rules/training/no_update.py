@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed, uncalled
+from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
 
 class NoUpdate(AuditRule):
@@ -57,12 +57,13 @@ class NoUpdate(AuditRule):
         fact = observation.no_update
         if fact is None or (fact.reason == "learning-rate" and fact.scheduled):
             return
-        culprits = []
+        culprits = uncalled(fact.named)
         if fact.cleared is not None:
             idle = fact.reason == "never-stepped"
             culprits.append(culprit(fact.cleared, Role.MUTATE, "clears its gradients, and no step of its own follows" if idle else "clears the gradients before the step could use them"))
         if fact.built is not None:
-            culprits.append(culprit(fact.built, Role.CREATE, "the learning rate of 0 comes from here"))
+            culprits.append(culprit(fact.built, Role.CREATE, "the schedule is made here" if fact.reason == "vanished" else "the learning rate of 0 comes from here"))
+        culprits += [culprit(site, Role.CREATE, f"`{name}` is zero in every element when training begins", Known.INFERRED) for name, site in fact.zeros]
         for writer in fact.writers:
             if fact.reason == "rebound":
                 continue
@@ -71,7 +72,8 @@ class NoUpdate(AuditRule):
             else:
                 culprits.append(culprit(writer, Role.MUTATE, "writes into the gradients between `backward()` and the step" if len(fact.writers) > 1 else "leaves gradients that are all zero"))
         if fact.site is not None:
-            label = {"rebound": "makes a new tensor; the parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, "changes no parameter")
+            moves = "changes no parameter" if not fact.decayed else "moves the parameters by weight decay alone"
+            label = {"rebound": "makes a new tensor; the parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, moves)
             culprits.append(culprit(fact.site, Role.CREATE if fact.reason == "rebound" else Role.CALL, label))
         if fact.reason == "rebound":
             culprits += [culprit(site, Role.CREATE, "the same here") for site in fact.writers]
@@ -89,16 +91,26 @@ class NoUpdate(AuditRule):
                               + ("when its gradients were first cleared" if fact.cleared is not None else "at the first backward pass"), "Call `optimizer.step()` after `loss.backward()`."),
             "barren": (f"none of the {fact.held} parameters of this {fact.optimizer} had a gradient in any of its first {fact.steps} steps",
                        "Look at what the loss before this step is computed from: something between it and these parameters is detached, or not used at all."),
+            "vanished": (f"from step {fact.since} of {fact.steps} on the learning rate of {fact.optimizer} is below a millionth of what it was"
+                         + (f"; by then the schedule had been advanced {fact.advanced} times" if fact.advanced else ""),
+                         "Look at how often `scheduler.step()` is called: a schedule that counts epochs is advanced once for each epoch, after the loop over "
+                         "the batches; or make it as long as there are steps."),
+            "zero-gradient": ("after `backward()` every gradient of the optimizer's parameters is zero in every element"
+                              + (f"; {listed([name for name, _ in fact.zeros])} are zero in every element together: in a product each gives the gradient of the other a factor of zero" if fact.zeros else ""),
+                              "Let one of the factors begin with random numbers, and the others at zero." if fact.zeros else
+                              "Look for what multiplies by zero, or is flat, between the parameters and the loss."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
         title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step",
-                 "barren": "the optimizer has no gradients to step with"}
-        first = "" if fact.reason in ("no-backward", "rebound", "never-stepped", "barren") else "every parameter is bit for bit the same before and after the first step"
+                 "barren": "the optimizer has no gradients to step with", "vanished": "the schedule takes the learning rate to nothing long before the end"}
+        first = "" if fact.reason in ("no-backward", "rebound", "never-stepped", "barren", "vanished") else "every parameter is bit for bit the same before and after the first step"
+        if fact.decayed:
+            first = "the parameters do move, but by weight decay alone: towards zero, whatever the loss is"
         if fact.beside:
             first = f"at the end of the program all that this {fact.optimizer} holds is bit for bit what it was before its first step" if fact.built is not None else ""
         yield Diagnosis(
-            self.name, title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.CERTAIN, tuple(culprits),
+            self.name, "the optimizer step has nothing of the gradients: they are all zero" if fact.decayed else title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.CERTAIN, tuple(culprits),
             observed(first, why),
-            "Training runs, and " + ("what this optimizer holds is not trained." if fact.beside or fact.reason in ("barren", "never-stepped") else "nothing is learned."),
+            "Training runs, and " + ("most of its steps change next to nothing." if fact.reason == "vanished" else "what this optimizer holds is not trained." if fact.beside or fact.reason in ("barren", "never-stepped") else "nothing is learned."),
             (advice(fix),),
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import Observation, OptimizerFact
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed
 from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
@@ -56,6 +56,9 @@ class OptimizerParameters(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.optimizer:
             culprits = []
+            if fact.kind == "thawed":
+                yield _thawed(fact)
+                continue
             if fact.rebound is not None:
                 known = Known.INFERRED if fact.by_syntax else Known.OBSERVED
                 culprits.append(culprit(fact.rebound, Role.MUTATE, "new parameters, made after the optimizer was built", known))
@@ -65,13 +68,21 @@ class OptimizerParameters(AuditRule):
                 culprits.append(culprit(fact.site, Role.CALL, "the optimizer is built here", Known.OBSERVED))
             if not culprits and observation.call is not None:
                 culprits.append(culprit(observation.call, Role.CALL))
-            total = sum(w.requires_grad for w in observation.weights)
+            total = fact.total or sum(w.requires_grad for w in observation.weights)
             stale = fact.kind == "stale"
             build = "`weight.copy_(...)` under `no_grad` keeps the tensors that the optimizer holds; or build it anew when they are replaced." \
                 if fact.step > 1 else "Build the optimizer after the model is complete."  # fmt: skip
             if fact.copied is not None:
-                build = "Give the optimizer the parameters of the model that is trained: build it after the copy, from the copy."
-            title = "the optimizer holds the weights of another model: the one that is trained is a copy" if fact.copied is not None else \
+                build = "Give the optimizer the parameters of the model that is trained: build it after the copy, from the copy; or call the one whose parameters it holds."
+            if fact.copied_later:
+                build = "Put the values back into the model that the optimizer holds: `model.load_state_dict(best.state_dict())`; or build the optimizer anew, from the copy."
+            if fact.duplicate is not None:
+                culprits.append(culprit(fact.duplicate, Role.CREATE, "what the optimizer holds was copied here, from the model that is trained"))
+                build = "Give the optimizer the parameters of the model that the loss is computed with, not those of its copy."
+            foreign = fact.kind == "foreign" and fact.copied is None and fact.duplicate is None
+            title = f"this {fact.optimizer} holds none of the parameters that the loss before its step trains" if foreign else \
+                "the optimizer holds the weights of another model: the one that is trained is a copy" if fact.copied is not None else \
+                "the optimizer holds the weights of a copy, and not those of the model that the loss trains" if fact.duplicate is not None else \
                 "the optimizer holds old weights that the model no longer uses" if stale else \
                 f"{listed(fact.weights, 2)} get a gradient, but are not in the optimizer"  # fmt: skip
             yield Diagnosis(
@@ -79,9 +90,26 @@ class OptimizerParameters(AuditRule):
                 observed(
                     f"{len(fact.weights)} of {total} trainable parameters got a gradient and are not in {fact.optimizer}: {listed(fact.weights)}",
                     f"this is so since optimizer step {fact.step}; the steps before it trained what was there before" if fact.step > 1 else "",
-                    f"{fact.optimizer} holds {fact.count} tensors" + (", none of which is a parameter of the model" if fact.by_syntax else ", some of which are not parameters of the model" if stale else ""),
+                    f"{fact.optimizer} holds {fact.count} tensors" + (", none of which is a parameter of the model" if fact.by_syntax or (stale and fact.apart) else ", some of which are not parameters of the model" if stale else " of something else, none of which got a gradient" if foreign else ""),
                 ),
                 "An optimizer changes the tensors it was given when it was built, and no others.",
-                (advice(build if stale else
+                (advice(build if stale or fact.copied is not None or fact.duplicate is not None else "Build it from the parameters of the model that this loss trains." if foreign else
                         "Give these parameters to the optimizer, or freeze them with `requires_grad_(False)` if they are not to be trained."),),
             )  # fmt: skip
+
+
+def _thawed(fact: OptimizerFact) -> Diagnosis:
+    culprits = []
+    if fact.site is not None:
+        culprits.append(culprit(fact.site, Role.CALL, "the optimizer is built here, without the parameters that were frozen then"))
+    if fact.rebound is not None:
+        culprits.append(culprit(fact.rebound, Role.MUTATE, "gives them gradients again", Known.INFERRED))
+    return Diagnosis(
+        OptimizerParameters.name, f"{listed(fact.weights, 2)} are no longer frozen, but are not in the optimizer", Confidence.LIKELY, tuple(culprits),
+        observed(
+            f"{len(fact.weights)} parameters that were frozen at the first step have a gradient since optimizer step {fact.step}: {listed(fact.weights)}",
+            f"no optimizer holds them ({fact.optimizer} holds {fact.count} others), and at the end of the program nothing has been written into them",
+        ),
+        "An optimizer changes the tensors it was given when it was built, and no others: a parameter that was left out because it was frozen stays out.",
+        (advice("Add them when they are thawed: `optimizer.add_param_group({\"params\": ...})`; or give the optimizer all parameters from the start: what is frozen has no gradient, and is skipped."),),
+    )  # fmt: skip

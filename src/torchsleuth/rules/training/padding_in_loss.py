@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
 
 class PaddingInLoss(AuditRule):
@@ -58,15 +58,24 @@ class PaddingInLoss(AuditRule):
             seen.add(loss.site.span)
             classes = loss.ignore_index is not None
             label = "label" if classes else "target"
+            culprits = [culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"{label} {loss.pad_label} at padded positions counts")]
+            if loss.labels_made is not None and loss.labels_made.span != loss.site.span:
+                made = culprit(loss.labels_made, Role.CREATE, f"the {label}s are made here, with {loss.pad_label} at padded positions")
+                culprits.insert(0 if loss.pad_label_real or loss.site.library else 1, made)  # it is the only place where one can be told from the other
+            if loss.built is not None and classes and not loss.pad_label_real:
+                culprits.insert(0, culprit(loss.built, Role.CREATE, f"is made without `ignore_index={loss.pad_label}`", Known.INFERRED))
             yield Diagnosis(
                 self.name, f"{loss.padded_counted} padded positions count in the loss", Confidence.CERTAIN if classes else Confidence.LIKELY,
-                (culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"{label} {loss.pad_label} at padded positions counts"),),
+                tuple(culprits),
                 observed(
                     f"{loss.padded_counted} of {loss.counted} {label}s that count stand at padded positions; all of them are {loss.pad_label}",
+                    f"{loss.pad_label} is also the label of {loss.pad_label_real} real positions" if loss.pad_label_real and classes else "",
                     f"`ignore_index` is {loss.ignore_index}" if classes else "what is predicted there is not zero, and the targets of real positions are not",
                 ),
                 f"The model is trained to predict the pad {label} where there is nothing, and the loss is an average over positions that hold no data.",
-                (advice("Set labels at padded positions to -100, or pass the pad label as `ignore_index`." if classes else
+                (advice(f"Set labels at padded positions to {loss.ignore_index}: as `ignore_index`, {loss.pad_label} would drop real labels, too." if classes and loss.pad_label_real else
+                        f"Set labels at padded positions to {loss.ignore_index} before the call: `labels.masked_fill(labels == {loss.pad_label}, {loss.ignore_index})`." if classes and loss.site.library else
+                        "Set labels at padded positions to -100, or pass the pad label as `ignore_index`." if classes else
                         "Compare real positions only (`loss(prediction[mask], target[mask])`), or multiply by the mask with `reduction=\"none\"` and divide by its sum."),),
             )  # fmt: skip
         for fact in observation.inputs:

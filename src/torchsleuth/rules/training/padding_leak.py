@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
@@ -60,24 +60,36 @@ class PaddingLeak(AuditRule):
         for move in observation.moves:
             if move.kind == "padding-maximum":
                 yield _maximum(move)
-            elif move.kind in ("padding", "padding-length", "padding-shorter"):
+            elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
                 yield _diagnosis(observation, move)
 
 
-_ATTENTION = {"multi_head_attention_forward", "scaled_dot_product_attention"}
 _COUNTING = {"mean", "sum", "div", "var", "std", "var_mean", "std_mean", "norm", "layer_norm", "instance_norm", "group_norm", "batch_norm", "avg_pool1d", "cumsum"}
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+_ANYHOW = "Let no result of a row depend on the padded length: use its real positions only (the step at `length - 1`, a sum over them)."
 
 
 def _remedy(operation: str) -> str:
+    """What to do at this kind of operation; "" where that depends on what it is for."""
     if "softmax" in operation:
         return "Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`."
     if operation == "multi_head_attention_forward":
         return "Give this attention the mask of the padding of its keys (`key_padding_mask=`, `src_key_padding_mask=`, `memory_key_padding_mask=`): True where there is padding."
     if operation == "scaled_dot_product_attention":
         return "Give this attention `attn_mask=`: True where a key is real."
+    if operation in ("sum", "cumsum"):
+        return f"Let padded positions add nothing: set them to zero just before, as `(x * mask[..., None]).{operation}(1)` does along axis 1."
     if operation in _COUNTING:
-        return "Use real positions only: sum over them and divide by their number."
-    return "Let no result of a row depend on the padded length: use its real positions only (the step at `length - 1`, a sum over them)."
+        example = ", as `(h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)` does along axis 1" if operation == "mean" else ""
+        return f"Use real positions only: sum over them and divide by their number{example}."
+    if operation in _RECURRENT:
+        return (
+            "Give the layer the real steps only: `pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)` (without "
+            "`batch_first` if time comes first), and `pad_packed_sequence` after it. One direction alone may also be read at `length - 1`."
+        )
+    if operation.startswith("conv"):
+        return "Set padded positions to zero before each convolution that reaches beyond one position: `x.masked_fill(~mask, 0)`, with the mask along the positions."
+    return ""
 
 
 def _maximum(move: Move) -> Diagnosis:
@@ -104,13 +116,32 @@ def _axis(move: Move) -> int:
     return len(move.masked_shape) - 2
 
 
+def _same_mask(move: Move, moves: Sequence[Move]) -> bool:
+    """Another place where the same wrong mask is used has been named: it is made in one."""
+    made = move.made_site if move.aside or move.hollow else None
+    return made is not None and any((one.aside or one.hollow) and one.made_site is not None and one.made_site.span == made.span for one in moves[: moves.index(move)])
+
+
 def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
+    made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
-    if move.mask_unused and move.made_site is not None and (site is None or move.made_site.span != site.span):
+    apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
+    if move.made_site is not None and move.idle_mask:
+        label = f"`{move.idle_mask}` is made here, {move.idle_width} for every row" if move.idle_width else f"`{move.idle_mask}` is made here, the same at all positions"
+        culprits.append(culprit(move.made_site, Role.CREATE, label))
+    elif move.made_site is not None and move.not_given and apart:
+        culprits.append(culprit(move.made_site, Role.CALL, f"`{move.not_given}` is not given here"))
+    elif move.made_site is not None and move.aside and not move.hollow and apart:
+        culprits.append(culprit(move.made_site, Role.CREATE, "this mask hides other positions"))
+    elif move.made_site is not None and move.mask_unused and apart:
         label = f"`{move.instead}` is given here, `{move.mask_name}` is not" if move.instead else f"`{move.mask_name}` is not given here"
         culprits.append(culprit(move.made_site, Role.CALL, label))
+    if move.mask_axis and move.made_site is not None and apart:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"runs along axis {move.operation_axis}, and the mask lies along axis {move.mask_axis}"))
+    if move.repeated and move.made_site is not None:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"repeats the mask as a whole, {move.repeated} times"))
     if move.hollow and move.made_site is not None:
         culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
     if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
@@ -125,45 +156,82 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
         library = f" inside {move.site.library}" if move.site.library else ""
         facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if move.alone:
+        facts.append(move.alone)
     if _hides_queries(move):
         facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
     if move.unmasked:
         facts.append(f"`{move.operation}` was given no `{move.unmasked}`")
+    if move.idle_mask:
+        says = f"says {move.idle_width}, the padded width, for every row" if move.idle_width else "is the same at all positions"
+        facts.append(f"`{move.idle_mask}` {says}, also where `{move.sequence}` holds nothing but id {move.pad_id} to the end of the row: it hides nothing")
+    elif move.not_given:
+        facts.append(f"the part of the model that does it takes `{move.not_given}`, and is not given it here")
     if move.hollow:
-        facts.append(f"the mask that is made of `{move.mask_name}` and applied there is {move.hollow}, in rows that have padding")
+        facts.append(f"the mask that is made of {made_of} and applied there is {move.hollow}, in rows that have padding")
+    if move.aside:
+        facts.append(move.aside)
+    if move.repeated:
+        facts.append(f"the mask is right before it is repeated {move.repeated} times, as a whole; what it is laid along holds the {move.repeated} entries of one sample one after the other")
+    if move.mask_axis:
+        facts.append(f"the mask hides the padding along axis {move.mask_axis} of the scores, {list(move.masked_shape)}; the softmax runs along axis {move.operation_axis}")
     if move.mask_unused:
         facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
     if move.assumed:
-        facts.append("no mask, lengths or pad id were given; the runs of id 0 at the end of rows were taken for padding")
+        facts.append(f"no mask, lengths or pad id were given; the runs of id {move.pad_id} at the end of rows were taken for padding")
+    remedy = _remedy(move.operation) if move.mask_site is None else ""  # else it has a mask, and that is the matter
+    through = f" through `{move.operation}`" if remedy else ""
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
     elif move.instead:
         title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
         fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions, in the place of `{move.instead}`.")
+    elif move.idle_mask:
+        title = f"the lengths `{move.idle_mask}` count the padding, and padding leaks into the output" if move.idle_width else \
+            f"the mask `{move.idle_mask}` hides nothing, and padding leaks into the output"  # fmt: skip
+        fix = advice(f"Count the real positions of each row: `{move.idle_mask} = ({move.sequence} != {move.pad_id}).sum(1)` (`sum(0)` where time comes first), or the lengths before padding."
+                     if move.idle_width else f"Make `{move.idle_mask}` of the ids that it belongs to: `{move.sequence} != {move.pad_id}`.")  # fmt: skip
+    elif move.not_given:
+        title = "padding takes part in an attention: nothing hides its keys" if move.unmasked or "softmax" in move.operation else \
+            "padding leaks into the output: the mask is not handed on"  # fmt: skip
+        fix = advice(f"Give the mask of the padding to this call: `{move.not_given}=`.")
+    elif move.unmasked and site is not None and site.library:
+        title = "padding takes part in an attention: nothing hides its keys"
+        fix = advice("Give this call the mask of its padding: `attention_mask=` for models of `transformers`, 1 at words and 0 at padding.")
     elif move.unmasked or _hides_queries(move):
         title = "padding takes part in an attention: nothing hides its keys"
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
         fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
                      "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
     elif move.hollow:
-        title = f"the mask made of `{move.mask_name}` hides nothing, and padding leaks into the output"
+        title = f"the mask made of {made_of} hides nothing, and padding leaks into the output"
         fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."
                      if "too little" in move.hollow else "Make a mask that differs between real and padded positions: lengths must be counted in the "
-                     "steps that the mask is laid along (after a subsampling, in its steps).")  # fmt: skip
+                     "steps that the mask is laid along (after a subsampling, in its steps)." if move.mask_name and not move.mask_of_ids else
+                     f"Compare the ids with the id that stands at padded positions: {move.pad_id}.")  # fmt: skip
+    elif move.mask_axis:
+        title = "the softmax runs along another axis than the one along which the mask hides padding"
+        fix = advice(f"Let the softmax run along the axis where the mask lies, that of the keys: `dim={move.mask_axis}`.")
+    elif move.repeated:
+        title = "the mask's rows stand in another order than the samples, and padding leaks into the output"
+        fix = advice(f"Repeat each row of the mask: `mask.repeat_interleave({move.repeated}, 0)`.")
+    elif move.aside:
+        title = "the mask hides other positions than the padding, and padding leaks into the output"
+        fix = advice("Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
-        fix = advice(_remedy(move.operation))
+        fix = advice(remedy or _ANYHOW)
     elif move.pooled:
-        title = "padding leaks into the pooled output"
-        fix = advice(_remedy(move.operation)) if move.operation in _ATTENTION and not move.mask_site else advice("Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
+        title = f"padding leaks into the pooled output{through}"
+        fix = advice(remedy or "Leave padded positions out where positions are combined: a masked sum over the number of real positions, "
                      "the step at `length - 1`, or the mask given to the attention.")  # fmt: skip
     else:
-        title = "padding leaks into the outputs at real positions" if "position" in move.where else "padding leaks into the output"
-        fix = advice("Give the padding mask to the operation that combines positions." if not move.mask_name else
-                     f"Make the operation that combines positions leave out what `{move.mask_name}` marks as padding.")  # fmt: skip
+        title = f"padding leaks into the output{'s at real positions' if 'position' in move.where else ''}{through}"
+        fix = advice(remedy or (f"Make the operation that combines positions leave out what `{move.mask_name}` marks as padding." if move.mask_name else
+                                "Give the padding mask to the operation that combines positions."))  # fmt: skip
     explanation = (
         "Positions that hold no data must not influence those that do. Here they do, so the result for a row depends on "
         "the length of its neighbours in the batch, and differs between training and inference."

@@ -51,6 +51,6 @@ class SharedLayers(AuditRule):
             yield Diagnosis(
                 self.name, f"{len(shared.positions)} entries of {where} are one and the same {shared.layer_type}", Confidence.LIKELY, culprits,
                 observed(f"entries {', '.join(map(str, shared.positions))} of {where} are the same object; its {shared.weights} weights exist once"),
-                "Multiplying a list repeats references. If the layers are meant to learn different things, they need to be different objects.",
-                (advice("Build a new layer for each entry: `[make() for _ in range(n)]`."),),
+                f"{'`dict.fromkeys` gives every name the same object' if shared.container_type == 'ModuleDict' else 'Multiplying a list repeats references'}. If the layers are meant to learn different things, they need to be different objects.",
+                (advice("Build a new layer for each entry: " + ("`{name: make() for name in names}`." if shared.container_type == "ModuleDict" else "`[make() for _ in range(n)]`.")),),
             )  # fmt: skip

@@ -56,10 +56,14 @@ class SilentBroadcast(AuditRule):
     order = 8
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        lines: dict[tuple, list[Broadcast]] = {}
         alike: dict[tuple, list[Broadcast]] = {}  # one formula on one line: y * log(p) + (1 - y) * log(1 - p)
         for one in observation.broadcasts:
             if one.kind == "weights":
                 yield _weights(one)
+                continue
+            if one.kind == "features":
+                lines.setdefault((one.site.span.file, one.site.span.line), []).append(one)
                 continue
             if one.same_origin or one.explicit >= 2:
                 continue
@@ -69,6 +73,8 @@ class SilentBroadcast(AuditRule):
             alike.setdefault((one.site.span.file, one.site.span.line, sizes, one.explicit, one.reduced_into_loss), []).append(one)
         for group in alike.values():
             yield _diagnosis(group[0], group[1:])
+        for group in lines.values():
+            yield _features(group)
 
 
 def _weights(one: Broadcast) -> Diagnosis:
@@ -90,6 +96,22 @@ def _weights(one: Broadcast) -> Diagnosis:
     )  # fmt: skip
 
 
+def _features(group: list[Broadcast]) -> Diagnosis:
+    one = group[0]
+    factors, table = sorted((list(one.left.size), list(one.right.size)), key=len)
+    ones = ", 1" * (len(table) - 1)
+    return Diagnosis(
+        SilentBroadcast.name, f"{factors}, one number for each sample, is laid along the last axis of {table}: each sample meets the numbers of all",
+        Confidence.LIKELY, tuple(culprit(b.site, Role.OPERAND, f"{list(b.left.size)} with {list(b.right.size)}: the first axis is that of the samples") for b in group),
+        observed(
+            f"the operands of `{one.operation}` are {list(one.left.size)} and {list(one.right.size)}; there are {factors[0]} samples, and the last axis happens to have as many entries",
+            "the shorter one was made with one entry for each sample, and the longer one has the samples along its first axis",
+        ),
+        "Axes are matched from the right: entry j meets column j of every sample, and not sample j. With any other number of samples this would raise.",
+        (advice(f"Give the shorter one an axis for each that it lacks: `.view(-1{ones})`."),),
+    )  # fmt: skip
+
+
 def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
     left, right, result = list(one.left.size), list(one.right.size), list(one.result)
     facts = [
@@ -99,10 +121,16 @@ def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
     count = next((n for n in one.left.size if n > 1), 0)
     if one.explicit:
         facts.append("an axis was put into one operand on purpose, but the two come from different tensors and go into one number")
+    culprits = [culprit(b.site, Role.OPERAND, f"{list(b.left.size)} with {list(b.right.size)} makes {result}") for b in (one, *more)]
+    for made in one.made:
+        change = f"the {list(made.size)} {'gets its' if made.gained else 'loses an'} axis of size 1"
+        facts.append(f"{change} by `{made.operation}`")
+        if all((c.span.file, c.span.line) != (made.site.span.file, made.site.span.line) for c in culprits):
+            culprits.append(culprit(made.site, Role.CREATE, f"here {change}"))
     return Diagnosis(
         SilentBroadcast.name, f"{left} and {right} broadcast to {result}: all pairs instead of {count} matching elements",
         Confidence.CERTAIN if one.reduced_into_loss and not one.explicit else Confidence.LIKELY,
-        tuple(culprit(b.site, Role.OPERAND, f"{list(b.left.size)} with {list(b.right.size)} makes {result}") for b in (one, *more)), observed(*facts),
+        tuple(culprits), observed(*facts),
         "Axes are matched from the right, so the two axes of equal size do not meet; both operands are stretched, and each "
         "element is combined with every other.",
         (advice("Bring both to the same shape first: `squeeze(-1)` on the longer one or `unsqueeze(-1)` on the shorter."),),

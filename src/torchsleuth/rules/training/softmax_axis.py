@@ -64,9 +64,13 @@ class SoftmaxAxis(AuditRule):
                 yield _attention(fact)
 
 
+def _sums(operation: str, axis: int) -> str:
+    return f"{'the exponentials of its' if operation.startswith('log') else 'its'} results sum to 1 along axis {axis}"
+
+
 def _picked(fact: AxisFact) -> Diagnosis:
     size = list(fact.size)
-    culprits = [culprit(fact.site, Role.OPERAND, f"its results sum to 1 along axis {fact.along}")]
+    culprits = [culprit(fact.site, Role.OPERAND, _sums(fact.operation, fact.along))]
     if fact.use is not None and fact.use.span != fact.site.span:
         culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
     return Diagnosis(
@@ -96,7 +100,7 @@ def _attention(fact: AxisFact) -> Diagnosis:
 def _before_loss(loss: LossCall) -> Diagnosis:
     size, along = list(loss.input.size), loss.sums_along
     axis = len(size) - 1 if loss.function == "ctc_loss" else 1
-    culprits = [culprit(loss.activation_site, Role.OPERAND, f"its results sum to 1 along axis {along}")]
+    culprits = [culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
     if loss.site.span != loss.activation_site.span:
         culprits.append(culprit(loss.site, Role.CALL, f"takes axis {axis} for the classes"))
     return Diagnosis(

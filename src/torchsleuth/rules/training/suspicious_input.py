@@ -105,8 +105,10 @@ class SuspiciousInput(AuditRule):
 def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
     title, why, fix, confidence = _KINDS[fact.kind]
     site = fact.site or observation.call
-    culprits = ()
-    if site is not None:
-        culprits = (culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, ""),)
+    culprits = []
+    if fact.made is not None:
+        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"))
+    if site is not None and not any(c.span == site.span for c in culprits):
+        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"`{fact.name}` is given here" * bool(culprits)))
     title = title.format(name=fact.name) if fact.name else title.replace("`{name}`", "the input").replace(" in the input", "")
-    return Diagnosis(SuspiciousInput.name, title, confidence, culprits, observed(fact.text), why, (advice(fix),))
+    return Diagnosis(SuspiciousInput.name, title, confidence, tuple(culprits), observed(fact.text), why, (advice(fix),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import Observation, Site, Unregistered
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
 from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
@@ -21,7 +21,8 @@ class UnregisteredParameters(AuditRule):
     ---
     A module registers layers and parameters that are assigned as attributes. Inside a plain Python list,
     tuple or dict they are not seen: they are missing from `parameters()` and from `state_dict()`, and
-    `model.to(device)` leaves them behind. They keep their first random values for ever. Layers that are
+    `model.to(device)` leaves them behind. They keep their first random values for ever. A layer
+    that is made in `forward` has new random values in each call. Layers that are
     kept out on purpose run under `torch.no_grad()`, or are frozen; those are not accused.
 
     Example
@@ -39,7 +40,8 @@ class UnregisteredParameters(AuditRule):
 
     Fix
     ---
-    `nn.ModuleList([...])`, `nn.ModuleDict({...})` or `nn.ParameterList([...])` in place of the plain container.
+    `nn.ModuleList([...])`, `nn.ModuleDict({...})` or `nn.ParameterList([...])` in place of the plain container; for a
+    layer that is made in `forward`, an attribute that `__init__` makes.
 
     Common false explanations
     -------------------------
@@ -52,6 +54,9 @@ class UnregisteredParameters(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         seen = set()
         for one in observation.unregistered:
+            if one.made is not None:
+                yield _made_anew(one, one.made)
+                continue
             key = one.built.span if one.built is not None else one.site.span
             if key in seen:
                 continue
@@ -61,13 +66,26 @@ class UnregisteredParameters(AuditRule):
                 culprits.append(culprit(one.built, Role.CREATE, f"a {one.kind}, which is no nn.Module: its layers are not registered" if one.kind else "a plain container: its layers are not registered", Known.INFERRED))
             culprits.append(culprit(one.site, Role.LOST_GRAD, "computes with parameters that the model does not own"))
             sizes = ", ".join(str(list(size)) for size in one.sizes[:4])
-            where = f"`{one.holder}`" if one.holder else "what the model holds"
             yield Diagnosis(
-                self.name, f"parameters in {where} are not registered: no optimizer will train them", Confidence.CERTAIN if one.holder else Confidence.LIKELY,
+                self.name, f"parameters in `{one.holder}` are not registered: no optimizer will train them" if one.holder else "the model computes with parameters that are not its own: no optimizer will train them", Confidence.CERTAIN if one.holder else Confidence.LIKELY,
                 tuple(culprits),
                 observed(f"`{expression_of(one.site)}` uses parameters of sizes {sizes}; `parameters()` of the model does not list them",
                          f"they lie in `{one.holder}`, {f'a {one.kind} that is no nn.Module' if one.kind else 'a plain Python container'}" if one.holder else ""),
-                "A module registers the modules and parameters that are assigned as its attributes, not what lies inside "
-                + ("an object of another class." if one.kind else "a plain list, tuple or dict."),
-                (advice(f"Make `{one.kind}` an `nn.Module` (with `super().__init__()`)." if one.kind else "Use `nn.ModuleList`, `nn.ModuleDict` or `nn.ParameterList`."),),
+                "A module registers the modules and parameters that are assigned as its attributes"
+                + (", not what lies inside an object of another class." if one.kind else ", not what lies inside a plain list, tuple or dict." if one.holder else ", and no others."),
+                (advice(f"Make `{one.kind}` an `nn.Module` (with `super().__init__()`)." if one.kind else "Use `nn.ModuleList`, `nn.ModuleDict` or `nn.ParameterList`." if one.holder else
+                        "Make them once, in `__init__`, as attributes of the model (in an `nn.ModuleList` or `nn.ParameterList` if there are several)."),),
             )  # fmt: skip
+
+
+def _made_anew(one: Unregistered, made: Site) -> Diagnosis:
+    culprits = [culprit(made, Role.CREATE, "makes a new layer, with new random weights, in each forward pass")]
+    if one.site.span.line != made.span.line or one.site.span.file != made.span.file:
+        culprits.append(culprit(one.site, Role.LOST_GRAD, "computes with parameters that the model does not own"))
+    sizes = ", ".join(str(list(size)) for size in one.sizes[:4])
+    return Diagnosis(
+        UnregisteredParameters.name, "a layer is made anew in each forward pass: no optimizer will train it", Confidence.LIKELY, tuple(culprits),
+        observed(f"`{expression_of(made)}` made parameters of sizes {sizes} during the forward pass, and the loss was computed with them; `parameters()` of the model does not list them"),
+        "What a layer has learned is in its parameters, and these are gone when `forward` returns: the next call draws new ones.",
+        (advice("Make the layer once, in `__init__` (`self.layer = ...`), and call it in `forward`."),),
+    )  # fmt: skip

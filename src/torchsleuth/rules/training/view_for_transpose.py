@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
@@ -16,7 +17,9 @@ class ViewForTranspose(AuditRule):
     -------------
     A tensor was given a shape with the same sizes in another order, such as (batch, time, classes) to
     (batch, classes, time), by `view` or `reshape`; or one in which an axis has moved past a part of the axis
-    beside it, such as (batch, time, heads * width) to (batch, heads, time, width), or back.
+    beside it, such as (batch, time, heads * width) to (batch, heads, time, width), or back; or a map of
+    channels, (batch, channels, height, width), was read off as the positions of a sequence, (batch, height *
+    width, channels), or back; or pictures were cut into pieces that are no patches.
 
     Why
     ---
@@ -37,7 +40,8 @@ class ViewForTranspose(AuditRule):
 
     Fix
     ---
-    `x.transpose(1, 2)` or `x.permute(...)`. For heads: `x.view(batch, time, heads, width).transpose(1, 2)`, and
+    `x.transpose(1, 2)` or `x.permute(...)`. For maps: `x.flatten(2).transpose(1, 2)`, and back
+    `x.transpose(1, 2).reshape(batch, channels, height, width)`. For heads: `x.view(batch, time, heads, width).transpose(1, 2)`, and
     back `x.transpose(1, 2).reshape(batch, time, heads * width)`.
 
     Common false explanations
@@ -49,20 +53,25 @@ class ViewForTranspose(AuditRule):
     order = 18
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
-        mixing = {move.site.span for move in observation.moves if move.site is not None}
         for swap in observation.swaps:
-            if swap.site.span in mixing:
-                continue  # an experiment has shown it already
             before, after = list(swap.before), list(swap.after)
             fact = f"the sizes {before} and {after} are the same in another order; the elements stay in their old order"
             if swap.moved:
                 old, new = list(swap.part_before), list(swap.part_after)
                 fact = f"{old} is counted off anew as {new}: the axis of {swap.moved} stands elsewhere, the elements stay in their old order"
+            title, fix = f"`{swap.operation}` from {before} to {after} does not exchange axes", "Use `transpose` or `permute`."
+            if swap.torn:
+                each, plane = math.prod(swap.part_after[1:]), math.prod(swap.part_before[1:])
+                fact = (f"each of the {swap.moved} parts is {each} numbers that follow one another in memory; a channel of the picture has {plane}, "
+                        f"so that some begin in one channel and end in the next, and none is a patch")  # fmt: skip
+                title = f"`{swap.operation}` from {before} to {after} does not cut the picture into patches"
+                fix = ("Split both sides, move the axes, then merge: `x.reshape(B, C, H // p, p, W // p, p).permute(0, 2, 4, 1, 3, 5).reshape(B, n, C * p * p)`; "
+                       "or `F.unfold(x, p, stride=p).transpose(1, 2)`.")  # fmt: skip
             yield Diagnosis(
-                self.name, f"`{swap.operation}` from {before} to {after} does not exchange axes", Confidence.LIKELY,
+                self.name, title, Confidence.LIKELY,
                 (culprit(swap.site, Role.OPERAND, f"{before} is read off as {after}"),),
                 observed(fact),
                 "To exchange axes the elements must move. `view` and `reshape` only count them off anew, so that values of different "
-                "positions and classes end up side by side.",
-                (advice("Use `transpose` or `permute`."),),
+                "positions, channels or classes end up side by side.",
+                (advice(fix),),
             )  # fmt: skip

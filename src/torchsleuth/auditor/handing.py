@@ -1,0 +1,152 @@
+"""How a mask came to the operation that needs it, or at which call it was not handed on."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+import typing
+
+import torch
+
+from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor.batch import Leaf
+from torchsleuth.auditor.beginnings import maker
+from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.padded import Padding, idle_lengths
+from torchsleuth.auditor.sites import Place, expression, site_of, syntax_of
+from torchsleuth.auditor.trace import Op, Seen, Trace
+
+_MASKLIKE = ("mask", "pad", "valid", "lengths", "lens")
+_COMPARING = {"lt", "le", "gt", "ge", "__lt__", "__le__", "__gt__", "__ge__"}
+_MEASURING = {"div", "__truediv__", "_pack_padded_sequence", "gather", "__getitem__"}
+_TURNING = frozenset({"__invert__", "bitwise_not", "logical_not", "repeat", "repeat_interleave"})
+
+
+def mask_made(lab: Lab, op: Op, mask: Seen) -> Site | None:
+    """The expression that gave an operand of this call its values, as seen in the program's own step: there the model's buffers were made, too."""
+    step = lab.step
+    same = next((one for one in step.ops if one.name == op.name and one.place.code is op.place.code and one.place.offset == op.place.offset), None) if step else None
+    if step is None or same is None or len(same.ins) != len(op.ins):
+        return None
+    mask = same.ins[op.ins.index(mask)]
+    made = maker(step, mask.key, _TURNING)
+    while made is not None and _within(same, made) and (flags := next((seen for seen in made.ins if seen.dtype is torch.bool), None)) is not None:
+        made = maker(step, flags.key, _TURNING)  # a layer of torch's makes numbers of flags, to be added to the scores
+    return step.site(made) if made is not None and made.place.user_code is not None else None
+
+
+def _within(op: Op, other: Op) -> bool:
+    """Both were done by one call of the program's."""
+    return (op.place.user_code, op.place.user_offset) == (other.place.user_code, other.place.user_offset)
+
+
+def idle_mask(lab: Lab, padding: Padding) -> dict[str, typing.Any]:
+    """A mask among the inputs that is the same at all positions of the sequence, where padding was told by the ids alone."""
+    if padding.mask is not None:
+        return {}
+    for leaf in lab.call.leaves:
+        values = batches.mask_values(leaf)
+        if values is not None and leaf is not padding.leaf and tuple(values.shape) == tuple(padding.valid.shape) and values.unique().numel() == 1:
+            return {"idle_mask": leaf.name, "made_site": lab.beginning(leaf)}
+    return {}
+
+
+def idle_measure(lab: Lab, padding: Padding) -> dict[str, typing.Any]:
+    """Lengths among the inputs that all say the padded width, and that the model measures its rows with."""
+    lengths = idle_lengths(lab.call, padding)
+    if lengths is None or not measures(lab.trace, lengths):
+        return {}
+    return {"idle_mask": lengths.name, "idle_width": padding.valid.shape[1], "made_site": lab.beginning(lengths)}
+
+
+def measures(trace: Trace, lengths: Leaf) -> bool:
+    """Does the model compare positions with these lengths, divide by them, pack by them or read at them? (They may also be a feature like any other.)"""
+    made = made_of(trace, lengths.tensor)
+    for op in trace.ops:
+        mine = [seen for seen in op.ins if seen.key in made]
+        if mine and (op.name in _COMPARING or (op.name in _MEASURING and len(mine) < len(op.ins))):
+            return True
+    return False
+
+
+def made_of(trace: Trace, given: torch.Tensor) -> set[int]:
+    """An input and all that was made of it alone."""
+    key = trace.known_key(given)
+    return derived(trace, key) if key is not None else set()
+
+
+def derived(trace: Trace, key: int) -> set[int]:
+    """This tensor and all that was made of nothing else, numbers aside."""
+    found, plain = {key}, set()
+    for op in trace.ops:
+        if not op.ins or all(s.key in plain for s in op.ins):
+            plain.update(s.key for s in op.outs)  # of no input: a range, ones
+        elif any(s.key in found for s in op.ins) and all(s.key in found or s.key in plain or s.size == () for s in op.ins):
+            found.update(s.key for s in op.outs)
+    return found
+
+
+def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
+    """The call at which a part of the model was not given the mask that it takes: `layer(x)` of `def forward(self, x, mask=None)`."""
+    model, parts = lab.runner.model, op.module.split(".") if op.module else []
+    code, wanted = op.place.user_code, None
+    for count in range(len(parts), -1, -1):
+        path = ".".join(parts[:count])
+        module = model.get_submodule(path)
+        if code is None or getattr(type(module).forward, "__code__", None) is not code:
+            continue
+        optional = _optional_masks(module.forward)
+        wanted = optional if wanted is None else wanted & optional
+        if not wanted:
+            return {}
+        if not path:
+            return _not_given_to_the_model(lab, wanted)
+        called = [place for index, name, place in trace.entered if name == path and index <= op.index]
+        call = _call_at(called[-1]) if called else None
+        if call is None or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return {}
+        given = {name: value for name in optional if (value := _argument(call, module.forward, name)) is not None}
+        if not given:
+            return {"not_given": min(wanted), "made_site": site_of(called[-1])}
+        code = called[-1].user_code
+        wanted = {value.id for name, value in given.items() if isinstance(value, ast.Name)}
+    return {}
+
+
+def _not_given_to_the_model(lab: Lab, wanted: set[str]) -> dict[str, typing.Any]:
+    bound = inspect.signature(lab.runner.model.forward).bind_partial(*lab.call.args, **lab.call.kwargs).arguments
+    if lab.called is None or any(bound.get(name) is not None for name in _optional_masks(lab.runner.model.forward)):
+        return {}
+    return {"not_given": min(wanted), "made_site": lab.called}
+
+
+def _optional_masks(forward: typing.Callable) -> set[str]:
+    """The parameters that may be left out and are called what masks are called."""
+    try:
+        parameters = inspect.signature(forward).parameters.values()
+    except (TypeError, ValueError):
+        return set()
+    return {p.name for p in parameters if p.default is None and any(word in p.name.lower() for word in _MASKLIKE)}
+
+
+def _argument(call: ast.Call, forward: typing.Callable, name: str) -> ast.expr | None:
+    """What the call gives for this parameter; None for nothing, and for `None`."""
+    names = list(inspect.signature(forward).parameters)
+    position = names.index(name)
+    value = next((k.value for k in call.keywords if k.arg == name), call.args[position] if position < len(call.args) else None)
+    return None if isinstance(value, ast.Constant) and value.value is None else value
+
+
+def _call_at(place: Place) -> ast.Call | None:
+    code = place.user_code
+    tree = syntax_of(code.co_filename) if isinstance(code, types.CodeType) else None
+    span, _ = expression(code, place.user_offset) if code is not None else (None, "")
+    if tree is None or span is None:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (node.lineno, node.end_lineno) == (span.line, span.end_line) and node.col_offset + 1 == span.column:
+            if (node.end_col_offset or 0) + 1 == span.end_column:
+                return node
+    return None

@@ -1,0 +1,90 @@
+"""One number for each sample, laid along another axis of the batch that happens to have as many entries."""
+
+from __future__ import annotations
+
+from torchsleuth.auditor.trace import Op, Seen, Trace
+
+_LAYERS = ("linear", "conv", "embedding", "batch_norm", "layer_norm", "group_norm")
+_TAKING = {"__getitem__", "index_select", "gather", "take", "split", "chunk", "narrow", "embedding"}
+MOST_STEPS = 40
+
+
+class SampleAxis:
+    """`inside` are the calls of the model's forward pass, `batch` the number of samples it was given."""
+
+    def __init__(self, trace: Trace, inside: slice, batch: int | None, own: set[int]) -> None:
+        self.trace, self.batch = trace, batch or 0
+        start = inside.start or 0
+        self.entering: dict[int, Seen] = {}  # what the model is given for each sample
+        for op in trace.ops[inside]:
+            for seen in op.ins:
+                made = trace.producer.get(seen.key)
+                if seen.key not in own and (made is None or made < start) and seen.size[:1] == (self.batch,):
+                    self.entering.setdefault(seen.key, seen)
+        self._tables = {rows for seen in self.entering.values() if (rows := self._rows_of(seen)) is not None}
+
+    def misplaced(self, factors: Seen, table: Seen) -> bool:
+        """`factors` holds one number for each sample; `table` has the samples along its first axis, and as many entries along its last."""
+        size = table.size
+        if self.batch < 2 or factors.size != (self.batch,) or len(size) < 2 or size[0] != self.batch or size[-1] != self.batch:
+            return False
+        return self._for_each_sample(factors) and self._rows_are_samples(table)
+
+    def _for_each_sample(self, seen: Seen) -> bool:
+        """Looked up with what the model is given for each sample, or taken from a table with as many rows as the model's inputs were taken from."""
+        for _ in range(MOST_STEPS):
+            if seen.key in self.entering or self._rows_of(seen) in self._tables:
+                return True
+            op = self.trace.maker(seen)
+            if op is None:
+                return False
+            if op.name in _TAKING and len(op.ins) > 1:
+                index = next((one for one in op.ins if one.size == seen.size and not one.dtype.is_floating_point), None)
+                return index is not None and self._for_each_sample(index)
+            same = [one for one in op.ins if one.size == seen.size]
+            if len(same) != 1 or len(op.ins) > 1 and any(len(one.size) > 0 for one in op.ins if one is not same[0]):
+                return False
+            seen = same[0]
+        return False
+
+    def _rows_of(self, seen: Seen) -> tuple | None:
+        """How these were put together or cut out, one for each sample: by the loader, or from a table of so many rows."""
+        op = self.trace.maker(seen)
+        if op is None or seen.size[:1] != (self.batch,):
+            return None
+        if op.name in ("stack", "tensor") and not op.place.direct:
+            return ("loaded", op.place.user_code, op.place.user_offset)
+        if op.name in _TAKING and op.ins and len(op.ins[0].size) == len(seen.size) and op.ins[0].size[1:] == seen.size[1:]:
+            rows = op.ins[0].size[0]
+            by = next((one.key for one in op.ins[1:]), None)
+            return ("taken", rows, by) if rows != self.batch else None
+        return None
+
+    def _rows_are_samples(self, seen: Seen) -> bool:
+        """Element by element from the output of a layer, or from something that the model is given."""
+        first = seen.size
+        for _ in range(MOST_STEPS):
+            if seen.key in self.entering:
+                return True
+            op = self.trace.maker(seen)
+            if op is None:
+                return self._goes_in(seen)
+            if op.name.startswith(_LAYERS):
+                return _with_parameters(self.trace, op)
+            same = [one for one in op.ins if one.size == first]
+            if not same:
+                return self._goes_in(seen)
+            seen = same[0]
+        return False
+
+    def _goes_in(self, seen: Seen) -> bool:
+        """The model is given what is computed from it, element by element: samples come first there."""
+        mine = {seen.key}
+        for op in self.trace.ops:
+            if any(one.key in mine for one in op.ins):
+                mine.update(one.key for one in op.outs if one.size == seen.size)
+        return any(key in mine and one.size == seen.size for key, one in self.entering.items())
+
+
+def _with_parameters(trace: Trace, op: Op) -> bool:
+    return any(seen.key in trace.parameters for seen in op.ins)

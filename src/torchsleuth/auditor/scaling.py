@@ -1,0 +1,82 @@
+"""Gradients of a scaled loss: is the scale taken out again before they are clipped, and before the step?"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import typing
+import weakref
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.optim.optimizer import Optimizer
+
+from torchsleuth.auditor.observation import ScaledGradient, Site
+from torchsleuth.auditor.optimizers import parameters_of
+from torchsleuth.auditor.sites import place_here, site_of
+from torchsleuth.auditor.trace import Op, Trace
+
+_UNSCALING = "_amp_foreach_non_finite_check_and_unscale_"
+_LIMITS = ("clamp", "clip", "_foreach_clamp")
+
+
+def scaler_of(trace: Trace, loss: torch.Tensor) -> weakref.ref | None:
+    """The scaler that has multiplied this loss by its scale."""
+    made = trace.producer.get(trace.known_key(loss) or -1)
+    if made is None or trace.ops[made].name not in ("mul", "__mul__") or len(trace.ops[made].ins) != 2 or trace.ops[made].place.direct:
+        return None
+    factor = trace.ops[made].ins[1].key
+    for one in gc.get_objects():
+        if GradScaler in type(one).__mro__ and one._scale is not None and trace.known_key(one._scale) == factor:
+            return weakref.ref(one)
+    return None
+
+
+def scaled(scaler: typing.Any, optimizer: Optimizer, trace: Trace, backward: Site | None) -> ScaledGradient | None:
+    """Before the optimizer's step: are its gradients still scaled, or were they when they were limited to a norm or a value?"""
+    scale = float(scaler._scale) if scaler._scale is not None else 1.0
+    if scale == 1.0:
+        return None
+    kind = type(optimizer).__name__
+    state = scaler._per_optimizer_states.get(id(optimizer))
+    if not _inside(sys._getframe(1)) and (state is None or state["stage"].name == "READY"):
+        if _divided(trace, optimizer):
+            return None
+        return ScaledGradient("step", kind, scale, site_of(place_here(2)), backward)
+    limit = _limited(trace)
+    site = trace.site(limit) if limit is not None else None
+    return ScaledGradient("limit", kind, scale, site, backward) if site is not None else None
+
+
+def _inside(frame: types.FrameType | None) -> bool:
+    """Is it the scaler that calls `step()`?"""
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), GradScaler) and frame.f_code.co_name in ("step", "_maybe_opt_step"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _divided(trace: Trace, optimizer: Optimizer) -> bool:
+    """Has the program written into the gradients by itself since `backward()`? It may have taken the scale out."""
+    keys = {key for p in parameters_of(optimizer) if p.grad is not None and (key := trace.known_key(p.grad)) is not None}
+    return any((made := trace.producer.get(key)) is not None and trace.ops[made].writes for key in keys)
+
+
+def _limited(trace: Trace) -> Op | None:
+    """What has written into the gradients before they were unscaled, by how large they are: a factor that was computed from them, or a bound.
+
+    A factor that knows nothing of them (one over the number of batches) may come before or after.
+    """
+    unscaled = next((op for op in reversed(trace.ops) if op.name == _UNSCALING), None)
+    gradients = {seen.key for seen in unscaled.ins} if unscaled is not None else set()
+    for op in reversed(trace.ops[: unscaled.index] if unscaled is not None else []):
+        if op.name == "backward":
+            return None
+        if op.writes and any(seen.key in gradients for seen in op.outs):
+            before = {seen.key for seen in op.ins}
+            if op.name.startswith(_LIMITS) or any((trace.ancestors({key}) - {key}) & before for key in before):
+                return op
+            gradients |= before
+    return None
