@@ -14,6 +14,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt torch numpy
 	$(PIP) install -c constraints.txt -e '.[test]'
+	$(BIN)/python -m compileall -q src  # once: where PYTHONDONTWRITEBYTECODE is set, every start would compile what it imports
 	touch $@
 
 demo: setup
