@@ -25,19 +25,20 @@ def asked_by_torch(op: Op) -> bool:
     return op.name in ("__bool__", "is_nonzero") and not op.place.direct
 
 
-def come_back(trace: Trace, on_the_way: set[int], leaving: list[Leaving]) -> tuple[list[Leaving], set[int]]:
-    """For each parameter the exits that explain it best, and those of them (`named`) whose values were seen to come back.
+def come_back(trace: Trace, on_the_way: set[int], leaving: list[Leaving]) -> tuple[list[Leaving], dict[int, Op | None]]:
+    """For each parameter the exits that explain it best, and those of them (`named`) whose values were seen to come back: in the tensor
+    that this call makes of numbers, or as an argument (None).
 
     A number that is found again among the arguments on the way to the loss was not read out for a log. Where none is found again (it was
     computed with in between) and arrays are made into tensors on the way, an array that went out is more likely to be in them than a number.
     """
     if not leaving:
-        return [], set()
+        return [], {}
     ops = [op for op in trace.ops if any(seen.key in on_the_way for seen in op.outs)]
     made = [op for op in ops if op.name in ENTRIES and not op.ins]
-    numbers = {number for op in made for number in op.values} | {number for op in ops for number in _arguments(op)}
-    numbers = {number for number in numbers if _telling(number)}
-    seen = {one.named for one in leaving if numbers & set(one.op.values)}
+    numbers: dict[float, Op | None] = {number: None for op in ops for number in _arguments(op) if _telling(number)}
+    numbers |= {number: op for op in made for number in op.values if _telling(number)}
+    seen = {one.named: numbers[number] for one in leaving for number in one.op.values if number in numbers}
     kept: list[Leaving] = []
     for one in leaving:
         who = set()

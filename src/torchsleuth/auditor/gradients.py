@@ -73,6 +73,15 @@ def used_modules(trace: Trace, keys: dict[str, int], until: int | None = None) -
     }
 
 
+class Ends(typing.NamedTuple):
+    """Where history ends on the way to the loss, by the number of the call."""
+
+    who: dict[int, set[str]]  # the parameters it ends for
+    forced: dict[int, Op]  # the call that makes the result require a gradient all the same
+    guessed: set[int]  # only hands out values, which may or may not have come back
+    remade: dict[int, Op]  # the call that makes a tensor of the values it handed out
+
+
 class Flow:
     """The way from parameters without gradient through one traced step."""
 
@@ -90,9 +99,7 @@ class Flow:
         self.output_keys = {key for t in outputs if (key := trace.known_key(t)) is not None}
         self.to_output = trace.ancestors(self.output_keys)
 
-    def ends(self, names: Iterable[str]) -> tuple[dict[int, set[str]], dict[int, Op], set[int]]:
-        """For each call where history ends on the way to the loss: the parameters it ends for. And forced results; and which of the
-        calls only hand out values that may or may not have come back."""
+    def ends(self, names: Iterable[str]) -> Ends:
         live: dict[int, set[str]] = {self.keys[n]: {n} for n in names if n in self.keys}
         dead: dict[int, dict[int, set[str]]] = {}  # key -> cut operation -> parameters
         exits: list[Leaving] = []
@@ -141,19 +148,21 @@ class Flow:
         # Values that left torch may have come back; a number that chose the next action is no culprit where there are such.
         earlier = [one for one in exits if one.named < self.since]  # of another optimizer's step, for its own ends
         guessed: set[int] = set()
+        remade: dict[int, Op] = {}
         for ways in ([one for one in exits if one.named >= self.since], earlier, choices):
             explained = set().union(*ends.values()) if ends else set()
             left = [one._replace(who=one.who - explained) for one in ways if one.who - explained]
-            kept, seen = (left, set()) if ways is choices else come_back(self.trace, self.on_the_way, left)
+            kept, seen = (left, {}) if ways is choices else come_back(self.trace, self.on_the_way, left)
             for one in kept:
                 if ways is not choices and one.named not in seen and one.named not in ends:
                     guessed.add(one.named)
                 ends[one.named] |= one.who
-        return ends, forced, guessed
+            remade.update((one.named, seen[one.named]) for one in kept if seen.get(one.named) is not None)
+        return Ends(ends, forced, guessed, remade)
 
     def cuts(self, missing: list[str], whole_loss: bool, idle: set[int]) -> tuple[list[Cut], set[str]]:
         """`idle`: what the terms of the loss without gradient were computed from, and no other term."""
-        ends, forced, guessed = self.ends(missing)
+        ends, forced, guessed, remade = self.ends(missing)
         # A rollout or a teacher's pass under `no_grad` is no culprit for what is lost in a pass that was meant to train.
         # Nor is `autograd.grad`, which gives derivatives without history unless it is told to, where anything else is.
         ops = self.trace.ops
@@ -179,11 +188,13 @@ class Flow:
             who = set().union(*(names for _, names in members))
             reason = self.reason(op)
             forced_op = next((forced[o.index] for o, _ in members if o.index in forced), None)
+            remade_op = next((remade[o.index] for o, _ in members if o.index in remade), None)
             found.append(
                 Cut(
                     op.name, reason, site, tuple(sorted(who)), whole_loss,
                     self.trace.site(forced_op) if forced_op else None, len(members),
                     site_of(op.scope) if reason == "no-grad" else None, sure=not all(o.index in guessed for o, _ in members),
+                    remade=self.trace.site(remade_op) if remade_op else None,
                 )  # fmt: skip
             )
             explained |= who

@@ -127,6 +127,7 @@ class Cut:
     used: Site | None = None  # where a later step, which does not compute it anew, takes it up
     term: Site | None = None  # a term of the loss, which is a constant because of this
     partly: bool = False  # they get a gradient from elsewhere; what goes through here gives them none
+    remade: Site | None = None  # where the values that were handed out are made into a tensor again
 
 
 @dataclass(frozen=True, slots=True)

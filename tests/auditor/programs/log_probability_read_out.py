@@ -31,7 +31,7 @@ for episode in range(3):
         rewards.append(float(-state.abs().sum()))
     returns = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
     values = torch.stack(values)
-    log_probs = torch.tensor(log_probs) if BUG else torch.stack(log_probs)
+    log_probs = torch.tensor(log_probs) if BUG else torch.stack(log_probs)  # culprit
     loss = -(log_probs * (returns - values).detach()).mean() + nn.functional.mse_loss(values, returns)
     optimizer.zero_grad()
     loss.backward()

@@ -95,7 +95,7 @@ def _decorates(scope: Site) -> bool:
 
 def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     reason, fix = _WORDS.get(cut.reason, _WORDS["other"])
-    reason = reason.format(op=cut.operation)
+    reason = reason.format(op=cut.operation.strip("_") if cut.operation.startswith("__") else cut.operation)  # `__float__` is written float()
     if cut.reason == "no-grad" and cut.scope is not None and cut.scope.span == cut.site.span:
         reason, fix = _INSIDE[1 if cut.site.source.rstrip().endswith(")") and ".sample(" in cut.site.source else 0]
     own = cut.reason == "function"  # a `backward` of the program's: history is there, the gradient is not passed on
@@ -107,6 +107,10 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     if cut.used is not None:
         culprits.append(culprit(cut.used, Role.CALL, "takes what was computed there without history"))
         fix = "Compute it anew, with history, for the loss that is to train these parameters; or take it out of `torch.no_grad()`."
+    if cut.remade is not None:
+        culprits.append(culprit(cut.remade, Role.CREATE, "makes a new tensor of these numbers, without their history"))
+        if cut.reason == "item":
+            fix = "Keep the tensors instead of their numbers, and put them together with `torch.stack`, which keeps the history."
     if cut.forced is not None:
         culprits.append(culprit(cut.forced, Role.CREATE, "makes a new leaf; it does not bring the history back"))
     total = sum(w.requires_grad for w in observation.weights)
