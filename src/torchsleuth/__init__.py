@@ -9,11 +9,11 @@ import importlib
 import typing
 
 _HOMES = {
-    "install": "torchsleuth.pipeline",
-    "uninstall": "torchsleuth.pipeline",
-    "watch": "torchsleuth.pipeline",
+    "install": "torchsleuth.doors",
+    "uninstall": "torchsleuth.doors",
+    "watch": "torchsleuth.doors",
     "check": "torchsleuth.checker",
-    "audit": "torchsleuth.pipeline",
+    "audit": "torchsleuth.doors",
     "explain": "torchsleuth.explainer",
 }
 __all__ = list(_HOMES)

@@ -63,7 +63,7 @@ def assert_gradients_flow(model: typing.Any, batch: typing.Any, **options: typin
 def _assert_clean(model: typing.Any, batch: typing.Any, rules: set[str] | None, options: dict[str, typing.Any]) -> None:
     import dataclasses
 
-    from torchsleuth.pipeline import audit
+    from torchsleuth.doors import audit
 
     __tracebackhide__ = True
     report = audit(model, batch, **options)

@@ -54,7 +54,7 @@ def _audit_function(module: str, function: str, options: argparse.Namespace) -> 
     import functools
 
     from torchsleuth.auditor import targets
-    from torchsleuth.pipeline import audit
+    from torchsleuth.doors import audit
 
     report = targets.audit_function(module, function, functools.partial(audit, overfit=options.overfit, budget_s=options.budget))
     _deliver(report, options)
