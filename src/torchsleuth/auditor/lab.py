@@ -13,13 +13,14 @@ import torch
 
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.beginnings import beginning
+from torchsleuth.auditor.changing import Changing, ChangingModules
 from torchsleuth.auditor.columns import Added
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
 from torchsleuth.auditor.observation import Move, Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.sites import expression, library_name, place_here
-from torchsleuth.auditor.trace import ARRANGING, Change, Changing, ChangingModules, Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 MOST_PLACES = 4  # places named for one leak

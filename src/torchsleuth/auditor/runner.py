@@ -23,10 +23,11 @@ from torch import nn
 from torchsleuth.auditor import accelerator
 from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.belongings import Belongings
+from torchsleuth.auditor.changing import Changing, ChangingModules
 from torchsleuth.auditor.compare import Chosen, output_leaves
 from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.sites import place_of_module_call
-from torchsleuth.auditor.trace import Changing, ChangingModules, Trace
+from torchsleuth.auditor.trace import Trace
 
 _PLAIN = {bool, int, float, str}
 _MODULES_OWN = frozenset(vars(nn.Module()))

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
-from torch.utils.hooks import RemovableHandle
 
 from torchsleuth.auditor.observation import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
@@ -308,39 +307,6 @@ class Trace(TorchFunctionMode):
             if any(seen.key in found for seen in op.ins):
                 found.update(seen.key for seen in op.outs)
         return found
-
-
-class Changing(TorchFunctionMode):
-    """Changes the results of calls of one name, and notes nothing: for runs of which only the result is wanted."""
-
-    def __init__(self, name: str, change: Change) -> None:
-        super().__init__()
-        self.name, self.change = name, change
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        if getattr(func, "__name__", "") != self.name:
-            return result
-        return self.change(Op(0, self.name, NOWHERE, "", (), ((), {})), args, kwargs, result)
-
-
-class ChangingModules:
-    """Changes the results of these modules, each of which is one call of that name: no other call of the run is slowed down."""
-
-    def __init__(self, name: str, modules: list[torch.nn.Module], change: Change) -> None:
-        self.name, self.modules, self.change = name, modules, change
-        self._hooks: list[RemovableHandle] = []
-
-    def __enter__(self) -> None:
-        self._hooks = [module.register_forward_hook(self._changed, with_kwargs=True) for module in self.modules]
-
-    def __exit__(self, *error: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _changed(self, module: torch.nn.Module, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
-        return self.change(Op(0, self.name, NOWHERE, "", (), ((), {})), args, kwargs, result)
 
 
 def _call(func, args, kwargs): return func(*args, **kwargs)  # fmt: skip  # noqa: E704  (one line: all of it has the caller's line number)
