@@ -655,3 +655,69 @@ class PartOfASum(Function):
         a = alpha[None, :, None]
         grad_alpha = g * x * torch.sin(2 * a * x) / a  # culprit
         return g * (1 + torch.sin(2 * a * x)), grad_alpha.sum(dim=(0, 2))
+
+
+# is: right
+class ForTheOtherDevice(Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, s, v):
+        p = torch.softmax(s, -1)
+        ctx.save_for_backward(p, v)
+        return p @ v
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, g):
+        p, v = ctx.saved_tensors
+        grad_p = g @ v.transpose(-1, -2)
+        return p * (grad_p - (grad_p * p).sum(-1, keepdim=True)), p.transpose(-1, -2) @ g
+
+
+# is: right
+class OpenEnded(Function):
+    @staticmethod
+    def forward(ctx, x, centers, h):
+        k = torch.exp(-(x[:, None] - centers[None]).pow(2).sum(-1) / (2 * h * h))
+        ctx.save_for_backward(x, centers, k)
+        ctx.h = h
+        return k.mean(1)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, c, k = ctx.saved_tensors
+        w = (g[:, None] * k / (ctx.h**2 * c.shape[0]))[..., None] * (x[:, None] - c[None])
+        return -w.sum(1), w.sum(0), None
+
+
+# is: for sizes twice as large
+class FirstWindowOnly(Function):
+    @staticmethod
+    def forward(ctx, x, k: int):
+        b, t = x.shape
+        n = t // k
+        value, index = x[:, : n * k].reshape(b, n, k).max(-1)
+        ctx.save_for_backward(index)
+        ctx.t = t
+        return value
+
+    @staticmethod
+    def backward(ctx, g):
+        (index,) = ctx.saved_tensors
+        out = g.new_zeros(g.shape[0], ctx.t)
+        out.scatter_add_(-1, index, g)  # culprit
+        return out, None
+
+
+# is: write `x ** (ctx.n - 1)` instead of `x ** ctx.n`
+class PowerTooHigh(Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x**n
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ctx.n * x ** ctx.n, None  # culprit

@@ -82,7 +82,7 @@ SUGGESTED = {
     "reduction": (axes, calls, constants),
     "count": (counts, orders),
     "no-grad-output": (factors, names),
-    "tensor-factor": (factors, names, operators),
+    "tensor-factor": (powers, factors, names, operators),
     "other-tensor": (orders, names),
     "adjoint": (calls, orders, wrapped),
     "condition": (comparisons, orders, constants, duplicates),

@@ -12,7 +12,7 @@ from torchsleuth.checker.source import Method
 SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
          "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
          "prod": ("sum",), "max": ("sum",), "min": ("sum",), "zeros_like": ("ones_like",), "ones_like": ("zeros_like",),
-         "sqrt": ("rsqrt",), "rsqrt": ("sqrt",),
+         "sqrt": ("rsqrt",), "rsqrt": ("sqrt",), "lgamma": ("digamma",),
          "scatter": ("scatter_add",), "index_copy": ("index_add",), "scatter_": ("scatter_add_",), "index_copy_": ("index_add_",)}  # fmt: skip
 MODULES = frozenset(("torch.", "F.", "math.", "np.", "torch.linalg.", "torch.nn.functional."))
 UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach squeeze unsqueeze".split())

@@ -263,6 +263,8 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
         numbers = [0.7, 3, 2, 1]
         if note == "float" or (not note and FLOAT_NAMES.match(name)):
             return [*numbers, floats[0]]
+        if reading.plain and reading.kept:
+            return numbers  # a tensor would be saved, not kept
         if not reading.index and not reading.mask and not INDEX_NAMES.search(name) and not MASK_NAMES.search(name):
             return [*numbers, *floats]
     whole: list = [1, 0] if reading.kept and not as_tensor else []

@@ -214,7 +214,8 @@ def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int
             elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
                 bound = node.value if _base_name(node.target) == name else None
             else:
-                bound = None
+                bound = node.value if _fills(node, name) else None
+                partly = bound is not None
             if bound is not None:
                 found = (bound, node.lineno, partly)
         if found is None or not isinstance(value, ast.Name) and isinstance(found[0], (ast.Name, ast.Attribute)):
@@ -223,6 +224,14 @@ def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int
         if partly:
             return value  # where it is written to is as much in question as what is written
     return value
+
+
+def _fills(node: ast.stmt, name: str) -> bool:
+    """`out.index_add_(0, index, g)` as a statement of its own: `out` was made empty, and this is what is in it."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, ast.Name):
+        return False
+    return call.func.value.id == name and call.func.attr.endswith("_") and len(call.args) > 1
 
 
 def _reshaped(value: ast.expr) -> str | None:
