@@ -101,6 +101,29 @@ NAMES = [
 
 # Whole functions: nests, conditions, gathers, running totals, layers.
 WHOLE = {
+    "largest_of_a_row": """
+        def f(x, k):
+            out = []
+            for row in x:
+                values, places = torch.topk(row, k)
+                out.append(values)
+            return torch.stack(out)
+    """,
+    "predicted_classes": """
+        def f(scores):
+            found = []
+            for s in scores:
+                found.append(s.argmax().item())
+            return torch.tensor(found)
+    """,
+    "filter_along": """
+        def f(x, kernel):
+            n = x.shape[0] - kernel.shape[0] + 1
+            out = torch.zeros(n)
+            for i in range(n):
+                out[i] = (x[i : i + kernel.shape[0]] * kernel).sum()
+            return out
+    """,
     "matrices": """
         def f(a, b):
             out = torch.zeros(a.size(0), a.size(1), b.size(2))

@@ -78,6 +78,13 @@ AS_WRITTEN = {
                 total += x[i].item()
             return torch.tensor(total)
      """, lambda: (torch.arange(4),)),
+    "positions in a list": ("""
+        def f(labels, n):
+            hot = torch.zeros(len(labels), n)
+            for i, label in enumerate(labels):
+                hot[i, label] = 1.0
+            return hot
+     """, lambda: ([1, 0, 2], 3)),
     "matrix by matrix": ("""
         def f(a, b):
             out = torch.zeros(a.size(0), a.size(1), b.size(2))
