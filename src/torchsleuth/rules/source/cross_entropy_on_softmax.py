@@ -25,8 +25,8 @@ class CrossEntropyOnSoftmax(LintRule):
 
     What happened
     -------------
-    `cross_entropy` or `CrossEntropyLoss` is given the output of a softmax, `BCEWithLogitsLoss` that of a sigmoid, or
-    `nll_loss` probabilities without the logarithm.
+    `cross_entropy` or `CrossEntropyLoss` is given the output of a softmax (or of a model of the same file that ends with
+    one), `BCEWithLogitsLoss` that of a sigmoid, or `nll_loss` probabilities without the logarithm.
 
     Why
     ---

@@ -90,3 +90,16 @@ class ActorCritic:
         self.actor_opt.zero_grad()
         actor_loss.backward()
         self.actor_opt.step()
+
+
+def either(model, loss_fn, optimizer, loader, training):
+    total = 0.0
+    with torch.inference_mode(mode=not training):
+        for x, y in loader:
+            loss = loss_fn(model(x), y)
+            total += loss.item()
+            if training:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    return total
