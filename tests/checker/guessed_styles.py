@@ -474,3 +474,250 @@ class FrozenScale(Function):
     def backward(ctx, grad):
         (weight,) = ctx.saved_tensors
         return grad * weight, None
+
+
+# is: the gradient for `x` is right only where x > lo
+class BetweenTwo(Function):
+    @staticmethod
+    def forward(ctx, x, lo, hi):
+        ctx.save_for_backward(x)
+        ctx.lo, ctx.hi = lo, hi
+        return x.clamp(lo, hi)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (x < ctx.hi), None, None  # culprit
+
+
+# is: its place in what backward returns must be None
+class NumberBetween(Function):
+    @staticmethod
+    def forward(ctx, x, scale: float, w):
+        ctx.save_for_backward(x, w)
+        ctx.scale = scale
+        return scale * F.linear(x, w)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        grad_x = ctx.scale * g @ w
+        grad_w = ctx.scale * g.t() @ x
+        return grad_x, grad_w, None  # culprit
+
+
+# is: RuntimeError
+class OneDimensionOnly(Function):
+    @staticmethod
+    def forward(ctx, x, dim):
+        m = x.max(dim, keepdim=True).values
+        out = m + (x - m).exp().sum(dim, keepdim=True).log()
+        ctx.save_for_backward(x, out)
+        return out.squeeze(dim)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, out = ctx.saved_tensors
+        return g * (x - out).exp(), None  # culprit
+
+
+# is: write `g.permute(1, 3, 0, 2, 4)` instead of `g.permute(1, 3, 2, 0, 4)`
+class SeveralHeads(Function):
+    @staticmethod
+    def forward(ctx, qkv, n_heads):
+        b, t, width = qkv.shape
+        q, k, v = qkv.view(b, t, 3, n_heads, width // 3 // n_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        return q.clone(), k.clone(), v.clone()
+
+    @staticmethod
+    def backward(ctx, gq, gk, gv):
+        g = torch.stack([gq, gk, gv], 0)
+        g = g.permute(1, 3, 2, 0, 4)  # culprit
+        b, t, *rest = g.shape
+        return g.reshape(b, t, rest[0] * rest[1] * rest[2]), None
+
+
+# is: right
+class EmptyBatchRefused(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return torch.einsum("oc,bchw->bohw", w, x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        flat = g.reshape(g.shape[0], g.shape[1], -1)
+        grad_w = (flat @ x.flatten(2).transpose(1, 2)).sum(0)
+        return torch.einsum("oc,bohw->bchw", w, g), grad_w
+
+
+# is: the gradient for `start` has the wrong sign
+class ConstantInTheExample(Function):
+    @staticmethod
+    def forward(ctx, x, start):
+        return x.cumsum(1) + start[:, None]
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.flip(1).cumsum(1).flip(1), -g.sum(1)  # culprit
+
+
+def example():
+    return ConstantInTheExample.apply(torch.randn(3, 5, requires_grad=True), torch.zeros(3))
+
+
+# is: write `(g / count.unsqueeze(-1))[index]` instead of `g[index]`
+class SavedForNothing(Function):
+    @staticmethod
+    def forward(ctx, src, index, nodes):
+        total = src.new_zeros(nodes, src.size(1)).index_add_(0, index, src)
+        count = torch.bincount(index, minlength=nodes).clamp(min=1).to(src.dtype)
+        ctx.save_for_backward(index, count)
+        return total / count.unsqueeze(1)
+
+    @staticmethod
+    def backward(ctx, g):
+        index, count = ctx.saved_tensors
+        return g[index], None, None  # culprit
+
+
+# is: stride=ctx.stride, padding=ctx.padding)` instead of
+class OptionForgotten(Function):
+    @staticmethod
+    def forward(ctx, x, w, stride, padding):
+        ctx.save_for_backward(x, w)
+        ctx.stride, ctx.padding = stride, padding
+        return F.conv2d(x, w, stride=stride, padding=padding)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        grad_x = torch.nn.grad.conv2d_input(x.shape, w, g, stride=ctx.stride, padding=ctx.padding)
+        grad_w = torch.nn.grad.conv2d_weight(x, w.shape, g, stride=ctx.stride)  # culprit
+        return grad_x, grad_w, None, None
+
+
+# is: write `((-inv).transpose(-1, -2) @ g @ inv.transpose(-1, -2))` instead of `-inv @ g @ inv`
+class NeitherSideTurned(Function):
+    @staticmethod
+    def forward(ctx, m):
+        inv = torch.linalg.inv(m)
+        ctx.save_for_backward(inv)
+        return inv
+
+    @staticmethod
+    def backward(ctx, g):
+        (inv,) = ctx.saved_tensors
+        return -inv @ g @ inv  # culprit
+
+
+# is: write `2 * (d @ (P + P.transpose(-1, -2)) / 2)` instead of `2 * (d @ P)`
+class TakenForSymmetric(Function):
+    @staticmethod
+    def forward(ctx, d, P):
+        ctx.save_for_backward(d, P)
+        return ((d @ P) * d).sum(-1)
+
+    @staticmethod
+    def backward(ctx, g):
+        d, P = ctx.saved_tensors
+        g = g.unsqueeze(-1)
+        return g * (2 * (d @ P)), (g * d).t() @ d  # culprit
+
+
+# is: write `(n - 1) * sd` instead of `n * sd`
+class Unbiased(Function):
+    @staticmethod
+    def forward(ctx, x):
+        sd = x.std(-1, keepdim=True)
+        ctx.save_for_backward(x, sd)
+        return sd
+
+    @staticmethod
+    def backward(ctx, g):
+        x, sd = ctx.saved_tensors
+        n = x.shape[-1]
+        return g * (x - x.mean(-1, keepdim=True)) / (n * sd)  # culprit
+
+
+# is: the gradient for `alpha` has only the term through
+class PartOfASum(Function):
+    @staticmethod
+    def forward(ctx, x, alpha):
+        ctx.save_for_backward(x, alpha)
+        a = alpha[None, :, None]
+        return x + torch.sin(a * x) ** 2 / a
+
+    @staticmethod
+    def backward(ctx, g):
+        x, alpha = ctx.saved_tensors
+        a = alpha[None, :, None]
+        grad_alpha = g * x * torch.sin(2 * a * x) / a  # culprit
+        return g * (1 + torch.sin(2 * a * x)), grad_alpha.sum(dim=(0, 2))
+
+
+# is: right
+class ForTheOtherDevice(Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, s, v):
+        p = torch.softmax(s, -1)
+        ctx.save_for_backward(p, v)
+        return p @ v
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, g):
+        p, v = ctx.saved_tensors
+        grad_p = g @ v.transpose(-1, -2)
+        return p * (grad_p - (grad_p * p).sum(-1, keepdim=True)), p.transpose(-1, -2) @ g
+
+
+# is: right
+class OpenEnded(Function):
+    @staticmethod
+    def forward(ctx, x, centers, h):
+        k = torch.exp(-(x[:, None] - centers[None]).pow(2).sum(-1) / (2 * h * h))
+        ctx.save_for_backward(x, centers, k)
+        ctx.h = h
+        return k.mean(1)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, c, k = ctx.saved_tensors
+        w = (g[:, None] * k / (ctx.h**2 * c.shape[0]))[..., None] * (x[:, None] - c[None])
+        return -w.sum(1), w.sum(0), None
+
+
+# is: for sizes twice as large
+class FirstWindowOnly(Function):
+    @staticmethod
+    def forward(ctx, x, k: int):
+        b, t = x.shape
+        n = t // k
+        value, index = x[:, : n * k].reshape(b, n, k).max(-1)
+        ctx.save_for_backward(index)
+        ctx.t = t
+        return value
+
+    @staticmethod
+    def backward(ctx, g):
+        (index,) = ctx.saved_tensors
+        out = g.new_zeros(g.shape[0], ctx.t)
+        out.scatter_add_(-1, index, g)  # culprit
+        return out, None
+
+
+# is: write `x ** (ctx.n - 1)` instead of `x ** ctx.n`
+class PowerTooHigh(Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x**n
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ctx.n * x ** ctx.n, None  # culprit

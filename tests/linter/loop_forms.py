@@ -101,6 +101,29 @@ NAMES = [
 
 # Whole functions: nests, conditions, gathers, running totals, layers.
 WHOLE = {
+    "largest_of_a_row": """
+        def f(x, k):
+            out = []
+            for row in x:
+                values, places = torch.topk(row, k)
+                out.append(values)
+            return torch.stack(out)
+    """,
+    "predicted_classes": """
+        def f(scores):
+            found = []
+            for s in scores:
+                found.append(s.argmax().item())
+            return torch.tensor(found)
+    """,
+    "filter_along": """
+        def f(x, kernel):
+            n = x.shape[0] - kernel.shape[0] + 1
+            out = torch.zeros(n)
+            for i in range(n):
+                out[i] = (x[i : i + kernel.shape[0]] * kernel).sum()
+            return out
+    """,
     "matrices": """
         def f(a, b):
             out = torch.zeros(a.size(0), a.size(1), b.size(2))
@@ -1275,6 +1298,24 @@ LEFT_ALONE = {
 
 # Said wrongly of packages from PyPI, rounds 7 to 20, and of programs like theirs.
 LEFT_ALONE |= {
+    "lists_of_lists": """
+        class CRF(nn.Module):
+            def __init__(self, n, transition_matrix=None):
+                super().__init__()
+                start = torch.zeros(n + 3, n + 3)
+                for i in range(len(transition_matrix)):
+                    for j in range(len(transition_matrix[i])):
+                        start[i][j] = transition_matrix[i][j]
+                self.transitions = nn.Parameter(start)
+    """,
+    "objects_of_another_class": """
+        def f(x: ObjectArray):
+            result = torch.empty(len(x), 2)
+            for i, solution in enumerate(x):
+                result[i, 0] = solution[0]
+                result[i, 1] = solution[1]
+            return result
+    """,
     "lengths_that_may_be_a_list": """
         def f(h, lengths):
             last = []

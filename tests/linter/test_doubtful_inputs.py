@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from torchsleuth.linter.fixing import fixed
+from torchsleuth.model import Status
 
 NORMALISED = """
     import torch
@@ -18,6 +19,16 @@ NORMALISED = """
             s = x[i].sum()
             y[i] = x[i] / (s + 1e-8)
         return y
+"""
+NORMALISED_COLUMNS = """
+    import torch
+    import torch.nn.functional as F
+
+    def f(x: torch.Tensor):
+        out = []
+        for t in range(x.shape[1]):
+            out.append(F.normalize(x[:, t], dim=-1))
+        return torch.stack(out, dim=1)
 """
 LARGEST = """
     import torch
@@ -79,6 +90,12 @@ def test_a_row_that_is_a_number_never_gets_another_value() -> None:
 def test_nan_that_a_comparison_skips_is_not_taken_for_the_largest() -> None:
     result = rewritten(LARGEST)
     assert not result.applied and "only if no value is NaN" in result.left[0].fixes[0].verdict.text
+
+
+def test_a_rank_for_which_it_differs_is_said() -> None:
+    result = rewritten(NORMALISED_COLUMNS)
+    said = result.left[0].fixes[0].verdict
+    assert not result.applied and said.status is Status.NOT_RUN and "not where `x` has 2 dimensions" in said.text
 
 
 def test_one_weight_a_row_is_not_excluded_by_a_product() -> None:

@@ -78,6 +78,28 @@ AS_WRITTEN = {
                 total += x[i].item()
             return torch.tensor(total)
      """, lambda: (torch.arange(4),)),
+    "positions in a list": ("""
+        def f(labels, n):
+            hot = torch.zeros(len(labels), n)
+            for i, label in enumerate(labels):
+                hot[i, label] = 1.0
+            return hot
+     """, lambda: ([1, 0, 2], 3)),
+    "numbers in double precision": ("""
+        def f(n):
+            nodes = torch.zeros((n,), dtype=torch.float64)
+            for i in range(n):
+                nodes[i] = math.cos(math.pi * i / n)
+            return nodes * 1e9
+     """, lambda: (8,)),
+    "places picked under a condition": ("""
+        def f(n: int):
+            e = torch.zeros(n, n)
+            for a in range(n):
+                if a % 2 == 0:
+                    e[a, a] = 1.0
+            return e
+     """, lambda: (5,)),
     "matrix by matrix": ("""
         def f(a, b):
             out = torch.zeros(a.size(0), a.size(1), b.size(2))
@@ -208,7 +230,7 @@ def test_rewrites_do_what_is_written(case: str) -> None:
     import textwrap
 
     text, given = AS_WRITTEN[case]
-    text = "import torch\n\n\n" + textwrap.dedent(text).strip() + "\n"
+    text = "import math\n\nimport torch\n\n\n" + textwrap.dedent(text).strip() + "\n"
     (diagnosis,) = filter(only_loops, linted(source_from(text.encode(), "a.py")).diagnoses)
     old, new = {}, {}
     exec(text, old)

@@ -32,7 +32,7 @@ def check(
     them, shapes as tuples of integers. Nothing passed in is changed, and neither is the random state.
     A backward that is not the derivative of forward on purpose (straight-through estimators, gradient
     reversal) is a note, and so are a second derivative that is wrong where the Function's file takes none,
-    and outputs that are views; `strict` makes findings of them all, `accept_surrogate` decides about the
+    outputs that are views, and an empty batch that backward refuses; `strict` makes findings of them all, `accept_surrogate` decides about the
     first. `only_given` compares the gradient for these
     inputs and leaves out everything else: other sizes, layouts, types, double backward, mechanics.
     """

@@ -32,6 +32,7 @@ class Scope:
     saved: tuple[str, ...] = ()  # names given to save_for_backward, if all of them are names
     masks: frozenset[str] = frozenset()  # boolean tensors
     formulas: tuple[tuple[str, frozenset[str]], ...] = ()  # expressions of forward in backward's names, and what they consist of
+    options: tuple[str, ...] = ()  # keyword arguments of calls, in backward's names: `padding=ctx.padding`
 
 
 def applied(method: Method, change: Change) -> str:

@@ -237,6 +237,8 @@ class Conditions(Judge):
         if isinstance(evaluation, Exception):
             self.refused.append(("autocast", second.described(evaluation)))
             return
+        if transforms.for_another_device(self.bench, self.study):
+            return
         found, remark = transforms.autocast(self.bench, evaluation)
         self.findings += found
         if remark:

@@ -11,7 +11,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, names, operators, orders, powers, unpackings
+from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, keywords, names, operators, orders, powers, unpackings
 from torchsleuth.checker.insertions import factors, insertions, projections, quotients, signs, terms, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -71,7 +71,7 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, duplicates, orders, axes, operators, constants, calls, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
+    unused, duplicates, orders, axes, operators, constants, calls, keywords, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
     projections, quotients, terms,
 )  # fmt: skip
 SUGGESTED = {
@@ -82,8 +82,9 @@ SUGGESTED = {
     "reduction": (axes, calls, constants),
     "count": (counts, orders),
     "no-grad-output": (factors, names),
-    "tensor-factor": (factors, names, operators),
+    "tensor-factor": (powers, factors, names, operators),
     "other-tensor": (orders, names),
+    "adjoint": (calls, orders, wrapped),
     "condition": (comparisons, orders, constants, duplicates),
     "inverted": (operators, inversions, comparisons, orders),
 }

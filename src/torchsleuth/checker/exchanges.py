@@ -12,7 +12,7 @@ from torchsleuth.checker.source import Method
 SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
          "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
          "prod": ("sum",), "max": ("sum",), "min": ("sum",), "zeros_like": ("ones_like",), "ones_like": ("zeros_like",),
-         "sqrt": ("rsqrt",), "rsqrt": ("sqrt",),
+         "sqrt": ("rsqrt",), "rsqrt": ("sqrt",), "lgamma": ("digamma",),
          "scatter": ("scatter_add",), "index_copy": ("index_add",), "scatter_": ("scatter_add_",), "index_copy_": ("index_add_",)}  # fmt: skip
 MODULES = frozenset(("torch.", "F.", "math.", "np.", "torch.linalg.", "torch.nn.functional."))
 UNDOABLE = frozenset("t transpose flip mT T permute abs neg sign conj roll square sqrt detach squeeze unsqueeze".split())
@@ -191,6 +191,16 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
         yield Change(node, f"{owner}.{name}({rest[1:-1]}, keepdim=True)")
 
 
+def keywords(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """An option that another call of backward or forward has, and this one lacks: `padding=ctx.padding`."""
+    if not isinstance(node, ast.Call) or not node.keywords and len(node.args) < 2:
+        return
+    has = {k.arg for k in node.keywords}
+    for option in scope.options:
+        if option.partition("=")[0] not in has:
+            yield Change(node, f"{method.segment(node)[:-1].rstrip().rstrip(',')}, {option})")
+
+
 def axes(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
     """The dimensions of a reduction: one more of them, or one less."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("sum", "mean", "amax", "amin")):
@@ -245,6 +255,7 @@ def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
         for name in scope.numbers:
             if name != node.id:
                 yield Change(node, name)
+        yield Change(node, f"{node.id} - 1")  # of an unbiased variance, say
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         for name in (*scope.numbers, *(name for name, rank in scope.tensors.items() if not rank)):
             yield Change(node, name)

@@ -77,6 +77,9 @@ class Experiment(Conditions):
             if together is None and not self.writes_of_backward():
                 self.other_inputs()
                 self.layouts(self.base)
+            if self.made and not self.bad and variants.elements(self.study) <= variants.SMALL and not _squares(self.study):
+                # Guessed sizes are small: one window, one block, one segment hides where the next one lies.
+                self.attempt("sizes twice as large", variants.doubled(self.study, self.generator), quiet=True, given=False)
             autocast = not self.findings and not self.bad
             if not (autocast and self.types_and_autocast(together.evaluation if together else self.base, given)):
                 self.types(self.base)
@@ -341,3 +344,8 @@ class Experiment(Conditions):
             tuple(self.findings), (), tuple(dict.fromkeys(self.remarks)),
             any(f.kind in ("double-backward", "double-backward-raises") for f in self.findings) and usage.takes_second_derivatives(self.subject.function),
         )  # fmt: skip
+
+
+def _squares(arguments: Arguments) -> bool:
+    """Whether there is a matrix with as many rows as columns: with rows repeated it would have no inverse."""
+    return any(v.ndim > 1 and v.shape[-1] == v.shape[-2] for v in arguments.values if isinstance(v, torch.Tensor))

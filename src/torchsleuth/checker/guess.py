@@ -28,16 +28,22 @@ ACCEPTED = 200
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (3, 4), (2, 3, 4), (4,), (3,), (2,), (4, 3), (2, 3), (), (4, 5), (5, 4), (2, 4, 5), (2, 3, 5), (3, 5), (2, 3, 4, 5), (5,), (2, 4), (4, 2),
-    (5, 3), (2, 5), (5, 2), (2, 3, 6, 6), (3, 2, 3, 3), (1,), (3, 2), (3, 8), (4, 4), (2, 3, 8), (2, 3, 4, 5, 6),
+    (5, 3), (2, 5), (5, 2), (2, 3, 6, 6), (3, 2, 3, 3), (1,), (3, 2), (3, 8), (4, 4), (2, 3, 8), (2, 3, 4, 5, 6), (2, 3, 12),
 )  # fmt: skip
 INDEX_NAMES = re.compile(r"(^|_)(idx|ids?|index|indices|labels?|targets?|tokens?|classes|input_ids)$", re.IGNORECASE)
 FROZEN = re.compile(r"frozen|freez|non-?trainable|not (be )?(trained|learned)", re.IGNORECASE)  # what a class says of its weights
 MASK_NAMES = re.compile(r"mask$", re.IGNORECASE)
 INTEGER_NAMES = re.compile(r"^(dim|axis|n|k|num|size|groups?|stride|padding|kernel|heads?|num_heads|n_heads)$", re.IGNORECASE)
 PLACE_NAMES = re.compile(r"dim|axis|group|stride|pad|kernel|size|dilat|rank|seed|step|start|end|idx|index|head", re.IGNORECASE)
+MANY_NAMES = re.compile(r"head|group", re.IGNORECASE)
+DIM_NAMES = re.compile(r"^(dim|axis)$", re.IGNORECASE)
 # Whole numbers, one below and one above zero.
 QUANTISER_BOUNDS = re.compile(r"^(?:q_?|quant_?)(min|max|n|p)$", re.IGNORECASE)
-FLOAT_NAMES = re.compile(r"^(eps|epsilon|p|alpha|beta|gamma|lambd|lambda_|lam|scale|slope|negative_slope|temperature|tau|t|factor|coeff|threshold|margin|min|max|min_val|max_val|lo|hi|low|high|lower|upper)$", re.IGNORECASE)  # fmt: skip
+# The two ends of a range: equal ones leave nothing between them.
+BELOW = re.compile(r"^(lo|low|lower|min|min_?val|min_?value|clip_?min|a_?min|lower_?bound|lb)$", re.IGNORECASE)
+ABOVE = re.compile(r"^(hi|high|upper|max|max_?val|max_?value|clip_?max|a_?max|upper_?bound|ub)$", re.IGNORECASE)
+PLAIN = ("int", "float", "bool", "str")
+FLOAT_NAMES = re.compile(r"^(eps|epsilon|p|alpha|beta|gamma|lambd|lambda_|lam|scale|slope|negative_slope|temperature|tau|t|factor|coeff|threshold|margin)$", re.IGNORECASE)  # fmt: skip
 
 
 class Guess(typing.NamedTuple):
@@ -56,11 +62,21 @@ def guessed_inputs(function: type, seed: int | None = None) -> Guess:
     state = torch.get_rng_state()
     try:
         for call in calls:
-            if call.complete and _runs(subject, call.values):
-                return Guess(call.values, f"checked on inputs as line {call.line} has them; pass --shapes to choose others")
+            values = _returned_too(subject, call.values)
+            if call.complete and _runs(subject, values):
+                return Guess(values, f"checked on inputs as line {call.line} has them; pass --shapes to choose others")
         return _chosen(subject, _Choices(subject, calls, seed or 0))
     finally:
         torch.set_rng_state(state)
+
+
+def _returned_too(subject: Subject, values: tuple) -> tuple:
+    """The inputs of a call, with a gradient for each that backward has one for: an example that asks for fewer does not make the others constants."""
+    if not any(is_float(v) and v.requires_grad for v in values):
+        return values
+    names = [p.name for p in subject.signature.parameters.values()][: len(values)]
+    read = readings(names, *methods(Bench(subject, Noise(0))))
+    return tuple(_as_trained(v, True) if k < len(names) and is_float(v) and not read[names[k]].constant else v for k, v in enumerate(values))
 
 
 def _runs(subject: Subject, values: tuple) -> bool:
@@ -98,6 +114,10 @@ class _Choices:
         least = sum(p.default is p.empty for p in positional)
         self.parameters = positional if subject.separate or count >= len(positional) else positional[: max(least, min(count, len(positional)))]
         self.seen = {p.name: [c.values[k] for c in calls if len(c.values) > k] for k, p in enumerate(self.parameters)}
+        for name, values in self.seen.items():
+            ranks = {v.rank if isinstance(v, Unknown) else v.ndim for v in values if isinstance(v, (Unknown, torch.Tensor))} - {-1}
+            if len(ranks) == 1 and self.read[name].rank < 0:
+                self.read[name].rank = ranks.pop()
         self.sizes = sorted({n for values in self.seen.values() for v in values if isinstance(v, torch.Tensor) for n in v.shape if 1 < n < 10})
         self.candidates = [self._of(p) for p in self.parameters]
 
@@ -162,7 +182,7 @@ def _chosen(subject: Subject, choices: _Choices) -> Guess:
         why = f" (last: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})" if error else ""
         wanted = " ".join(p.name.upper() for p in choices.parameters)
         raise UsageError(f"{subject.name}: no inputs were found that forward accepts{why}; pass --shapes {wanted}")
-    best = _told_apart(subject, min(accepted, key=lambda pair: pair[0])[1])
+    best = _along_another(subject, choices, _told_apart(subject, min(accepted, key=lambda pair: pair[0])[1]))
     shapes = ", ".join(
         f"{p.name} {list(v.shape) if isinstance(v, torch.Tensor) else getattr(v, '__name__', repr(v))}" for p, v in zip(choices.parameters, best, strict=True)
         if isinstance(v, torch.Tensor) or p.default is p.empty
@@ -180,6 +200,18 @@ def _told_apart(subject: Subject, combination: tuple) -> tuple:
             again = tuple(_as_trained(v, o.requires_grad) if is_float(o) else v for v, o in zip(other.values, combination, strict=True))
             if not _doubt(subject, again):
                 return again
+    return combination
+
+
+def _along_another(subject: Subject, choices: _Choices, combination: tuple) -> tuple:
+    """The guess along a dimension that backward fails for, where only that backward takes it speaks for the one that was chosen."""
+    for k, parameter in enumerate(choices.parameters):
+        if not DIM_NAMES.match(parameter.name) or parameter.default is not parameter.empty or choices.seen[parameter.name]:
+            continue
+        for dim in (1, 0, -1):
+            other = tuple(dim if j == k else v for j, v in enumerate(combination))
+            if combination[k] != dim and type(combination[k]) is int and _runs(subject, other) and _doubt(subject, other) >= 30 > _doubt(subject, combination):
+                return other
     return combination
 
 
@@ -212,7 +244,7 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
     note = "" if parameter.annotation is parameter.empty else parameter.annotation
     note = note if isinstance(note, str) else getattr(note, "__name__", "")
     name = parameter.name
-    as_tensor = not reading.constant or reading.tensor or note.rpartition(".")[2] == "Tensor"
+    as_tensor = (not reading.constant or reading.tensor or note.rpartition(".")[2] == "Tensor") and note not in PLAIN
     floats = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
     if not as_tensor:
         if reading.values:
@@ -221,12 +253,18 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
             return [True, False]
         if note == "int" or reading.whole or (not note and INTEGER_NAMES.match(name)):
             # A factor or power of 1 hides what is forgotten of it, one of 2 what was written out; a dimension is likelier 1.
+            if MANY_NAMES.search(name):
+                return [2, 1, 3, 4]  # one head, or one group, hides how several lie in memory
             return [1, 2, 3, 0, -1] if PLACE_NAMES.search(name) else [3, 2, 1, 0, -1]
+        if BELOW.match(name) or ABOVE.match(name):
+            return [-0.6, -1] if BELOW.match(name) else [0.8, 2]
         if bound := QUANTISER_BOUNDS.match(name):
             return [-2 if bound[1].lower() in ("min", "n") else 2]
         numbers = [0.7, 3, 2, 1]
         if note == "float" or (not note and FLOAT_NAMES.match(name)):
             return [*numbers, floats[0]]
+        if reading.plain and reading.kept:
+            return numbers  # a tensor would be saved, not kept
         if not reading.index and not reading.mask and not INDEX_NAMES.search(name) and not MASK_NAMES.search(name):
             return [*numbers, *floats]
     whole: list = [1, 0] if reading.kept and not as_tensor else []

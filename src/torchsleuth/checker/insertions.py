@@ -81,12 +81,34 @@ def quotients(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Ch
 
 
 def unused(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
-    """The gradient of an output that backward never looks at, put in as a term."""
+    """The gradient of an output that backward never looks at, put in as a term; a tensor that was saved for nothing, as a factor."""
     read = {part.id for part in own_nodes(method.tree) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
     for argument in method.tree.args.args[1:]:
         if argument.arg not in read and argument.arg in scope.tensors:
             for element in formulas(node):
                 yield Change(element, f"{argument.arg} + {method.segment(element)}", True)
+    kept = [name for name in _unpacked(method) if name not in read and name in scope.tensors] if _holds(node) else []
+    for name, operand in itertools.product(kept, _holds(node)):
+        text = bracketed(method, operand)
+        for laid in (name, f"{name}.unsqueeze(-1)", f"{name}.unsqueeze(1)", f"{name}.unsqueeze(0)"):
+            yield Change(operand, f"{text} * {laid}")
+            yield Change(operand, f"{text} / {laid}")
+
+
+def _unpacked(method: Method) -> list[str]:
+    """The names that saved tensors are given; one with `_` in front is not wanted."""
+    return [
+        part.id for node in own_nodes(method.tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and node.value.attr == "saved_tensors"
+        for part in ast.walk(node.targets[0]) if isinstance(part, ast.Name) and not part.id.startswith("_")
+    ]  # fmt: skip
+
+
+def _holds(node: ast.AST) -> list[ast.expr]:
+    """What a factor may stand beside: a whole formula, and the tensor that an index picks from."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+        return [node.value]
+    return formulas(node)
 
 
 def terms(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -122,6 +144,14 @@ def wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chan
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult,)):
         for operand in (node.left, node.right):
             yield Change(operand, f"{bracketed(method, operand)}.transpose(-1, -2)")
+        matrix = method.segment(node.right)
+        if scope.tensors.get(matrix, 0) > 1:
+            # A quadratic form whose matrix was taken to be symmetric.
+            yield Change(node, f"{bracketed(method, node.left)} @ ({matrix} + {matrix}.transpose(-1, -2)) / 2")
+        if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.MatMult):
+            # `A @ g @ B` for the map `x -> A @ x @ B`: both sides.
+            a, g, b = node.left.left, node.left.right, node.right
+            yield Change(node, f"{bracketed(method, a)}.transpose(-1, -2) @ {bracketed(method, g)} @ {bracketed(method, b)}.transpose(-1, -2)")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MATRIX:
         for operand in node.args:
             if not isinstance(operand, (ast.Constant, ast.Starred)):

@@ -343,6 +343,8 @@ class Judge:
         else:
             node = source.returned_expression(method, k, len(self.arguments.values), lines)
             label = f"the gradient for {self.arguments.names[k]}"
+            if mend is None and node is not None and finding.relation is not None and finding.relation.kind == "missing-term":
+                node = source.summed(method, node, lines)
         culprit = source.culprit_of(method, node, label) if node is not None else None
         if mend is not None:
             culprit = dataclasses.replace(mend.culprit, label=label) if culprit is None or not _inside(mend.culprit, culprit) else culprit

@@ -164,7 +164,7 @@ def _scope(bench: Bench, method: Method, case: Case) -> Scope:
     masks = frozenset(n for n, v in values.items() if isinstance(v, torch.Tensor) and v.dtype is torch.bool)
     return Scope(
         tensors, sizes, numbers, _donors(method, forward), shapes, constants, _saved(bench), masks,
-        _formulas(forward, values, context, bench.subject.backward_code),
+        _formulas(forward, values, context, bench.subject.backward_code), _options(method, forward, values, context),
     )  # fmt: skip
 
 
@@ -202,6 +202,17 @@ def _formulas(forward: Method | None, values: dict[str, typing.Any], context: st
             if len(text) <= 80:
                 found[text] = frozenset(ast.unparse(part) for part in ast.walk(tree) if part is not tree and isinstance(part, ast.expr))
     return tuple(found.items())
+
+
+def _options(backward: Method, forward: Method | None, values: dict[str, typing.Any], context: str) -> tuple[str, ...]:
+    """Keyword arguments of calls that hand on what the Function was given or kept."""
+    found: dict[str, None] = {}
+    for node in (*own_nodes(backward.tree), *(own_nodes(forward.tree) if forward is not None else ())):
+        if isinstance(node, ast.keyword) and isinstance(node.value, (ast.Name, ast.Attribute)) and node.arg not in (None, "dtype", "device", "dim", "keepdim"):
+            value = ast.unparse(_Renamed(values, context).visit(ast.parse(ast.unparse(node.value), mode="eval").body))
+            if value in values:
+                found[f"{node.arg}={value}"] = None
+    return tuple(found)
 
 
 class _Renamed(ast.NodeTransformer):

@@ -281,14 +281,15 @@ def _constant(node: ast.AST) -> typing.Any:
 
 
 def _read_subscript(subscript: ast.Subscript, parents: dict, out: dict[str, Reading], reading: Reading) -> None:
-    """`x[:, 0]` has two dimensions or more; `b[None, :, None]` has one, and what it meets has three."""
+    """`x[:, 0]` has two dimensions or more; `b[None, :, None]` has one, and what it meets has three; `x[:, None]` may have any number."""
     places = subscript.slice.elts if isinstance(subscript.slice, ast.Tuple) else [subscript.slice]
     added = sum(isinstance(p, ast.Constant) and p.value is None for p in places)
     if any(isinstance(p, ast.Constant) and p.value is Ellipsis for p in places):
         return
     reading.tensor = True
     reading.least = max(reading.least, len(places) - added)
-    if added and reading.rank < 0 and all(isinstance(p, (ast.Constant, ast.Slice)) for p in places):
+    open_ended = len(places) < 3 and not isinstance(places[-1], ast.Slice)
+    if added and reading.rank < 0 and not open_ended and all(isinstance(p, (ast.Constant, ast.Slice)) for p in places):
         reading.rank = len(places) - added
         reading.laid = reading.rank == 1
 

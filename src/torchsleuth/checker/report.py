@@ -9,7 +9,7 @@ import dataclasses
 import typing
 from dataclasses import dataclass
 
-from torchsleuth.checker.trial import FunctionRule, Trial
+from torchsleuth.checker.trial import Finding, FunctionRule, Trial
 from torchsleuth.model import Diagnosis, Outcome, Report
 from torchsleuth.rule import rules_of
 
@@ -61,7 +61,7 @@ MARKS = ("view", "unmarked-integer")
 def _without_harmless(trial: Trial) -> tuple[Trial, list[str]]:
     """The trial without what no program here suffers from, and that as sentences."""
     idle = MARKS if trial.twice else MARKS + SECOND
-    apart = tuple(f for f in trial.findings if f.kind in idle)
+    apart = tuple(f for f in trial.findings if f.kind in idle or _of_nothing(f))
     if not apart:
         return trial, []
     said = []
@@ -69,7 +69,12 @@ def _without_harmless(trial: Trial) -> tuple[Trial, list[str]]:
         place = f" ({diagnosis.culprits[0].span.file}:{diagnosis.culprits[0].span.line})" if diagnosis.culprits else ""
         use = "; its file takes no second derivative" if diagnosis.rule == "function-double-backward" else ""
         said.append(f"{diagnosis.title}{place}{use}")
-    return dataclasses.replace(trial, findings=tuple(f for f in trial.findings if f.kind not in idle)), said
+    return dataclasses.replace(trial, findings=tuple(f for f in trial.findings if f not in apart)), said
+
+
+def _of_nothing(finding: Finding) -> bool:
+    """`reshape(n, c, -1)` refuses an empty batch, aloud: no gradient is wrong for that, and few programs ever have one."""
+    return finding.kind == "raises" and finding.case == "size 0"
 
 
 def bill(trial: Trial, wrong: bool) -> list[str]:

@@ -214,7 +214,8 @@ def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int
             elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
                 bound = node.value if _base_name(node.target) == name else None
             else:
-                bound = None
+                bound = node.value if _fills(node, name) else None
+                partly = bound is not None
             if bound is not None:
                 found = (bound, node.lineno, partly)
         if found is None or not isinstance(value, ast.Name) and isinstance(found[0], (ast.Name, ast.Attribute)):
@@ -225,11 +226,31 @@ def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int
     return value
 
 
+def _fills(node: ast.stmt, name: str) -> bool:
+    """`out.index_add_(0, index, g)` as a statement of its own: `out` was made empty, and this is what is in it."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, ast.Name):
+        return False
+    return call.func.value.id == name and call.func.attr.endswith("_") and len(call.args) > 1
+
+
 def _reshaped(value: ast.expr) -> str | None:
     """`dx` of `dx.reshape(x.shape)`: the same values."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Name) and value.func.attr in _SAME_VALUES:
         return value.func.value.id
     return None
+
+
+def summed(method: Method, value: ast.expr, lines: frozenset[int] | None = None) -> ast.expr:
+    """`dw` of `dw.sum(0)`, and what it was bound to: a term that is missing from the sum is missing from its parts."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("sum", "mean", "sum_to_size", *_SAME_VALUES):
+        if not isinstance(value.func.value, ast.Name):
+            return value
+        found = _followed(method, value.func.value, value.lineno, lines)
+        if not isinstance(found, (ast.BinOp, ast.Call)):
+            return value
+        value = found
+    return value
 
 
 _SAME_VALUES = frozenset("reshape view view_as reshape_as contiguous to type_as clone float double half".split())

@@ -159,11 +159,19 @@ def autocast(bench: Bench, evaluation: Evaluation) -> tuple[list[Finding], str]:
     return [Finding("autocast", exception=described(problem.exception), culprit=culprit, detail=lacking)], ""
 
 
-def _marked(function) -> bool:
-    """Whether a method carries torch.amp.custom_fwd or custom_bwd."""
+def for_another_device(bench: Bench, arguments: Arguments) -> bool:
+    """`custom_fwd(device_type="cuda")` does nothing under the CPU's autocast, and was not written for it."""
+    device = arguments.values[arguments.checked[0]].device.type
+    marks = [_marked(getattr(bench.subject.function, name)) for name in ("forward", bench.subject.backward_name)]
+    return all(marks) and not marks[0] | marks[1] <= {device, ""}
+
+
+def _marked(function) -> set[str]:
+    """The devices that torch.amp.custom_fwd or custom_bwd on a method are for (`""` where that is not known); none where it carries none."""
     while function is not None:
         code = getattr(function, "__code__", None)
         if code is not None and code.co_filename.endswith(("amp/autocast_mode.py", "amp\\autocast_mode.py")):
-            return True
+            kept = dict(zip(code.co_freevars, (c.cell_contents for c in function.__closure__ or ()), strict=False))
+            return {kept.get("device_type", "")}
         function = getattr(function, "__wrapped__", None)
-    return False
+    return set()

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="where the random inputs are made (default: cpu)")
     parser.add_argument(
         "--strict", action="store_true",
-        help="findings, not notes: surrogate gradients, a wrong second derivative though the file takes none, outputs that are views",
+        help="findings, not notes: surrogate gradients, a wrong second derivative though the file takes none, outputs that are views, an empty batch refused",
     )  # fmt: skip
     parser.add_argument("--accept-surrogate", action="store_true", help="with --strict: accept a backward that is not the derivative of forward on purpose")
     parser.add_argument("--seed", type=int, default=None, help="seed of the random directions and inputs")

@@ -115,8 +115,9 @@ class Calls(Results):
             return UNKNOWN
         if path in NO_GRAD_CALLS:
             value = Value("nograd", node, NO_GRAD_CALLS[path])
-            if path == "torch.inference_mode" and node.args and getattr(node.args[0], "value", True) is False:
-                return UNKNOWN
+            asked = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "mode")]
+            if path == "torch.inference_mode" and asked and getattr(asked[0], "value", None) is not True:
+                return UNKNOWN  # `inference_mode(mode=not training)`: sometimes
             return value
         if path in ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled"):
             if node.args and isinstance(node.args[0], ast.Constant):

@@ -62,7 +62,7 @@ class Declarations(expressions.Expressions):
                 info.methods[child.name] = child
         self.classes[node.name] = info
         self.globals[node.name] = Value("class", node, node.name)
-        if info.is_module:
+        if not info.is_function:
             self._attributes(info)
 
     def _attributes(self, info: ClassInfo) -> None:
@@ -118,6 +118,8 @@ class Declarations(expressions.Expressions):
                 return self.nn_value(node, path, self._given_to(node) if path.endswith("Parameter") else None)
             if path in self.classes and self.classes[path].is_module:
                 return Value("module", node, path)
+            if path.startswith("torch.optim.") and path.rpartition(".")[2][:1].isupper():
+                return Value("scheduler" if ".lr_scheduler." in path else "optimizer", node, path)
         if isinstance(node, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)):
             return Value("list" if isinstance(node, (ast.List, ast.ListComp)) else "dict", node)
         return UNKNOWN

@@ -121,9 +121,20 @@ class Comparison:
         self.edges: list[str] = []  # the sizes at the edge on which both did the same
         open_rank = any(p.get("rank", 0) is None for p in self.job["parameters"])
         agreeing = []
+        differing: dict[int, Differs] = {}
         for extra in (0, 1, 2) if open_rank else (0,):
-            if self._trial({}, extra, seed=0, must_run=False):
-                agreeing.append(extra)
+            try:
+                if self._trial({}, extra, seed=0, must_run=False):
+                    agreeing.append(extra)
+            except Differs as difference:
+                differing[extra] = difference
+        if differing:
+            extra, difference = min(differing.items())
+            if not agreeing:
+                raise difference
+            several = [p for p in self.job["parameters"] if p.get("rank", 0) is None]
+            ranks = sorted({p["entries"] + p["extra"] + extra for p in several})
+            raise EdgeDiffers(f"not where {_listed(several)} {'has' if len(several) == 1 else 'have'} {' or '.join(map(str, ranks))} dimensions: there {difference}")
         if not agreeing:
             return []
         extra = agreeing[0]
@@ -279,7 +290,9 @@ class Comparison:
             if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
                 if a.shape != b.shape:
                     raise Differs(f"{label} has shape {list(b.shape)} instead of {list(a.shape)}{where}")
-                if a.dtype != b.dtype:
+                if a.dtype != b.dtype and name and not a.numel():
+                    self.facts.append(f"on {name} the loop leaves an empty tensor of {a.dtype}, the rewrite one of {b.dtype}")
+                elif a.dtype != b.dtype:
                     raise DtypeDiffers(f"{label} has dtype {b.dtype} instead of {a.dtype}{where}")
                 self._close(a, b, f"{label}{where}")
             elif isinstance(b, torch.Tensor) and isinstance(a, (int, float)):

@@ -62,6 +62,8 @@ def _event(node: ast.AST, frame: Frame, conditional: bool) -> Event | None:
 def is_optimizer(node: ast.expr, frame: Frame) -> bool:
     text = ast.unparse(node)
     value = frame.env.get(text) if isinstance(node, ast.Name) else None
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        value = frame.attributes.get(node.attr)
     if value is not None and value.kind in ("optimizer", "scheduler"):
         return value.kind == "optimizer"
     return bool(OPTIMIZER.search(text)) and not SCHEDULER.search(text)

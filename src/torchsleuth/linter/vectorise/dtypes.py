@@ -35,6 +35,31 @@ def keeps_dtype(plan: Plan, value: Lifted, code: ast.expr, allocation) -> bool:
     return not _may_convert(code) and not read & plan.reader.lifter.numbers
 
 
+DOUBLE = frozenset(("torch.float64", "torch.double", "torch.complex128", "torch.cdouble"))
+
+
+def in_double(code: ast.expr, allocation) -> ast.expr:
+    """Python counts in double precision, `arange` does not once it is divided: `math.cos(i / n)` into a tensor that has the digits."""
+    given = allocation.statement.value.keywords if allocation is not None and isinstance(allocation.statement.value, ast.Call) else ()
+    if not any(k.arg == "dtype" and ast.unparse(k.value) in DOUBLE for k in given):
+        return code
+    if any(isinstance(n, ast.BinOp) and isinstance(n.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)) for n in ast.walk(code)):
+        return code
+    return _InDouble().visit(ast.parse(ast.unparse(code), mode="eval").body)
+
+
+class _InDouble(ast.NodeTransformer):
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        node.value = self.visit(node.value)
+        return node  # positions stay whole numbers
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if ast.unparse(node.func) == "torch.arange" and not any(k.arg == "dtype" for k in node.keywords):
+            node.keywords.append(ast.keyword("dtype", ast.parse("torch.float64", mode="eval").body))
+        return node
+
+
 def _has_default_dtype(value) -> bool:
     return value is not None and value.is_tensor and value.op in ("rand", "randn", "zeros", "ones") and not any(k.arg in ("dtype", "device") for k in value.node.keywords)
 

@@ -11,7 +11,7 @@ from torchsleuth.linter.vectorise import operators as ops
 from torchsleuth.linter.vectorise.branches import Store
 from torchsleuth.linter.vectorise.collect import own_memory
 from torchsleuth.linter.vectorise.context import is_dotted
-from torchsleuth.linter.vectorise.dtypes import is_whole, keeps_dtype
+from torchsleuth.linter.vectorise.dtypes import in_double, is_whole, keeps_dtype
 from torchsleuth.linter.vectorise.lifted import INNER, ONE, GiveUp, Lifted, converted, expression, method, name, number, subscript
 from torchsleuth.linter.vectorise.totals import Accumulator, reduced
 
@@ -70,7 +70,7 @@ def stored(plan: Plan, store: Store, before: list[ast.stmt], keep: bool) -> ast.
     if target.more and not value.more:
         target = replace(target, more=False)
     layout = tuple(INNER if d == ONE else d for d in target.dims)
-    code = converted(value, layout, target.more)
+    code = in_double(converted(value, layout, target.more), plan.context.allocations.get(store.target))
     _join_layout(lifter, value, target)
     is_plain = isinstance(target.code, (ast.Name, ast.Attribute))
     covers = is_plain and set(value.axes) == set(store.axes) - set(missing) and (value.rank == target.rank or value.more)
@@ -119,11 +119,19 @@ def _masked(plan: Plan, store: Store, target: Lifted, value: Lifted) -> ast.stmt
             raise GiveUp("a product under a condition")
         amount = lifter.where(store.test, value, Lifted(ast.Constant(0), kind="number", is_constant=True))
         return ast.AugAssign(_as_target(target.code), store.op, converted(amount, layout, target.more))
-    if not value.axes and not value.dims and not value.more:
+    if not value.axes and not value.dims and not value.more and not _picks(target.code):
         return ast.Expr(method(target.code, "masked_fill_", test, value.code))
     chosen = method(name("torch"), "where", test, converted(value, layout, target.more), _loaded(target.code))
     place = target.code if isinstance(target.code, ast.Subscript) else ast.Subscript(target.code, ast.Slice(), ast.Store())
     return ast.Assign([_as_target(place)], chosen)
+
+
+def _picks(code: ast.expr) -> bool:
+    """`x[rows, columns]` is a copy, and what is filled in there is lost; `x[:, 1:]` is a view."""
+    if not isinstance(code, ast.Subscript):
+        return False
+    places = code.slice.elts if isinstance(code.slice, ast.Tuple) else [code.slice]
+    return any(isinstance(part, ast.Attribute) and part.attr == "arange" for place in places for part in ast.walk(place)) or _picks(code.value)
 
 
 def _loaded(code: ast.expr) -> ast.expr:

@@ -56,6 +56,10 @@ def require_tensors(plan: Plan) -> None:
         # What says where may be a list of numbers as well: lengths, say.
         if not named.search(base) and not _is_indexed_in_several(base, plan.loop):
             raise GiveUp(f"nothing here shows that `{base}` is a tensor; it may be a list")
+        if (other := _annotated(base, plan)) is not None:
+            raise GiveUp(f"`{base}` is a {other}, not a tensor")
+        if _has_measured_rows(base, plan.loop):
+            raise GiveUp(f"nothing here shows that `{base}` is a tensor; it may be a list of lists")
     iterated: set[str] = set()
     for node in ast.walk(plan.loop):
         if isinstance(node, (ast.For, ast.comprehension)):
@@ -95,6 +99,22 @@ def require_one_device(plan: Plan) -> None:
     bases = {b for b in plan.reader.lifter.bases if b not in plan.context.allocations}
     if bases & moved and bases - moved:
         raise GiveUp(f"`{min(bases & moved)}` is on the CPU, `{min(bases - moved)}` may not be")
+
+
+def _annotated(base: str, plan: Plan) -> str | None:
+    """The class that an argument is said to be of, where that is no tensor."""
+    arguments = getattr(plan.context.frame.node, "args", None)
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if arguments is not None else ():
+        if argument.arg == base and isinstance(argument.annotation, (ast.Name, ast.Attribute)):
+            text = ast.unparse(argument.annotation)
+            return None if "tensor" in text.lower() or text.rpartition(".")[2] in ("Any", "object") else text
+    return None
+
+
+def _has_measured_rows(base: str, loop: ast.AST) -> bool:
+    """`len(x[i])` and `x[i][j]`: as one goes through lists of lists."""
+    return any(isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len" and n.args and isinstance(n.args[0], ast.Subscript)
+               and ast.unparse(n.args[0].value) == base for n in ast.walk(loop))  # fmt: skip
 
 
 def _is_own_argument(base: str, plan: Plan) -> bool:

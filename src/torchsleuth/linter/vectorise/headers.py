@@ -127,6 +127,8 @@ class Headers:
         place = first.inner_position(0)
         size = first.sizes[place] if place < len(first.sizes) else self.lifter._unknown_size(first, place)
         stop_code = ast.Subscript(ast.Attribute(first.code, "shape", ast.Load()), number(place), ast.Load())
+        if first.is_root and not place and not self.lifter.bases.get(first.root, {"sure": True})["sure"]:
+            stop_code = ast.Call(name("len"), [first.code], [])  # positions may come in a list, which has no shape
         axis = self._new_axis(label, 0, (size or ("rows", label), 0), stop_code)
         if counter:
             self.lifter.carried.pop(counter, None)

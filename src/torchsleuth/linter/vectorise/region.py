@@ -207,11 +207,12 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
     sizes = {text for key in _all_keys(plan) if key[0] == "expr" for text in [key[1]]}
     if name in sizes:
         return {"name": name, "kind": "size", "class": _class(lifter, ("expr", name))}
-    if _is_whole_number(name, plan):
+    if _is_whole_number(name, plan, original):
         return {"name": name, "kind": "size", "class": "=2"}
-    if name in lifter.numbers or name in plan.reader.accumulators:
+    shaped = plan.context.evidence | plan.context.weak
+    if name in lifter.numbers and name not in shaped or name in plan.reader.accumulators:
         return {"name": name, "kind": "number"}
-    if any(name in text.split(".") for text in lifter.numbers):
+    if name not in shaped and any(name in text.split(".") for text in lifter.numbers):
         raise GiveUp(f"`{name}` is an object whose attributes are read")
     for key in _all_keys(plan):
         if key[0] == "expr" and name in {n.id for n in ast.walk(ast.parse(key[1], mode="eval")) if isinstance(n, ast.Name)}:
@@ -220,7 +221,7 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
     if value is not None and value.is_tensor and plan.context.rank(name) is not None:
         plan.reader.lifter.base(ast.Name(name, ast.Load()))
         return {"name": name, **_tensor(name, plan)}
-    if name in plan.context.evidence:
+    if name in shaped:
         alike = [t for t, source in plan.context.like.items() if source == name]
         rank = next((r for t in [name, *alike] if (r := plan.context.rank(t)) is not None), None)
         known = rank or max([k[2] + 1 for k in _all_keys(plan) if k[0] == "size" and k[1] == name] or [1])
@@ -229,9 +230,27 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
     return {"name": name, "kind": "number"}
 
 
-def _is_whole_number(name: str, plan: Plan) -> bool:
+SIZED = frozenset("range zeros ones empty repeat narrow unfold".split())
+
+
+def _is_arithmetic(node: ast.AST | None) -> bool:
+    """Names and numbers added and multiplied: whatever they are, the whole is a number, or what it is asked of is none."""
+    return node is not None and all(isinstance(n, (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)) for n in ast.walk(node))
+
+
+def _is_whole_number(name: str, plan: Plan, original: list[ast.stmt]) -> bool:
+    """By its annotation, or because it says how many: in a range, a slice, a shape."""
     arguments = getattr(plan.context.frame.node, "args", None)
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments is not None else []
+    for node in (n for statement in original for n in ast.walk(statement)):
+        places: list[ast.AST | None] = []
+        if isinstance(node, ast.Slice):
+            places = [node.lower, node.upper, node.step]
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            places = [*node.args] if called in SIZED else [*node.args[-1:], *(k.value for k in node.keywords if k.arg == "k")] if called in ("topk", "kthvalue") else []
+        if any(isinstance(part, ast.Name) and part.id == name for place in places if _is_arithmetic(place) for part in ast.walk(place)):
+            return True
     return any(a.arg == name and isinstance(a.annotation, ast.Name) and a.annotation.id == "int" for a in every)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 
-from torchsleuth.linter.events import Call
+from torchsleuth.linter.events import Call, ClassInfo
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import Value
 from torchsleuth.model import Confidence, Role
@@ -24,8 +25,8 @@ class CrossEntropyOnSoftmax(LintRule):
 
     What happened
     -------------
-    `cross_entropy` or `CrossEntropyLoss` is given the output of a softmax, `BCEWithLogitsLoss` that of a sigmoid, or
-    `nll_loss` probabilities without the logarithm.
+    `cross_entropy` or `CrossEntropyLoss` is given the output of a softmax (or of a model of the same file that ends with
+    one), `BCEWithLogitsLoss` that of a sigmoid, or `nll_loss` probabilities without the logarithm.
 
     Why
     ---
@@ -68,9 +69,10 @@ class CrossEntropyOnSoftmax(LintRule):
             return None
         unwanted, does = LOSSES[name]
         given = _made_by(call.args[0], unwanted)
-        if given is None:
+        node = given.node if given is not None else _last_of_model(call, unwanted, view)
+        if given is None and node is None:
             return None
-        node = given.node if given.node is not None else call.node.args[0]
+        node = node if node is not None else call.node.args[0]
         culprits = [view.culprit(Role.OPERAND, node, f"{unwanted} already", call.frame)]
         if node is not call.node:
             culprits.append(view.culprit(Role.CALL, call.node, does, call.frame))
@@ -82,6 +84,47 @@ class CrossEntropyOnSoftmax(LintRule):
             Confidence.CERTAIN,
             fixes=[advice(f"give it the values before the {unwanted}" if "expects" not in does else "use `log_softmax`, or `cross_entropy` on the logits")],
         )
+
+
+def _last_of_model(call: Call, op: str, view: View) -> ast.expr | None:
+    """The softmax that the forward of a model of this file ends with, where the loss is given that model's output."""
+    given = _followed(call.node.args[0], call.frame.node, call.node.lineno)
+    if not isinstance(given, ast.Call):
+        return None
+    if isinstance(given.func, ast.Name):
+        model = call.frame.env.get(given.func.id) or view.interpreter.globals.get(given.func.id)
+    else:
+        own = isinstance(given.func, ast.Attribute) and ast.unparse(given.func.value) == "self"
+        model = call.frame.attributes.get(given.func.attr) if own else None
+    info = view.interpreter.classes.get(model.path) if model is not None and model.kind == "module" else None
+    forward = info.methods.get("forward") if info is not None else None
+    if forward is None or any(isinstance(n, ast.Attribute) and n.attr == "training" for n in ast.walk(forward)):
+        return None
+    returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return)]
+    last = _followed(returned[0], forward, returned[0].lineno + 1) if len(returned) == 1 and returned[0] is not None else None
+    return last if isinstance(last, ast.Call) and _computes(last, op, info, view) else None
+
+
+def _followed(node: ast.expr, function: ast.AST, before: int) -> ast.expr | None:
+    """What a name was bound to, where it was bound in one way only, or last outside of every branch and loop."""
+    if not isinstance(node, ast.Name):
+        return node
+    bound = [n for n in ast.walk(function) if isinstance(n, ast.Assign) and n.lineno < before and any(ast.unparse(t) == node.id for t in n.targets)]
+    last = max(bound, key=lambda n: n.lineno, default=None)
+    called = {ast.unparse(n.value.func) if isinstance(n.value, ast.Call) else "" for n in bound}  # in training and in validation, say
+    plain = last is not None and (len(called) == 1 or last in getattr(function, "body", ()))
+    return last.value if plain else None
+
+
+def _computes(node: ast.Call, op: str, info: ClassInfo, view: View) -> bool:
+    if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "self":
+        layer = info.attributes.get(node.func.attr)
+        if layer is not None and layer.kind == "module" and layer.path.endswith(".Sequential") and layer.items:
+            layer = layer.items[-1]
+        return layer is not None and layer.kind == "module" and layer.path == f"torch.nn.{op.capitalize()}"
+    if view.dotted(node.func) in (f"torch.{op}", f"torch.nn.functional.{op}"):
+        return True
+    return isinstance(node.func, ast.Attribute) and node.func.attr == op and not view.dotted(node.func).startswith("torch.")
 
 
 def _made_by(value: Value, op: str) -> Value | None:

@@ -72,7 +72,8 @@ class NoGradAroundTraining(LintRule):
         if any(isinstance(n, ast.Attribute) and n.attr in ("requires_grad", "requires_grad_") and ast.unparse(n.value) == name.id for n in ast.walk(call.frame.node)):
             return None
         around = [w for w in ast.walk(call.frame.node) if isinstance(w, ast.With) and any(n is made[0] for n in ast.walk(w))]
-        silencers = [i.context_expr for w in around for i in w.items if isinstance(i.context_expr, ast.Call) and view.dotted(i.context_expr.func) in SILENCING]
+        silencers = [c for w in around for c in (i.context_expr for i in w.items) if isinstance(c, ast.Call) and view.dotted(c.func) in SILENCING
+                     and not c.args and not c.keywords]  # `inference_mode(mode=not training)`: sometimes  # fmt: skip
         if not silencers or any("enable_grad" in ast.unparse(i.context_expr) for w in around for i in w.items):
             return None
         return self._found(silencers[-1], made[0].value, call, view)

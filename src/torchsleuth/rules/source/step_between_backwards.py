@@ -77,13 +77,12 @@ class StepBetweenBackwards(LintRule):
             second = next((e for e in events[events.index(step) + 1 :] if e.kind == "backward"), None)
             if second is None or second.receiver == first.receiver:
                 continue
-            through = None
-            if not _computed_before(body, second.receiver, step.node):
-                through = _computed_through(body, second, step, frame, view)
-                if through is None:
+            through = _computed_through(body, second, step, frame, view)
+            if through is None:
+                if not _computed_before(body, second.receiver, step.node):
                     continue
-            elif _has_its_own_optimizer(events, step, second) or _is_apart(body, events, first, step, second):
-                continue
+                if _has_its_own_optimizer(events, step, second) or _is_apart(body, events, first, step, second):
+                    continue
             found.append(
                 self.diagnosis(
                     f"`{view.short(step.node)}` changes parameters that `{view.short(second.node)}` still needs",
@@ -92,7 +91,7 @@ class StepBetweenBackwards(LintRule):
                         view.culprit(Role.CALL, second.node, "goes through the graph of before the step", frame),
                         view.culprit(Role.SAVE, first.node, "keeps the graph, not the values", frame),
                     ],
-                    (f"`{through}`, which the second loss is made of, was computed before the step, and its graph" if through else
+                    (f"`{through}`, which the second loss is made of, was computed before the step, and its graph" if through not in (None, second.receiver) else
                      "The second loss was computed before the step, and its graph") + " kept the parameters as they were. The step writes into "
                     'them, and the second backward raises "one of the variables needed for gradient computation has been modified by an '
                     'inplace operation" wherever a parameter\'s value is needed.',
@@ -104,29 +103,41 @@ class StepBetweenBackwards(LintRule):
 
 
 def _computed_through(body: list[ast.stmt], second: Event, step: Event, frame: Frame, view: View) -> str | None:
-    """A name that the second loss reads and that the network whose optimizer steps gave before that step: `d_fake` of a GAN."""
+    """What the second loss reads, or itself, that the network whose optimizer steps gave before that step: `d_fake` of a GAN."""
     networks = _stepped(step.receiver, frame, view)
     before, after = {}, {}
     for statement in body:
         for node in ast.walk(statement):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                (before if node.lineno < step.node.lineno else after)[node.targets[0].id] = node.value
-    loss = after.get(second.receiver)
-    if not networks or loss is None:
+            if isinstance(node, ast.Assign) and second.node.lineno > node.lineno:
+                for name, value in _bound(node):
+                    (before if node.lineno < step.node.lineno else after)[name] = value
+    if not networks or second.receiver not in before | after:
         return None
-    pending, seen = [loss], set()
+    pending, seen, found = [second.receiver], {second.receiver}, None
     while pending:
-        for node in ast.walk(pending.pop()):
-            if isinstance(node, ast.Attribute) and node.attr == "detach":
-                return None
-            if not isinstance(node, ast.Name) or node.id in seen:
-                continue
-            seen.add(node.id)
-            if node.id in after:
-                pending.append(after[node.id])
-            elif node.id in before and _is_given_by(before[node.id], networks) and not _is_silent(body, before[node.id]):
-                return node.id
-    return None
+        name = pending.pop()
+        value = after.get(name, before.get(name))
+        if name not in after and found is None and not _is_silent(body, value):
+            if any(isinstance(part, ast.Call) and ast.unparse(part.func) in networks for part in ast.walk(value)):
+                found = name
+        for node in ast.walk(value):
+            if isinstance(node, ast.Attribute) and node.attr in ("detach", "item", "argmax", "data"):
+                return None  # cut off somewhere on the way
+            if isinstance(node, ast.Name) and node.id not in seen and node.id in before | after:
+                seen.add(node.id)
+                pending.append(node.id)
+    return found
+
+
+def _bound(node: ast.Assign) -> list[tuple[str, ast.expr]]:
+    """`a = x`, and each of `a, b = x, y`; a result that is taken apart is not followed."""
+    target, value = node.targets[0], node.value
+    if len(node.targets) != 1:
+        return []
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    return [(ast.unparse(t), v) for t, v in pairs if isinstance(t, (ast.Name, ast.Attribute))]
 
 
 def _stepped(optimizer: str, frame: Frame, view: View) -> set[str]:
@@ -134,18 +145,10 @@ def _stepped(optimizer: str, frame: Frame, view: View) -> set[str]:
     places = [frame.cls.node] if optimizer.startswith("self.") and frame.cls is not None else [frame.node, view.interpreter.tree]
     for place in places:
         for node in ast.walk(place):
-            if isinstance(node, ast.Assign) and any(ast.unparse(t) == optimizer for t in node.targets) and isinstance(node.value, ast.Call):
-                return {ast.unparse(n.func.value) for n in ast.walk(node.value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "parameters"}
+            value = dict(_bound(node)).get(optimizer) if isinstance(node, ast.Assign) else None
+            if isinstance(value, ast.Call):
+                return {ast.unparse(n.func.value) for n in ast.walk(value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "parameters"}
     return set()
-
-
-def _is_given_by(value: ast.expr, networks: set[str]) -> bool:
-    """`disc(fake)`, `disc(fake).squeeze()`, with nothing cut off."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and ast.unparse(value.func) not in networks:
-        if value.func.attr in ("detach", "item", "argmax"):
-            return False
-        value = value.func.value
-    return isinstance(value, ast.Call) and ast.unparse(value.func) in networks
 
 
 def _is_silent(body: list[ast.stmt], value: ast.expr) -> bool:
