@@ -17,6 +17,7 @@ from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
+from torchsleuth.capture.reckoning import Agreed
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands
@@ -76,7 +77,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
         _module_sizes(origins, module),
-        _computed_from(origins, module, operands),
+        *_computed_from(origins, module, operands),
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
@@ -216,13 +217,17 @@ def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[Siz
     return tuple(found.values())
 
 
-def _computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[Made, ...]:
-    """For a linear layer behind a flattened feature map: what its number of inputs was computed from."""
+def _computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[tuple[Made, ...], tuple[SizeOrigin, ...]]:
+    """For a linear layer behind a flattened feature map, or behind tensors that were joined: what its number of inputs was computed
+    from; and those of the tensors whose sizes are not in that sum."""
     if not isinstance(module, torch.nn.Linear) or not operands or not operands[0].shape or operands[0].shape[-1] == module.in_features:
-        return ()
-    mark = mark_of(module.weight)
-    agreed = [part.size for part in operands[0].parts_of(-1)]
-    return tuple(origins.constants_behind(mark, 1, agreed)) if mark is not None else ()
+        return (), ()
+    mark, terms = mark_of(module.weight), operands[0].terms_of(-1)
+    if mark is None:
+        return (), ()
+    agreed = Agreed(tuple(part.size for part in operands[0].parts_of(-1)), tuple(term.size for term in terms))
+    found, left = origins.constants_behind(mark, 1, agreed)
+    return tuple(found), tuple(term for term in terms if term.size in left)
 
 
 def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:

@@ -83,6 +83,7 @@ class IndexOutOfRange(CrashRule):
         r"out of range: tried to access index",
         r"takes value -?\d+ which is not in the valid range",
         r"index \S+ is out of bounds for dimension",
+        r"INDICES element is out of DATA bounds",
         r"start \(-?\d+\) \+ length",
         r"IndexError: index \d+ is out of range",
         *ON_THE_GPU,
@@ -164,8 +165,10 @@ class IndexOutOfRange(CrashRule):
         what = f"{item.source} = {item.value}" if named else f"index {item.value}"
         culprits.lead(operation, Role.INDEX, f"{what}; dimension {item.axis} has size {item.size}: legal {span}")
         loop = item.made is not None and item.made.operation == "loop"
-        culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else f"{item.source} = {item.value} comes from here")
-        if base is not None and item.axis is not None and item.made is None:
+        counted = item.made is not None and item.made.operation == "length"
+        here = "the dataset says here how many samples there are" if counted else f"{item.source} = {item.value} comes from here"
+        culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else here)
+        if base is not None and item.axis is not None and (item.made is None or counted):
             origin = base.origin_of(item.axis)
             culprits.create(origin, f"{called} has its {item.size} at dimension {item.axis} from here")
         facts = [
@@ -178,7 +181,9 @@ class IndexOutOfRange(CrashRule):
         if off_by_one:
             why += f"{item.value} is one past the last."
         fixes = []
-        if off_by_one and loop:
+        if counted:
+            fixes.append(f"A DataLoader asks for as many samples as `__len__` says: let it return at most the {item.size} that {called} has, or make {called} longer.")
+        elif off_by_one and loop:
             fixes.append(f"Count to `{called.strip('`')}.shape[{item.axis}]`: the loop runs once too often.")
         elif off_by_one:
             fixes.append(f"The last position is {item.size - 1}, or -1.")

@@ -106,6 +106,9 @@ class MatmulShape(CrashRule):
         made = left.origin_of(left_axis % len(left.shape))
         if linear and made is not None and made.operation in ("flatten", "view", "reshape") and left.input_made is not None:
             culprits.create(left.input_made, f"the {have} features are computed from this input")
+        terms = left.terms_of(left_axis)
+        for term in operation.not_counted[:2] if linear else ():
+            culprits.create(term.made, f"{called} has the {term.size} in its {have} from here")
         if linear:
             culprits.create(maker, f"the layer is made for {want} features here")
             for part in operation.computed_from[:_MOST_NUMBERS]:
@@ -121,6 +124,8 @@ class MatmulShape(CrashRule):
             parts = left.parts_of(left_axis)
             if len(parts) > 1:
                 facts.append(Fact(f"The {have} features are {' × '.join(str(part.size) for part in parts)}.", Known.OBSERVED))
+            if terms:
+                facts.append(Fact(f"The {have} features are {' + '.join(str(term.size) for term in terms)}, joined by {made_words(left.origin_of(left_axis))}.", Known.OBSERVED))
             if both:
                 facts.append(Fact(f"{made_words(left.origin_of(left_axis % len(left.shape)))} is a bidirectional layer's and returns both directions: 2 × {want} = {have} features.", Known.OBSERVED))
         else:
@@ -130,6 +135,8 @@ class MatmulShape(CrashRule):
         story, fixes = _story(left, right, left_axis, right_axis, linear)
         if linear and right.tensor.kind != "parameter" and operation.module_type not in ("", "Linear") and not story:
             fixes = [f"Build the {operation.module_type} for {have} features, or make the input {want} wide where it is made."]
+        if len(right.shape) == 3 and linear:
+            story, fixes = "", [f"Build the layer with `in{right_axis}_features={have}`, or make that input {want} wide where it is made."]
         if story:
             facts.append(Fact(story, Known.INFERRED))
         if linear:
@@ -158,6 +165,10 @@ def _from(operand: Operand, axis: int) -> str:
 def _factors(operation: FailedOperation) -> tuple[Operand, Operand, int | None, int | None] | None:
     """(left, right, axis of left, axis of right) of the two inner sizes that differ; the axes None where ranks are wrong."""
     operands = [operand for operand in operation.operands]
+    said = re.search(r"bilinear\(\): input(\d) size does not match", operation.message)
+    if said:
+        left, right = operation.operand(f"input{said[1]}"), operation.operand("weight")
+        return (left, right, -1, int(said[1])) if left is not None and right is not None and left.shape and len(right.shape) == 3 else None
     if operation.name in ("linear",) or operation.operand("weight") is not None:
         left, right = operation.operand("input"), operation.operand("weight")
         if left is None and right is not None:  # one of torch's layers made of several products: `linear(k, w_k)`
