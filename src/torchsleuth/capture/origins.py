@@ -40,6 +40,7 @@ if typing.TYPE_CHECKING:
 
 _MOST_STEPS = 200
 _MOST_CHAIN = 6
+_CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})  # a transposed one undoes what another has done to the size
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _PICKS = frozenset({"__getitem__", "index", "index_select", "gather", "embedding", "take", "take_along_dim"})
 
@@ -241,7 +242,7 @@ class Origins:
         if older is not None:
             return older
         if made is not None and last is not None and made.given is None:
-            made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first))
+            made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first) or self._convolution_behind(last))
         return made if made is None or complete else Made(made.operation, made.place, False, made.given)
 
     def _before_the_log(self, operation: Operation, operand: Mark) -> Made | None:
@@ -272,6 +273,18 @@ class Origins:
                 if result.shape[axis] in (operand.shape[1], 2 * operand.shape[1]):
                     return self.of_parameter(operand, operand.shape[1], 1)
         return None
+
+    def _convolution_behind(self, operation: Operation) -> Made | None:
+        """`self.conv(x) + x`: the size came about in the failing line itself, by the stride, the padding and the kernel of a layer."""
+        here = self._failure.program
+        statement = here.statement
+        call = node_in(operation.user_code, operation.user_lasti)
+        if operation.name not in _CONVOLUTIONS or here.code is not operation.user_code or statement is None or call is None:
+            return None
+        weight = next((operand for operand in operation.operands if operand.is_leaf and operand.requires_grad), None)
+        at_failure = statement.lineno <= getattr(call, "lineno", 0) <= (statement.end_lineno or statement.lineno)
+        made = self.of_parameter(weight) if weight is not None and at_failure else None
+        return dataclasses.replace(made, operation="layer", given=None) if made is not None else None
 
     def _mask_behind(self, operation: Operation, result: Mark) -> Made | None:
         """`x[mask]` that leaves nothing: where the mask was made, of which no element is true."""

@@ -217,4 +217,29 @@ import torch
 ids = torch.tensor([0, 4])  #! create
 torch.arange(12).view(4, 3).index_select(1, ids)  #! index
 """, "index-out-of-range", ("`ids[1]` = 4", "0…2"), late=(2, 3)),
+    Case("padded-on-both-sides", """\
+import torch
+from torch import nn
+class Causal(nn.Module):
+    def __init__(self, channels, kernel):
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, kernel, padding=kernel - 1)  #! create
+    def forward(self, x):
+        return x + self.conv(x)  #! operand
+Causal(4, 3)(torch.randn(2, 4, 50))  #! create
+""", "broadcast-mismatch", ("50 against 52", "kernel, stride and padding"), late=False),
+    Case("crop-past-the-border", """\
+import torch
+def crop(x, top, height):
+    return x.narrow(1, top, height)  #! index
+image = torch.rand(3, 32)  #! create
+crop(image, 28, height=8)  #! create
+""", "index-out-of-range", ("positions 28…35 of a dimension of size 32",)),
+    Case("windows-too-wide", """\
+import torch
+def windows(x, k):
+    return x.unfold(0, k, 1)  #! operand
+x = torch.arange(5.)  #! create
+windows(x, k=9)  #! create
+""", "conv-shape", ("too few for windows of 9",)),
 ]

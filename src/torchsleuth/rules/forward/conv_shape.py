@@ -64,6 +64,7 @@ class ConvShape(CrashRule):
         r"pool.*(expected|Expected)",
         r"non-empty 3D or 4D",
         r"pad should be (at most|smaller)",
+        r"maximum size for tensor at dimension \d+ is \d+ but size is \d+",
         r"Padding size should be less than the corresponding input dimension",
         r"Given (groups|transposed)=",
     )
@@ -115,6 +116,16 @@ class ConvShape(CrashRule):
                 self.name, operation, title=f"{called} {shape(given.shape) if given else ''} is too small for {layer}", label="smaller than the kernel", lead=given,
                 why=f"Nothing is left after this layer. torch says: {message}", creates=creates, facts=facts,
                 fixes=["Use larger inputs, padding, a smaller kernel, or fewer poolings and strides before it."],
+            )  # fmt: skip
+        window = re.search(r"maximum size for tensor at dimension (\d+) is (\d+) but size is (\d+)", message)
+        if window and given is not None:
+            size = operation.argument("size")
+            return report(
+                self.name, operation, title=f"{called} has {plural(int(window[2]), 'value')} at dimension {window[1]}, too few for windows of {window[3]}",
+                label=f"{plural(int(window[2]), 'value')}; windows of {window[3]}", lead=given, why="`unfold` takes windows of whole size: the dimension must hold at least one.",
+                creates=[*([(size.made, f"{size.source} = {size.value} comes from here")] if size is not None else []), of_axis(given, int(window[1]))],
+                facts=[*facts, *([seen(f"{argument_fact(size)}.")] if size is not None and size.value else [])],
+                fixes=["Use smaller windows, pad the tensor before, or leave out inputs that are too short."],
             )  # fmt: skip
         border = re.search(r"Padding size should be less than the corresponding input dimension, but got: padding \((\d+), (\d+)\) at dimension (\d+)", message)
         if border and given is not None:

@@ -218,6 +218,8 @@ class IndexOutOfRange(CrashRule):
                 facts.append(Fact(f"Index {value}; the dimension has size {numbers[3]}; legal: {_span(int(numbers[3]))}.", Known.OBSERVED))
         elif plain:
             value = int(plain[1])
+        if (part := re.search(r"start \((-?\d+)\) \+ length \((\d+)\) exceeds dimension size \((\d+)\)", message)) and table is not None:
+            return self._part(operation, table, *map(int, part.groups()))
         index = operation.operand("index", "indices", "input", "index[0]") if operation.name != "select" else None
         argument = operation.argument("index", "idx")
         label = f"asks for index {value}" if value is not None else "holds an index that is out of range"
@@ -240,6 +242,25 @@ class IndexOutOfRange(CrashRule):
         why = "A dimension of size n has the positions 0 … n-1"
         why += ", and -1 … -n from the end." if operation.name in ("__getitem__", "__setitem__", "select", "index", "narrow") else "."
         return Diagnosis(self.name, title, Confidence.LIKELY, culprits.done(), tuple(facts), why)
+
+
+    def _part(self, operation: FailedOperation, table: Operand, start: int, length: int, size: int) -> Diagnosis:
+        """`narrow` past the end, which is not cut off as a slice is."""
+        culprits, facts = Culprits(), []
+        culprits.lead(operation, Role.INDEX, f"{start} + {length} = {start + length}; the dimension has size {size}")
+        for name in ("start", "length", "dim"):
+            own = operation.argument(name)
+            if own is not None and own.value:
+                facts.append(Fact(f"{argument_fact(own)}.", Known.OBSERVED))
+                culprits.create(own.made, f"{own.source} = {own.value} comes from here")
+        dim = operation.argument("dim")
+        axis = dim.numbers[0] % len(table.shape) if dim is not None and dim.numbers and table.shape else None
+        if axis is not None and table.shape[axis] == size:
+            culprits.create(table.origin_of(axis), f"{table.called} has its {size} at dimension {axis} from here")
+        facts += operand_facts(operation, 4) + setting_facts(operation)
+        title = f"{code(operation.place.source)} asks for positions {start}…{start + length - 1} of a dimension of size {size}"
+        why = f"`narrow` takes exactly `length` positions from `start` on: {start} + {length} must not be more than {size}. (A slice, `x[{start}:{start + length}]`, would be cut off at the end.)"
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(f"Keep `start + length` within {size}: `min(length, {size} - start)`, or pad the tensor."))
 
 
 def _span(size: int) -> str:

@@ -128,7 +128,10 @@ class ViewSize(CrashRule):
             text = f"Dimension {position} of {called} has size {whole_size}; it is to be split into {' × '.join(map(str, factors))} = {math.prod(factors)}"
             loose = [factor for factor in factors if factor and whole_size % factor]
             facts.append(Fact(text + (f"; {whole_size} is not divisible by {loose[0]}." if loose else "."), Known.INFERRED))
-            if loose and not fixes:
+            others = math.prod(factors) // loose[0] if loose else 0
+            if loose and not fixes and others and whole_size % others == 0:
+                fixes = [f"Take sizes that multiply to {whole_size}: with {whole_size // others} instead of {loose[0]} they do."]
+            elif loose and not fixes:
                 fixes = [f"Take sizes that multiply to {whole_size}: a divisor of {whole_size} instead of {loose[0]}, or a size that {loose[0]} divides."]
             elif not fixes and whole_size % math.prod(factors[1:]) == 0:
                 fixes = [f"Take sizes that multiply to {whole_size}: with {whole_size // math.prod(factors[1:])} instead of {factors[0]} they do."]
