@@ -242,4 +242,21 @@ def windows(x, k):
 x = torch.arange(5.)  #! create
 windows(x, k=9)  #! create
 """, "conv-shape", ("too few for windows of 9",)),
+    Case("padding-in-a-bag", """\
+import torch
+from torch import nn
+def padded(rows, width):
+    out = torch.full((len(rows), width), -1)  #! create
+    for k, row in enumerate(rows):
+        out[k, : len(row)] = torch.tensor(row)
+    return out
+bags = nn.EmbeddingBag(5, 2)
+x = padded([[1, 2], [3]], 3)
+bags(x)  #! index
+""", "index-out-of-range", ("`x[0, 2]` = -1", "torch reads it as one row, [6]"), late=False),
+    Case("codes-of-another-width", """\
+import torch
+codes = torch.randn(16, 8)  #! create
+torch.cdist(torch.randn(5, 10), codes)  #! operand
+""", "matmul-shape", ("rows of different lengths: 10 against 8",)),
 ]

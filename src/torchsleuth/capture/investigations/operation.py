@@ -29,6 +29,7 @@ from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operan
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
+from torchsleuth.probe.tensors import storage_of
 from torchsleuth.record.oplog import Mark
 
 if typing.TYPE_CHECKING:
@@ -169,14 +170,21 @@ def _with_carried(found: tuple[Operand, ...], bad: Operand, gathering: Gathering
     raw = gathering.raws[limit.position]
     if bad.values is None or not bad.values.bad or raw.mark is None or not gathering.origins.log_reaches:
         return found
-    result = []
+    result, whence = [], ValueOrigins(gathering.failure, gathering.origins)
     for operand, own in zip(found, gathering.call_raws):
-        if own.tensor is not None and own.mark is not None and ValueOrigins(gathering.failure, gathering.origins).carries_from(raw.mark, id(own.tensor)):
+        flattened = own.tensor is not None and raw.tensor is not None and _is_flattened(own.tensor, raw.tensor)
+        if own.tensor is not None and own.mark is not None and (flattened or whence.carries_from(raw.mark, id(own.tensor))):
             values = measured([own], limit._replace(position=0))
             if values is not None and values.bad:
-                operand = dataclasses.replace(operand, values=values, value_made=bad.value_made, carried_by=bad.argument)
+                made = whence.value(own.mark, values.first[0], _badness(gathering, limit)) if flattened else bad.value_made
+                operand = dataclasses.replace(operand, values=values, value_made=made, carried_by=bad.argument)
         result.append(operand)
     return tuple(result)
+
+
+def _is_flattened(one: torch.Tensor, flat: torch.Tensor) -> bool:
+    """torch reads the rows of one tensor as a single one: `nn.EmbeddingBag` does, with ids in two dimensions."""
+    return flat.dim() == 1 < one.dim() and one.is_contiguous() and storage_of(one) == storage_of(flat) != 0 and one.numel() == flat.numel() and one.dtype == flat.dtype
 
 
 # -- the module ---------------------------------------------------------------------------------------

@@ -128,7 +128,8 @@ class IndexOutOfRange(CrashRule):
                 culprits.create(*of_axis(table, axis))
         facts = [Fact(bad_values(bad, values), bad.known)]
         if used is not bad:
-            facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
+            passed = f"The library passes its values on as {used.called} {shape(used.shape)}." if operation.place.in_library else f"torch reads it as one row, {shape(used.shape)}."
+            facts.append(Fact(passed, Known.OBSERVED))
         story, fixes, inferred = _story(operation, bad, table)
         facts += config_facts(operation, int(values.high) + 1)
         if table is not None and table is not bad:

@@ -66,6 +66,7 @@ class MatmulShape(CrashRule):
         r"1D tensors expected, but got",
         r"(batch1|batch2|self|mat2|mat1|input) must be a (3D tensor|matrix)",
         r"(vector \+ )?matrix @ (matrix|vector) expected",
+        r"X1 and X2 must have the same number of columns",
         r"bilinear\(\): input\d size does not match",
         r"both arguments to (linear|matmul) need to be at least 1D",
         r"mat\d? ?(and|,).*(dimension|shape)",
@@ -79,6 +80,8 @@ class MatmulShape(CrashRule):
             return None
         if "einsum()" in operation.message:
             return _einsum(self.name, operation)
+        if "must have the same number of columns" in operation.message and len(operation.operands) == 2:
+            return _columns(self.name, operation, *operation.operands)
         pair = _factors(operation)
         culprits = Culprits()
         if pair is None:
@@ -224,6 +227,21 @@ def _story(left: Operand, right: Operand, left_axis: int, right_axis: int, linea
             )
         return "", [f"Build the layer for {have} features (`nn.Linear({have}, ...)`), or make the input {want} wide where it is made."]
     return "", ["Make the inner sizes agree where they come from, or transpose one factor."]
+
+
+def _columns(rule: str, operation: FailedOperation, left: Operand, right: Operand) -> Diagnosis | None:
+    """`cdist`: the rows of one are compared with the rows of the other."""
+    if not left.shape or not right.shape:
+        return None
+    culprits = Culprits()
+    have, want = left.shape[-1], right.shape[-1]
+    culprits.lead(operation, Role.OPERAND, f"{shape(left.shape)} and {shape(right.shape)}: rows of {have} and of {want}")
+    size_creates(culprits, left, -1)
+    size_creates(culprits, right, -1)
+    title = f"{left.called} {shape(left.shape)} and {right.called} {shape(right.shape)} have rows of different lengths: {have} against {want}"
+    why = f"`{operation.name}` takes the distance of each row of the one to each row of the other: rows must be of one length, the last size."
+    facts = operand_facts(operation) + setting_facts(operation)
+    return Diagnosis(rule, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice("Make the last sizes agree where they come from."))
 
 
 def _einsum(rule: str, operation: FailedOperation) -> Diagnosis:
