@@ -15,7 +15,7 @@ from torchsleuth.model import Known
 class Made:
     """The expression of the program in which a tensor, a size or a value first appeared."""
 
-    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument", "value" for plain Python values; "mask" for one that left nothing
+    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument", "value" for plain Python values; "mask" for one that left nothing, "length" for what `__len__` returns, "layer" for a convolution
     place: Place
     complete: bool = True  # False: the trail ends here, the thing itself is older
     given: Made | None = None  # the caller's expression that gave the number, where it came as an argument
@@ -27,6 +27,7 @@ class SizeOrigin:
     size: int
     made: Made
     parts: tuple[SizeOrigin, ...] = ()  # for a dimension that a view has joined of several: theirs
+    terms: tuple[SizeOrigin, ...] = ()  # for a dimension along which tensors were joined (`cat`): theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,11 @@ class Operand:
         found = next((origin for origin in self.sizes if origin.axis == axis), None)
         return () if found is None else found.parts or (found,)
 
+    def terms_of(self, axis: int) -> tuple[SizeOrigin, ...]:
+        """The sizes that add up to this one, where tensors were joined along it."""
+        axis = axis + len(self.shape) if axis < 0 else axis
+        return next((origin.terms for origin in self.sizes if origin.axis == axis), ())
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -182,6 +188,7 @@ class FailedOperation:
     module_made: Made | None = None  # its constructor call
     module_sizes: tuple[SizeOrigin, ...] = ()  # the sizes of its own parameters, each once, and where the numbers came from
     computed_from: tuple[Made, ...] = ()  # where its size was computed: the numbers behind the factors that its input does not have
+    not_counted: tuple[SizeOrigin, ...] = ()  # of an input that was joined of several: the terms that are not in the sum behind the layer's size
     type: str = ""  # of the exception torch raised first, where another one wraps it
     message: str = ""
     wrapper: str = ""  # "torch.compile", "TorchScript", "a DataLoader worker", "vmap", where one stands around it

@@ -40,7 +40,7 @@ class Data(Dataset):
     def __init__(self):
         self.rows = torch.arange(5)  #! create
     def __len__(self):
-        return 8
+        return 8  #! create
     def __getitem__(self, i):
         return self.rows[i]  #! index
 for batch in DataLoader(Data(), batch_size=2):

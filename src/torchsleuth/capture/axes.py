@@ -91,6 +91,14 @@ def joined(operation: Operation, result: Mark, axis: int) -> list[tuple[Mark, in
     return []
 
 
+def added(operation: Operation, result: Mark, axis: int) -> list[tuple[Mark, int]]:
+    """The operands that `cat` has joined along this axis, each with its axis."""
+    real = [operand for operand in operation.operands if operand.shape != (0,)]
+    if operation.name not in ("cat", "concat", "concatenate", "hstack") or len(real) < 2 or any(len(operand.shape) != len(result.shape) for operand in real):
+        return []
+    return [(operand, axis) for operand in real] if sum(operand.shape[axis] for operand in real) == result.shape[axis] else []
+
+
 def _through_view(operand: Mark, result: Mark, axis: int) -> tuple[Mark, int] | None:
     size, stride = result.shape[axis], result.strides[axis]
     found = [k for k in range(len(operand.shape)) if operand.shape[k] == size and operand.strides[k] == stride]
@@ -175,4 +183,6 @@ def _only_candidate(operands: tuple[Mark, ...], rank: int, axis: int, size: int)
     same_axis = [(operand, k) for operand, k in found if k == axis and len(operand.shape) == rank]
     if same_axis:
         return same_axis[0]
+    if len(operands) == 1 and len(operands[0].shape) == rank:
+        return None  # pooling, and the like: another dimension of that size is a coincidence
     return found[0] if len(found) == 1 and size != 1 else None

@@ -23,7 +23,7 @@ from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
 from torchsleuth.capture.number_sources import Source
 from torchsleuth.capture.numbers import Numbers
-from torchsleuth.capture.reckoning import constants_behind
+from torchsleuth.capture.reckoning import Agreed, constants_behind
 from torchsleuth.capture.returns import returned
 from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, enclosing, parameter_of, size_asked
 from torchsleuth.capture.unlogged import operation_word, stand_in
@@ -246,18 +246,18 @@ class Definitions:
             return None  # the call names the number itself
         return self.numbers.given(frame, arguments, size, tensors, read)
 
-    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int, agreed: typing.Iterable[int]) -> list[Made]:
+    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int, agreed: Agreed) -> tuple[list[Made], list[int]]:
         """For `nn.Linear(channels * side ** 2, …)`: what sets the numbers in it, but those of factors that are agreed on."""
         call, frame = node_in(*stack[0]), frames_of(stack)
         if not isinstance(call, ast.Call) or frame is None:
-            return []
+            return [], []
         if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
             frame = frame_at(frame.filename, call, frame.name)
         arguments = arguments_for(call, axis)
         if frame is None or len(arguments) != 1:
-            return []
-        found = constants_behind(self.numbers.files, frame, arguments[0], size, agreed)
-        return [made for made in map(self.source_made, found) if made is not None]
+            return [], []
+        found, left = constants_behind(self.numbers.files, frame, arguments[0], size, agreed)
+        return [made for made in map(self.source_made, found) if made is not None], left
 
     def sized(self, found: Source) -> tuple[torch.Tensor, int] | None:
         """For a number that was asked of a tensor, `x.size(1)`: the tensor, where it stands in a live frame, and the axis."""

@@ -9,8 +9,10 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.attributes import attribute_definition
+from torchsleuth.capture.bindings import function_node
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import Failure
+from torchsleuth.capture.scopes import argument_for, parameter_of
 from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
@@ -45,8 +47,20 @@ def module_node(
                     continue
                 if isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)) and name.isdigit():
                     return _element(module_node(failure, definitions, owner, depth - 1), int(name), len(owner))
-                return attribute_definition(owner, name)
+                found = attribute_definition(owner, name)
+                if found is None or not isinstance(found[1], ast.Name):
+                    return found
+                return _handed_over(*found, module_node(failure, definitions, owner, depth - 1))
     return definitions.of_module(module)
+
+
+def _handed_over(code: types.CodeType, name: ast.Name, owner: tuple[types.CodeType, ast.AST] | None) -> tuple[types.CodeType, ast.AST] | None:
+    """`self.inner = inner`: what the call that made the owner was given for `inner`, where that is a call itself."""
+    scope = function_node(code)
+    if owner is None or not isinstance(owner[1], ast.Call) or scope is None or parameter_of(scope, name.id) is None:
+        return None
+    given, _ = argument_for(owner[1], scope, True, name.id)
+    return (owner[0], given) if isinstance(given, ast.Call) else None
 
 
 def _element(made: tuple[types.CodeType, ast.AST] | None, position: int, count: int) -> tuple[types.CodeType, ast.AST] | None:

@@ -8,11 +8,13 @@ import typing
 from torchsleuth import source
 from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.imported import imported_bodies, module_named
-from torchsleuth.capture.number_sources import ANOTHER, At, Source
+from torchsleuth.capture.number_sources import ANOTHER, At, Invoked, Source
 from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.scopes import class_level, class_of, first_parameter, loosened, option_default, stored_in
 
 _SAME_ELEMENTS = frozenset({"list", "tuple", "reversed", "sorted", "iter", "set"})
+# What they return is written in a file, or in a text: no further.
+_LOADS = frozenset({"load", "loads", "safe_load", "full_load", "parse", "read_csv", "read_json"})
 # `replace(cfg, heads=7)`, `vars(args)`, `asdict(cfg)`, `dict(base, heads=7)`: entries not named in the call are the first argument's.
 _SAME_ENTRIES = frozenset({"replace", "deepcopy", "copy", "vars", "asdict", "dict", "Namespace", "OmegaConf.create", "create", "MappingProxyType"})
 
@@ -58,7 +60,7 @@ class ThroughObjects:
             for statement in ast.walk(method):
                 found += [(home, value, where) for value, where in stored_in(statement, method.args.args[0].arg, name)]
         if not found:
-            return self._of_class(at, frame.filename, tree, owner, name)
+            return self._of_method(at, name, frame.filename, owner, frame.made) or self._of_class(at, frame.filename, tree, owner, name)
         return self._one([self.follow(at.inside(home, *where, *at.selectors), value) for home, value, where in found])
 
     def _owner(self, frame: Frame) -> ast.ClassDef | None:
@@ -91,9 +93,10 @@ class ThroughObjects:
                 return self.follow(at.of(selectors[0], *selectors[2:]), node.func.value)
             if name in ("parse_args", "parse_known_args") and selectors:
                 return self._parsed(at, name)
-        if selectors and isinstance(selectors[0], str):
-            return self._entry(at, node, name)
-        return self._returned(at, node)
+        found = self._entry(at, node, name) if selectors and isinstance(selectors[0], str) else self._returned(at, node)
+        if found is None and selectors and name in _LOADS and not isinstance(selectors[0], Invoked):
+            return Source(at.frame.filename, node, at.frame.name, at.crossed)
+        return found
 
     def _parsed(self, at: At, name: str) -> Source | None:
         selectors = at.selectors[1:] if name == "parse_known_args" and at.selectors[0] == 0 else at.selectors
@@ -119,7 +122,7 @@ class ThroughObjects:
     def _returned(self, at: At, node: ast.Call) -> Source | None:
         defined = self._defined(at.frame, node.func)
         if defined is None:
-            return None
+            return self._by_method(at, node)
         filename, definition = defined
         if isinstance(definition, ast.ClassDef):
             return self._of_object(at, node, filename, definition)
@@ -127,6 +130,31 @@ class ThroughObjects:
         if len(returns) != 1 or returns[0].value is None:
             return None
         return self.follow(at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors), returns[0].value)
+
+    def _by_method(self, at: At, node: ast.Call) -> Source | None:
+        """`vocabulary.encode(text)`, `self.encode(text)`: what the method returns, of the class whose object that is."""
+        if not isinstance(node.func, ast.Attribute):
+            return None
+        receiver, frame = node.func.value, at.frame
+        if frame.arguments == "self" and isinstance(receiver, ast.Name) and receiver.id == first_parameter(frame.scope):
+            owner = self._owner(frame)
+            return self._of_method(at, Invoked.of(node, frame), frame.filename, owner, frame.made) if owner is not None else None
+        return self.follow(at.of(Invoked.of(node, frame), *at.selectors), receiver)
+
+    def _of_method(self, at: At, asked: str, filename: str, owner: ast.ClassDef, made: tuple[ast.Call, Frame] | None) -> Source | None:
+        """What a method of an object returns that was called, or a property that was asked for."""
+        name, called = (asked.method, asked) if isinstance(asked, Invoked) else (asked, None)
+        found = [item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == name]
+        around = {ast.unparse(decorator).split(".")[-1] for item in found for decorator in item.decorator_list}
+        is_property = bool(around & {"property", "cached_property"})
+        returns = list(returns_of(found[0])) if len(found) == 1 else []
+        if len(returns) != 1 or returns[0].value is None or is_property is not (called is None) or not found[0].args.args and "staticmethod" not in around:
+            return None
+        if around - {"property", "cached_property", "staticmethod", "no_grad()", "inference_mode()"} or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(found[0])):
+            return None  # what a decorator returns is anybody's guess
+        word = "" if "staticmethod" in around else "self"
+        inside = Frame(filename, found[0], f"{owner.name}.{name}", called.call if called is not None else None, called.frame if called is not None else None, word, made=made)
+        return self.follow(at.inside(inside, *at.selectors), returns[0].value)
 
     def _defined(self, frame: Frame, function: ast.AST) -> tuple[str, ast.ClassDef | ast.FunctionDef] | None:
         """The one definition that a called name stands for, in this file or the one it was imported from."""
@@ -149,6 +177,9 @@ class ThroughObjects:
         if not at.selectors or not isinstance(at.selectors[0], str):
             return None
         name, rest = at.selectors[0], at.selectors[1:]
+        returned = self._of_method(at.of(*rest), name, filename, owner, (call, at.frame))
+        if returned is not None or isinstance(name, Invoked):
+            return returned
         tree = source.tree_of(filename)
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__post_init__") and method.args.args:

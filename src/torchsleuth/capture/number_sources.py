@@ -11,6 +11,21 @@ from torchsleuth.capture.scopes import Selector
 _MOST_STEPS = 40
 
 
+class Invoked(str):
+    """A selector: what a method of the object returns. As a text it is no name of an attribute or entry."""
+
+    method: str
+    call: ast.Call
+    frame: Frame
+
+    @classmethod
+    def of(cls, call: ast.Call, frame: Frame) -> Invoked:
+        method = call.func.attr  # type: ignore[attr-defined]
+        found = cls(f"{method}()")
+        found.method, found.call, found.frame = method, call, frame
+        return found
+
+
 class Crossing(typing.NamedTuple):
     """A caller's expression that handed the number to a parameter."""
 

@@ -9,7 +9,7 @@ from torchsleuth import source
 from torchsleuth.capture.finished import Frame, frame_at
 from torchsleuth.capture.imported import module_tree
 from torchsleuth.capture.number_objects import ThroughObjects
-from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Source, only
+from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source, only
 from torchsleuth.capture.scopes import (
     Selector, argument_for, bound_to, class_of, comprehensions_around, constant_value, default_of, enclosing, key_of, loosened, parameter_of,
     position_in, positional_names, stores_into,
@@ -32,6 +32,11 @@ class Trail(ThroughObjects):
             return None
         if isinstance(node, ast.Constant):
             return at.end(node) if type(node.value) is int and node.value == self._number else ANOTHER
+        if at.selectors and isinstance(at.selectors[0], Invoked):  # an object of a class of the program's, no list or array
+            if isinstance(node, ast.Call):
+                return self._returned(at, node)
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp, ast.NamedExpr)):
+                return None
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         found = method(at, node) if method is not None else None
         if found is not None and found is not ANOTHER:

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import typing
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -117,9 +118,14 @@ class Gathering(PlainArguments):
 
     def _flattened(self, given: typing.Iterable[Given], entry: Entry) -> list[Raw]:
         found: list[Raw] = []
+        starred = Counter[int]()
         for item in given:
             before = len(found)
             self._add(found, item.name, item.node, item.value, entry, item.recomputed)
+            if isinstance(item.node, ast.Starred) and item.value is not UNKNOWN:  # `f(*args)`: one of the arguments is `args[k]`
+                for raw in found[before:]:
+                    raw.element = starred[id(item.node)] if raw.element is None else raw.element
+                starred[id(item.node)] += 1
             if item.key is not None:
                 for raw in found[before:]:
                     raw.element = item.key if raw.element is None else raw.element
@@ -191,8 +197,10 @@ class Gathering(PlainArguments):
                 known[mark.ident].argument = name
 
     def _without_index(self, marks: list[Mark]) -> list[Mark]:
-        """`x[rows] = values`: the log has the tensors of the index between the two that the syntax gives here."""
+        """`x[rows] = values`: the log has the tensors of the index between the two that the syntax gives here; `x[rows]`: behind it."""
         node, evaluator = self.failure.program.node, self.failure.program.evaluator
+        if self.logged == "__getitem__" and isinstance(node, ast.Subscript):
+            return marks[:1]
         if self.logged != "__setitem__" or not isinstance(node, ast.Subscript) or len(marks) < 2:
             return marks
         index = [evaluator.value(item) for item in (node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])]
@@ -344,7 +352,9 @@ class Gathering(PlainArguments):
         if raw.node is None or raw.entry is None:
             return ""
         text = self._text(raw.node, raw.entry)
-        return f"{text}[{raw.element!r}]" if raw.element is not None and not isinstance(raw.node, ast.Starred) else text
+        if isinstance(raw.node, ast.Starred):
+            text = self._text(raw.node.value, raw.entry) if raw.element is not None else text
+        return f"{text}[{raw.element!r}]" if raw.element is not None else text
 
     def _text(self, node: ast.AST, entry: Entry) -> str:
         return source.text_of(entry.code.co_filename, source.node_range(entry.code.co_filename, node))

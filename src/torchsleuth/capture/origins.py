@@ -19,11 +19,14 @@ import torch
 import torch._C._functorch as _wrapping
 
 from torchsleuth import source
-from torchsleuth.capture.axes import COUNTS, followed, joined
+from torchsleuth.capture.axes import COUNTS, added, followed, joined
 from torchsleuth.capture.contexts import device_context
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
+from torchsleuth.capture.finished import node_in
+from torchsleuth.capture.reckoning import Agreed
+from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.trails import mark_of
 from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import Made, SizeOrigin
@@ -37,6 +40,7 @@ if typing.TYPE_CHECKING:
 
 _MOST_STEPS = 200
 _MOST_CHAIN = 6
+_CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})  # a transposed one undoes what another has done to the size
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _PICKS = frozenset({"__getitem__", "index", "index_select", "gather", "embedding", "take", "take_along_dim"})
 
@@ -234,19 +238,53 @@ class Origins:
         """The call in which this size first appeared at the axis."""
         last, complete, first, own = self._first_with(mark, axis, self._limit if before is None else before)
         made = self.made_by(last, mark.shape[axis], own) if last is not None else None
+        older = self._before_the_log(last, first) if last is not None and not complete else None
+        if older is not None:
+            return older
         if made is not None and last is not None and made.given is None:
-            made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first))
+            made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first) or self._convolution_behind(last))
         return made if made is None or complete else Made(made.operation, made.place, False, made.given)
 
+    def _before_the_log(self, operation: Operation, operand: Mark) -> Made | None:
+        """For an operand that came into being unseen (`torch.from_numpy`): what it was bound to, in a frame that is still alive."""
+        for entry in self._failure.entries:
+            if entry.code is not operation.user_code or entry.origin is not Origin.USER:
+                continue
+            call = node_in(operation.user_code, operation.user_lasti)
+            for node in ast.iter_child_nodes(call) if call is not None else ():
+                node = node.value if isinstance(call, ast.Call) and isinstance(node, ast.Attribute) and node is call.func else node
+                value = entry.evaluator.value(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+                if isinstance(value, torch.Tensor) and id(value) == operand.ident and tuple(value.shape) == operand.shape:
+                    made = self.definitions.made(entry, node)
+                    return made if made is not None and made.operation in UNSEEN else None
+        return None
+
     def _layer_behind(self, operation: Operation, result: Mark, axis: int) -> Made | None:
-        """A recurrent layer's features are its hidden size, once for each direction: its constructor was given that."""
-        if operation.name not in _RECURRENT or axis != len(result.shape) - 1:
+        """A recurrent layer's features are its hidden size, once for each direction, and its states one for each layer and direction: its
+        constructor was given that."""
+        if operation.name not in _RECURRENT or axis not in (0, len(result.shape) - 1):
             return None
+        if axis == 0:  # of the state, one for each layer and direction
+            is_state = any(made.ident == result.ident for made in operation.results[1:])
+            weight = next((operand for operand in operation.operands if operand.is_leaf and operand.requires_grad), None)
+            return self.of_parameter(weight) if is_state and weight is not None else None
         for operand in operation.operands:
             if operand.is_leaf and operand.requires_grad and len(operand.shape) == 2 and operand.shape[0] in (k * operand.shape[1] for k in (1, 3, 4)):
                 if result.shape[axis] in (operand.shape[1], 2 * operand.shape[1]):
                     return self.of_parameter(operand, operand.shape[1], 1)
         return None
+
+    def _convolution_behind(self, operation: Operation) -> Made | None:
+        """`self.conv(x) + x`: the size came about in the failing line itself, by the stride, the padding and the kernel of a layer."""
+        here = self._failure.program
+        statement = here.statement
+        call = node_in(operation.user_code, operation.user_lasti)
+        if operation.name not in _CONVOLUTIONS or here.code is not operation.user_code or statement is None or call is None:
+            return None
+        weight = next((operand for operand in operation.operands if operand.is_leaf and operand.requires_grad), None)
+        at_failure = statement.lineno <= getattr(call, "lineno", 0) <= (statement.end_lineno or statement.lineno)
+        made = self.of_parameter(weight) if weight is not None and at_failure else None
+        return dataclasses.replace(made, operation="layer", given=None) if made is not None else None
 
     def _mask_behind(self, operation: Operation, result: Mark) -> Made | None:
         """`x[mask]` that leaves nothing: where the mask was made, of which no element is true."""
@@ -257,17 +295,24 @@ class Origins:
         return dataclasses.replace(made, operation="mask", given=None) if made is not None else None
 
     def size_origin(self, mark: Mark, axis: int) -> SizeOrigin | None:
-        """The same, with the dimensions that a view has joined."""
+        """The same, with the dimensions that a view has joined, or the tensors that `cat` has."""
         made = self.size(mark, axis)
         last, _, result, own = self._first_with(mark, axis, self._limit)
-        parts = []
-        for operand, k in joined(last, result, own) if last is not None else ():
-            first, complete, _, at = self._first_with(operand, k, last.index)
-            part = self.made_by(first, operand.shape[k], at) if first is not None else None
-            if part is None:
-                return SizeOrigin(axis, mark.shape[axis], made) if made is not None else None
-            parts.append(SizeOrigin(k, operand.shape[k], part if complete else dataclasses.replace(part, complete=False)))
-        return SizeOrigin(axis, mark.shape[axis], made, tuple(parts)) if made is not None else None
+        if made is None or last is None:
+            return SizeOrigin(axis, mark.shape[axis], made) if made is not None else None
+        parts, terms = (self._each(last, find(last, result, own)) for find in (joined, added))
+        return SizeOrigin(axis, mark.shape[axis], made, parts, terms)
+
+    def _each(self, operation: Operation, of: list[tuple[Mark, int]]) -> tuple[SizeOrigin, ...]:
+        """Where operands of a call have their sizes from; nothing where that is not known of all."""
+        found = []
+        for operand, axis in of:
+            first, complete, _, at = self._first_with(operand, axis, operation.index)
+            made = self.made_by(first, operand.shape[axis], at) if first is not None else None
+            if made is None:
+                return ()
+            found.append(SizeOrigin(axis, operand.shape[axis], made if complete else dataclasses.replace(made, complete=False)))
+        return tuple(found)
 
     def _first_with(self, mark: Mark, axis: int, before: int | None) -> tuple[Operation | None, bool, Mark, int]:
         """The call in which a size first appeared, whether the log reaches back to it, and what and where it is there."""
@@ -308,6 +353,9 @@ class Origins:
         for _ in range(_MOST_STEPS):
             found = self.producer(mark, before)
             if found is None:
+                older = self._before_the_log(last, mark) if last is not None else None
+                if older is not None:
+                    return older
                 break
             last, _ = found
             same = [operand for operand in last.operands if getattr(operand, what) == wanted]
@@ -351,11 +399,12 @@ class Origins:
         operation = self._maker(mark)
         return self.made_by(operation, size, axis) if operation is not None else None
 
-    def constants_behind(self, mark: Mark, axis: int, agreed: typing.Iterable[int]) -> list[Made]:
-        """What sets the numbers of which a parameter's size was computed, but those of factors that are agreed on."""
+    def constants_behind(self, mark: Mark, axis: int, agreed: Agreed) -> tuple[list[Made], list[int]]:
+        """What sets the numbers of which a parameter's size was computed, but those of factors or terms that are agreed on; and the
+        terms of the other side that are not in the sum."""
         operation = self._maker(mark)
         if operation is None or origin_of(operation.user_code) is not Origin.USER:
-            return []
+            return [], []
         return self.definitions.constants_behind(_callers(operation), mark.shape[axis], axis, agreed)
 
     def device_of_parameter(self, mark: Mark) -> Made | None:

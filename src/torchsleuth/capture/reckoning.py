@@ -1,4 +1,4 @@
-"""The constants that a computed size was made of: `nn.Linear(channels * side * side, 10)`, followed by syntax through names,
+"""The constants that a computed size was made of: `nn.Linear(channels * side * side, 10)`, `nn.Linear(state + action, 32)`, followed by syntax through names,
 configurations and functions, and reckoned again.
 
 The outcome is the check: unless the arithmetic on the constants found gives the very size, nothing is said.
@@ -28,21 +28,30 @@ class Worth(typing.NamedTuple):
     value: int | float
     constants: tuple[Source, ...]  # those that stand elsewhere than in the arithmetic itself
     factors: tuple[Worth, ...] = ()
+    terms: tuple[Worth, ...] = ()
 
 
-def constants_behind(files: tuple[str, ...], frame: Frame, node: ast.AST, number: int, agreed: typing.Iterable[int]) -> list[Source]:
-    """The constants behind `number`; without those of factors that are among the sizes `agreed` on."""
+class Agreed(typing.NamedTuple):
+    """The sizes of the other side, of which nobody needs to be told where they came from."""
+
+    factors: tuple[int, ...] = ()  # it was flattened of these
+    terms: tuple[int, ...] = ()  # it was joined of these
+
+
+def constants_behind(files: tuple[str, ...], frame: Frame, node: ast.AST, number: int, agreed: Agreed) -> tuple[list[Source], list[int]]:
+    """The constants behind `number`, without those of factors or terms that are agreed on; and the terms agreed on that are not in the sum."""
     worth = _Reckoner(files).worth(At(frame), node)
     if worth is None or worth.value != number:
-        return []
-    left, rest = Counter(agreed), []
-    for factor in worth.factors or (worth,):
-        if len(worth.factors) > 1 and isinstance(factor.value, int) and left[factor.value] > 0:
-            left[factor.value] -= 1
+        return [], []
+    summed = len(worth.terms) > 1 and len(agreed.terms) > 1
+    parts, left, rest = worth.terms if summed else worth.factors, Counter(agreed.terms if summed else agreed.factors), []
+    for part in parts or (worth,):
+        if len(parts) > 1 and isinstance(part.value, int) and left[part.value] > 0:
+            left[part.value] -= 1
         else:
-            rest.append(factor)
-    found = {(source.filename, id(source.node)): source for factor in rest for source in factor.constants}
-    return list(found.values())
+            rest.append(part)
+    found = {(source.filename, id(source.node)): source for part in rest for source in part.constants}
+    return list(found.values()), list(left.elements()) if summed else []
 
 
 class _Reckoner(Trail):
@@ -86,7 +95,8 @@ class _Reckoner(Trail):
             factors = (*(left.factors or (left,)), *(right.factors or (right,)))
         elif isinstance(node.op, ast.Pow) and type(right.value) is int:
             factors = (left.factors or (left,)) * right.value
-        return Worth(value, (*left.constants, *right.constants), factors)
+        terms = (*(left.terms or (left,)), *(right.terms or (right,))) if isinstance(node.op, ast.Add) else ()
+        return Worth(value, (*left.constants, *right.constants), factors, terms)
 
     def _computed(self, at: At, node: ast.Call) -> Worth | None:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))

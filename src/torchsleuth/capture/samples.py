@@ -10,6 +10,7 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.returns import returned_part
 from torchsleuth.capture.unlogged import operation_word
@@ -46,6 +47,20 @@ def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Mad
                 return None
             return _made(owner, function, returned_part(function.__code__, keys.pop()))
     return None
+
+
+def length_made(failure: Failure, definitions: Definitions, entry: Entry, index: ast.AST) -> Made | None:
+    """For an index that a DataLoader has counted: what the dataset's `__len__` returns."""
+    above, owner = failure.entries[entry.position - 1] if entry.position else None, locals_of(entry.frame).get("self")
+    if above is None or above.origin is not Origin.TORCH or not above.code.co_filename.endswith("fetch.py") or entry.code.co_name != "__getitem__":
+        return None
+    function: typing.Any = inspect.getattr_static(type(owner), "__len__", None)
+    if getattr(index, "id", "") != entry.code.co_varnames[1:2][0] or not _is_programs(function) or function.__code__.co_varnames[:1] != ("self",):
+        return None
+    node = returned_part(function.__code__, None)
+    place = source.place_of_node(function.__code__, node, Known.INFERRED) if node is not None else None
+    given = definitions.made(entry, node) if isinstance(node, ast.Attribute) else None
+    return Made("length", place, given=given) if place is not None else None
 
 
 _MOST_CALLS = 4

@@ -11,7 +11,8 @@ from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry
 from torchsleuth.capture.operands import Gathering, Raw
-from torchsleuth.evidence_forward import IndexItem
+from torchsleuth.capture.samples import length_made
+from torchsleuth.evidence_forward import IndexItem, Made
 from torchsleuth.model import Known
 
 
@@ -56,12 +57,17 @@ def index_items(gathering: Gathering, entry: Entry) -> tuple[tuple[IndexItem, ..
                 own,
                 value if type(value) is int else None,
                 shape[own] if own is not None and own < len(shape) else None,
-                gathering.origins.definitions.made(entry, item) if kind in ("int", "float", "str", "other") and not isinstance(item, ast.Constant) else None,
+                _made(gathering, entry, item) if kind in ("int", "float", "str", "other") and not isinstance(item, ast.Constant) else None,
                 raw.shape if raw is not None else (),
                 operand,
             )
         )
     return tuple(items), raws
+
+
+def _made(gathering: Gathering, entry: Entry, item: ast.AST) -> Made | None:
+    definitions = gathering.origins.definitions
+    return definitions.made(entry, item) or length_made(gathering.failure, definitions, entry, item)
 
 
 def _guess(gathering: Gathering, item: ast.AST, value: typing.Any, entry: Entry, marks: list) -> tuple[str, Raw | None]:

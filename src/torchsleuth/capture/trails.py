@@ -19,6 +19,7 @@ from torchsleuth.capture.axes import COUNTS, followed
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry
+from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence_forward import Made
 from torchsleuth.probe.tensors import storage_of
@@ -53,10 +54,13 @@ class Trails:
                 found = self._definitions.step(entry, node)
                 if found is None:
                     break
-                entry, node = found
+                before, (entry, node) = (entry, node), found
                 at = found
                 value = entry.evaluator.value(node)
                 if not _alike(value, tensor) or self._binds_itself(entry, node):
+                    unseen = self._definitions.made(*before) if isinstance(node, ast.Call) else None
+                    if unseen is not None and unseen.operation in UNSEEN:  # `X, y = load()`, of `torch.from_numpy`
+                        return unseen
                     break
                 tensor = value
                 continue

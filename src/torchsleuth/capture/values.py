@@ -13,7 +13,7 @@ import typing
 
 from torchsleuth import source
 from torchsleuth.capture.finished import Frame, frame_at
-from torchsleuth.capture.number_sources import ANOTHER, At, Source
+from torchsleuth.capture.number_sources import ANOTHER, At, Invoked, Source
 from torchsleuth.capture.number_trails import Trail
 from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.scopes import Selector, key_of, loosened, stores_into
@@ -28,7 +28,7 @@ _SAME_TENSOR = frozenset({
 _DRAWS = frozenset({"sample", "choices", "shuffle", "sorted", "deque"})  # hold elements of what they are given
 _EMPTY = frozenset({"list", "dict", "set", "deque", "OrderedDict", "Counter", "defaultdict"})
 _LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
-_CONTAINERS = (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Call)
+_CONTAINERS = (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Call, ast.BinOp)
 
 # Which argument of a call a value is that fills a tensor: by position, and by name.
 _FILLS = {
@@ -50,6 +50,12 @@ def value_argument(call: ast.Call, position: tuple[Selector, ...]) -> tuple[ast.
         given = next((k.value for k in call.keywords if k.arg == word), call.args[place] if place < len(call.args) else None)
         return (given, ()) if given is not None else None
     return None
+
+
+def _is_list(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_list(node.left) or isinstance(node.op, ast.Add) and _is_list(node.right)
+    return isinstance(node, (ast.List, ast.Tuple, ast.ListComp)) or isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("list", "tuple", "tolist", "split")
 
 
 class Values:
@@ -79,6 +85,8 @@ class _ValueTrail(Trail):
         return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 else None
 
     def _end(self, at: At, node: ast.AST, found: Source | None) -> Source | None:
+        if any(isinstance(selector, Invoked) for selector in at.selectors):
+            return None  # the object, not what its method returns
         if at.selectors and isinstance(node, _CONTAINERS) and found is None:
             if isinstance(node, _LITERALS) and not (node.values if isinstance(node, ast.Dict) else node.elts):
                 return None  # nothing is in it yet
@@ -89,6 +97,10 @@ class _ValueTrail(Trail):
 
     def _dictcomp(self, at: At, node: ast.DictComp) -> Source | None:
         return self.follow(at.of(*at.selectors[1:]), node.value) if at.selectors else None
+
+    def _binop(self, at: At, node: ast.BinOp) -> Source | None:
+        """`[START] + ids`; where neither side is written as a list, an array may be reckoned with, and the numbers are new."""
+        return super()._binop(at, node) if not at.selectors or isinstance(node.op, ast.BitOr) or _is_list(node) else None
 
     def _augassign(self, at: At, node: ast.AugAssign) -> Source | None:
         """`rows += more`."""

@@ -128,6 +128,25 @@ def index_out_of_bounds(found: Found) -> Reading:
 
 
 @reads(
+    r"INDICES element is out of DATA bounds, id=(?P<index>-?\d+) axis_dim=(?P<size>\d+)",
+    example="RuntimeError: INDICES element is out of DATA bounds, id=4 axis_dim=3",
+)
+def out_of_data_bounds(found: Found) -> Reading:
+    index, size = found.int("index"), found.int("size")
+    return Reading(
+        f"`index_select` asked for position {index} of a dimension that has {count(size, 'element')}",
+        f"The dimension has {count(size, 'element')}, counted from 0. `index_select` does not count negative positions from the end.",
+        ("Ids that count from 1, or that belong to a larger table.", "Another dimension was meant: `index_select(x, dim, ids)` looks at `dim` alone."),
+        raising(
+            f"x = torch.zeros(2, {size})",
+            f"x.index_select(1, torch.tensor([{index}]))",
+            raises=f"INDICES element is out of DATA bounds, id={index} axis_dim={size}",
+        ),
+        ("Check the values before: `assert ids.min() >= 0 and ids.max() < x.shape[dim]`, and put them right where they come from.",),
+    )
+
+
+@reads(
     r"index out of range in self",
     r"index out of range: Tried to access index (?P<index>-?\d+) out of table with \d+ rows",
     example="IndexError: index out of range in self",

@@ -1,4 +1,4 @@
-"""Messages of operations that cut images into patches and put them together: pixel_shuffle, pixel_unshuffle, fold."""
+"""Messages of operations that cut images into patches or windows and put them together: pixel_shuffle, pixel_unshuffle, fold, unfold."""
 
 from __future__ import annotations
 
@@ -77,4 +77,41 @@ def fold_blocks(found: Found) -> Reading:
             raises=f"sliding blocks {found.match['rows']} * {found.match['columns']} = {want}, but got input.size({found.match['axis']})={got}",
         ),
         ("Give `fold` the kernel, stride, padding and dilation of the `unfold` that made the patches.",),
+    )
+
+
+@reads(
+    r"maximum size for tensor at dimension (?P<dim>\d+) is (?P<have>\d+) but size is (?P<size>\d+)",
+    example="RuntimeError: maximum size for tensor at dimension 1 is 5 but size is 9",
+    fragments=(r"maximum size for tensor at dimension",),
+)
+def windows_too_wide(found: Found) -> Reading:
+    dim, have, size = found.int("dim"), found.int("have"), found.int("size")
+    return Reading(
+        f"windows of {size} do not fit into a dimension of {have}",
+        f"`x.unfold(dimension, size, step)` takes windows of whole size: dimension {dim} holds {have}, a window {size}.",
+        ("The input is shorter than one window: a short recording, a last partial piece.", "Another dimension was meant."),
+        raising(f"torch.zeros({call((2,) * dim + (have,))}).unfold({dim}, {size}, 1)", raises=f"at dimension {dim} is {have} but size is {size}"),
+        (f"Pad the input to at least {size}, use smaller windows, or leave out inputs that are too short.",),
+    )
+
+
+@reads(
+    r"Given input with spatial size \((?P<size>\d+, \d+)\), kernel_size=\((?P<kernel>\d+, \d+)\), dilation=\((?P<dilation>\d+, \d+)\), padding=\((?P<padding>\d+, \d+)\), "
+    r"calculated shape of the array of sliding blocks as \((?P<blocks>-?\d+, -?\d+)\), but its components must be at least one",
+    example="RuntimeError: Given input with spatial size (5, 5), kernel_size=(7, 7), dilation=(1, 1), padding=(0, 0), calculated shape of the array of "
+    "sliding blocks as (-1, -1), but its components must be at least one.",
+    fragments=(r"calculated shape of the array of sliding blocks",),
+)
+def patches_too_large(found: Found) -> Reading:
+    size, kernel, padding = found.ints("size"), found.ints("kernel"), found.ints("padding")
+    return Reading(
+        f"an image of {size[0]} × {size[1]} holds no patch of {kernel[0]} × {kernel[1]}",
+        f"`F.unfold` cuts whole patches: the image, with {padding[0]} and {padding[1]} of padding on each side, must be at least as large as the kernel (times its dilation).",
+        ("The image is smaller than meant: it was pooled or cropped before.", "The channels come last: torch reads [batch, channels, height, width]."),
+        raising(
+            f"torch.nn.functional.unfold(torch.zeros(1, 1, {call(size)}), {kernel}, dilation={found.ints('dilation')}, padding={padding})",
+            raises="but its components must be at least one",
+        ),
+        ("Use larger images, padding, or a smaller kernel.",),
     )

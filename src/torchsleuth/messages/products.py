@@ -220,3 +220,38 @@ def product_dims(found: Found) -> Reading:
         ("Use `a @ b` (`torch.matmul`), or add the missing dimension with `unsqueeze`.",),
         running("print(tuple((torch.zeros(2, 3, 4) @ torch.zeros(4, 5)).shape))", prints="(2, 3, 5)"),
     )
+
+
+@reads(
+    r"X1 and X2 must have the same number of columns\. X1: (?P<one>\d+) X2: (?P<two>\d+)",
+    example="RuntimeError: X1 and X2 must have the same number of columns. X1: 10 X2: 8",
+)
+def distances(found: Found) -> Reading:
+    one, two = found.int("one"), found.int("two")
+    return Reading(
+        f"distances between rows of {one} and rows of {two} numbers",
+        f"`torch.cdist` takes the distance of each row of the one to each row of the other; their last sizes, {one} and {two}, must be the same.",
+        ("Features and centres (a codebook, anchors) were built with different widths.", "The features are not in the last dimension."),
+        raising(f"torch.cdist(torch.zeros(3, {one}), torch.zeros(4, {two}))", raises=f"X1: {one} X2: {two}"),
+        ("Give both the same last size, or bring the features to the last dimension (`movedim`).",),
+    )
+
+
+@reads(
+    r"bilinear\(\): input(?P<which>[12]) size does not match weight size: got (?P<have>\d+) but expected (?P<want>\d+)",
+    example="RuntimeError: bilinear(): input2 size does not match weight size: got 6 but expected 5",
+)
+def bilinear_width(found: Found) -> Reading:
+    which, have, want = found.int("which"), found.int("have"), found.int("want")
+    sizes, given = ((want, 3), (have, 3)) if which == 1 else ((3, want), (3, have))
+    return Reading(
+        f"input {which} of a bilinear layer has {have} features; {want} are taken",
+        f"`nn.Bilinear(in1, in2, out)` was built for in{which} = {want} features, and input {which} has {have} at its last dimension.",
+        ("The two inputs are swapped.", "The layer that makes this input has another number of outputs."),
+        raising(
+            f"layer = torch.nn.Bilinear({call(sizes)}, 2)",
+            f"layer(torch.zeros(4, {given[0]}), torch.zeros(4, {given[1]}))",
+            raises=f"input{which} size does not match weight size: got {have} but expected {want}",
+        ),
+        (f"Build it with `in{which}_features={have}`, or give it {want} features.",),
+    )

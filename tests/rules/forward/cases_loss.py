@@ -49,7 +49,7 @@ F.cross_entropy(logits, target)  #! operand
     Case("target-column", """\
 import torch
 import torch.nn.functional as F
-logits = torch.randn(4, 5)  #! create
+logits = torch.randn(4, 5)
 target = torch.zeros(4, 1, dtype=torch.long)  #! create
 F.cross_entropy(logits, target)  #! operand
 """, "loss-target", ("squeeze(1)",)),

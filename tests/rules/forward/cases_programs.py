@@ -121,4 +121,142 @@ left = torch.randn(4, 3)  #! create
 right = torch.randn(5, 2)  #! create
 product(left, b=right)
 """, "matmul-shape", ("`a` [4, 3]", "3 against 5")),
+    Case("action-of-another-width", """\
+import torch
+from torch import nn
+class Critic(nn.Module):
+    def __init__(self, obs, act):
+        super().__init__()
+        self.q = nn.Linear(obs + act, 4)  #! create
+    def forward(self, s, a):
+        return self.q(torch.cat([s, a], dim=-1))  #! operand
+sizes = {"obs": 11,
+         "act": 3}  #! create
+critic = Critic(sizes["obs"], sizes["act"])
+critic(torch.randn(5, sizes["obs"]), torch.randn(5, 1))  #! create
+""", "matmul-shape", ("are 11 + 1", "has the 1 in its 12 from here"), late=False),
+    Case("as-many-pixels-as-channels-after-pooling", """\
+import torch
+from torch import nn
+x = torch.rand(1, 8, 16, 16)
+small = nn.functional.max_pool2d(x, 2)  #! create
+other = torch.rand(1, 8, 4, 4)  #! create
+small + other  #! operand
+""", "broadcast-mismatch", ("`small` has its 8 at dimension 3 from here",), late=False),
+    Case("rows-are-not-to-blame", """\
+import torch
+from torch import nn
+fc = nn.Linear(3, 64)  #! create
+maps = fc(torch.randn(5, 3)).view(-1, 8, 4, 4)  #! operand
+""", "view-size", ("64; it is to be split into 8 × 4 × 4", "with 4 instead of 8"), late=False),
+    Case("time-read-as-batch", """\
+import torch
+from torch import nn
+rnn = nn.LSTM(3, 4)  #! create
+x = torch.randn(6, 9, 3)  #! create
+zeros = torch.zeros(1, 6, 4)  #! create
+rnn(x, (zeros, zeros))  #! operand
+""", "recurrent-state", ("`batch_first` may be missing",), late=False),
+    Case("state-of-two-directions", """\
+import torch
+from torch import nn
+encoder = nn.GRU(3, 4, bidirectional=True)  #! create
+decoder = nn.GRU(3, 4)  #! create
+x = torch.randn(5, 2, 3)
+_, state = encoder(x)  #! create
+decoder(x, state)  #! operand
+""", "recurrent-state", ("[2, 2, 4]; `decoder` needs [1, 2, 4]",), late=False),
+    Case("second-input-of-two", """\
+import torch
+from torch import nn
+class Logged(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, *args):
+        return self.inner(*args)  #! operand
+net = Logged(nn.Bilinear(4, 5, 2))  #! create
+net(torch.randn(3, 4), torch.randn(3, 6))  #! create
+""", "matmul-shape", ("`args[1]` has 6 features", "takes 5", "in2_features=6"), late=(8, 9)),
+    Case("more-samples-than-rows", """\
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Pairs(Dataset):
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+    def __len__(self):
+        return len(self.a)  #! create
+    def __getitem__(self, k):
+        return self.a[k], self.b[k]  #! index
+few = torch.randn(6, 3)  #! create
+for _ in DataLoader(Pairs(torch.randn(8, 3), few), batch_size=4):
+    pass
+""", "index-out-of-range", ("k = 6", "how many samples there are", "at most the 6"), late=False),
+    Case("mask-taken-from-one", """\
+import torch
+mask = torch.tensor([1, 0]) > 0  #! create
+1 - mask  #! operand
+""", "dtype-mismatch", ("`-` does not take bool",), late=False),
+    Case("scaled-by-a-temporary", """\
+import torch
+from torch import nn
+nodes = 5  #! create
+x, fc = torch.randn(nodes, 8), nn.Linear(8, 8)  #! create
+goal = torch.tensor([0, 5])  #! create
+fc(x)[goal]  #! index
+""", "index-out-of-range", ("of `fc(x)`, which has size 5",), late=(5, 6)),
+    Case("doubled-layer", """\
+import torch
+from torch import nn
+layer = nn.Linear(4, 4).double()  #! create
+x = torch.randn(2, 4)
+layer(x)  #! operand
+""", "dtype-mismatch", ("`x` is float32",), late=False),
+    Case("whole-numbers-selected", """\
+import torch
+ids = torch.tensor([0, 4])  #! create
+torch.arange(12).view(4, 3).index_select(1, ids)  #! index
+""", "index-out-of-range", ("`ids[1]` = 4", "0…2"), late=(2, 3)),
+    Case("padded-on-both-sides", """\
+import torch
+from torch import nn
+class Causal(nn.Module):
+    def __init__(self, channels, kernel):
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, kernel, padding=kernel - 1)  #! create
+    def forward(self, x):
+        return x + self.conv(x)  #! operand
+Causal(4, 3)(torch.randn(2, 4, 50))  #! create
+""", "broadcast-mismatch", ("50 against 52", "kernel, stride and padding"), late=False),
+    Case("crop-past-the-border", """\
+import torch
+def crop(x, top, height):
+    return x.narrow(1, top, height)  #! index
+image = torch.rand(3, 32)  #! create
+crop(image, 28, height=8)  #! create
+""", "index-out-of-range", ("positions 28…35 of a dimension of size 32",)),
+    Case("windows-too-wide", """\
+import torch
+def windows(x, k):
+    return x.unfold(0, k, 1)  #! operand
+x = torch.arange(5.)  #! create
+windows(x, k=9)  #! create
+""", "conv-shape", ("too few for windows of 9",)),
+    Case("padding-in-a-bag", """\
+import torch
+from torch import nn
+def padded(rows, width):
+    out = torch.full((len(rows), width), -1)  #! create
+    for k, row in enumerate(rows):
+        out[k, : len(row)] = torch.tensor(row)
+    return out
+bags = nn.EmbeddingBag(5, 2)
+x = padded([[1, 2], [3]], 3)
+bags(x)  #! index
+""", "index-out-of-range", ("`x[0, 2]` = -1", "torch reads it as one row, [6]"), late=False),
+    Case("codes-of-another-width", """\
+import torch
+codes = torch.randn(16, 8)  #! create
+torch.cdist(torch.randn(5, 10), codes)  #! operand
+""", "matmul-shape", ("rows of different lengths: 10 against 8",)),
 ]

@@ -115,4 +115,55 @@ from torch.distributions import Categorical
 actions = torch.tensor([1, 2, 3])  #! create
 Categorical(logits=torch.zeros(3, 3)).log_prob(actions)  #! operand
 """, "distribution-constraint", ("between 0 and 2", "start counting"), late=False),
+    Case("one-word-too-many", """\
+import torch
+from torch import nn
+class Words:
+    def __init__(self, words):
+        self.ids = {word: k for k, word in enumerate(words)}
+    @property
+    def size(self):
+        return len(self.ids)  #! create
+    def encode(self, text):
+        return [self.ids[word] for word in text.split()] + [self.size]  #! create
+words = Words(["a", "b", "c"])
+class Table(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.rows = nn.Embedding(count, 2)  #! create
+    def forward(self, text):
+        ids = torch.tensor(words.encode(text))  #! create
+        return self.rows(ids)  #! index
+table = Table(words.size)  #! create
+table("a c")
+""", "index-out-of-range", ("`ids[2]` = 3", "words.size is given here"), late=False),
+    Case("levels-of-an-array", """\
+import numpy as np
+import torch
+from torch import nn
+levels = np.array([0, 1, 2, 3]) + 1  #! create
+nn.Embedding(3, 4)(torch.from_numpy(levels))  #! index
+""", "index-out-of-range", ("= 3", "0…2"), late=False),
+    Case("width-of-a-file", """\
+import json
+import torch
+from torch import nn
+spec = json.loads('{"layers": [{"in": 8, "out": 16}, {"in": 32, "out": 4}]}')  #! create
+net = nn.Sequential(*[nn.Linear(layer["in"], layer["out"]) for layer in spec["layers"]])  #! create
+net(torch.randn(2, 8))  #! operand
+""", "matmul-shape", ("takes 32",), late=False),
+    Case("array-in-parts", """\
+import numpy as np
+import torch
+from torch import nn
+def load(n):
+    table = np.random.rand(n, 4)
+    return torch.from_numpy(table), torch.zeros(n)  #! create
+def train(net, xs):
+    for k in range(0, len(xs), 2):
+        part = xs[k : k + 2]
+        net(part)  #! operand
+xs, ys = load(6)
+train(nn.Linear(4, 2), xs)
+""", "dtype-mismatch", ("`part` [2, 4] is float64, from `torch.from_numpy(table)`",), late=False),
 ]

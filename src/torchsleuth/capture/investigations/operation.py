@@ -17,6 +17,7 @@ from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
+from torchsleuth.capture.reckoning import Agreed
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands
@@ -28,6 +29,7 @@ from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operan
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
+from torchsleuth.probe.tensors import storage_of
 from torchsleuth.record.oplog import Mark
 
 if typing.TYPE_CHECKING:
@@ -76,7 +78,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
         _module_sizes(origins, module),
-        _computed_from(origins, module, operands),
+        *_computed_from(origins, module, operands),
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
@@ -168,14 +170,21 @@ def _with_carried(found: tuple[Operand, ...], bad: Operand, gathering: Gathering
     raw = gathering.raws[limit.position]
     if bad.values is None or not bad.values.bad or raw.mark is None or not gathering.origins.log_reaches:
         return found
-    result = []
+    result, whence = [], ValueOrigins(gathering.failure, gathering.origins)
     for operand, own in zip(found, gathering.call_raws):
-        if own.tensor is not None and own.mark is not None and ValueOrigins(gathering.failure, gathering.origins).carries_from(raw.mark, id(own.tensor)):
+        flattened = own.tensor is not None and raw.tensor is not None and _is_flattened(own.tensor, raw.tensor)
+        if own.tensor is not None and own.mark is not None and (flattened or whence.carries_from(raw.mark, id(own.tensor))):
             values = measured([own], limit._replace(position=0))
             if values is not None and values.bad:
-                operand = dataclasses.replace(operand, values=values, value_made=bad.value_made, carried_by=bad.argument)
+                made = whence.value(own.mark, values.first[0], _badness(gathering, limit)) if flattened else bad.value_made
+                operand = dataclasses.replace(operand, values=values, value_made=made, carried_by=bad.argument)
         result.append(operand)
     return tuple(result)
+
+
+def _is_flattened(one: torch.Tensor, flat: torch.Tensor) -> bool:
+    """torch reads the rows of one tensor as a single one: `nn.EmbeddingBag` does, with ids in two dimensions."""
+    return flat.dim() == 1 < one.dim() and one.is_contiguous() and storage_of(one) == storage_of(flat) != 0 and one.numel() == flat.numel() and one.dtype == flat.dtype
 
 
 # -- the module ---------------------------------------------------------------------------------------
@@ -216,13 +225,17 @@ def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[Siz
     return tuple(found.values())
 
 
-def _computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[Made, ...]:
-    """For a linear layer behind a flattened feature map: what its number of inputs was computed from."""
+def _computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[tuple[Made, ...], tuple[SizeOrigin, ...]]:
+    """For a linear layer behind a flattened feature map, or behind tensors that were joined: what its number of inputs was computed
+    from; and those of the tensors whose sizes are not in that sum."""
     if not isinstance(module, torch.nn.Linear) or not operands or not operands[0].shape or operands[0].shape[-1] == module.in_features:
-        return ()
-    mark = mark_of(module.weight)
-    agreed = [part.size for part in operands[0].parts_of(-1)]
-    return tuple(origins.constants_behind(mark, 1, agreed)) if mark is not None else ()
+        return (), ()
+    mark, terms = mark_of(module.weight), operands[0].terms_of(-1)
+    if mark is None:
+        return (), ()
+    agreed = Agreed(tuple(part.size for part in operands[0].parts_of(-1)), tuple(term.size for term in terms))
+    found, left = origins.constants_behind(mark, 1, agreed)
+    return tuple(found), tuple(term for term in terms if term.size in left)
 
 
 def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:

@@ -29,7 +29,18 @@ class DtypeMismatchFixer(Fixer):
         cast = CASTS.get(wanted)
         if odd is None or cast is None or odd.tensor.dtype == wanted:
             return []
-        return [failed.suffixed(odd, cast, f"Cast {odd.called} from {odd.tensor.dtype} to {wanted}: `{cast}`.")]
+        return [_inverted(failed, odd), failed.suffixed(odd, cast, f"Cast {odd.called} from {odd.tensor.dtype} to {wanted}: `{cast}`.")]
+
+
+def _inverted(failed: Failed, mask: Operand) -> Fix | None:
+    """`1 - mask` → `~mask`."""
+    call, found = failed.call, failed.node_of(mask)
+    if mask.tensor.dtype != "bool" or found is None or not isinstance(call, ast.BinOp) or not isinstance(call.op, ast.Sub) or found[1] is not call.right:
+        return None
+    if not isinstance(call.left, ast.Constant) or call.left.value != 1 or type(call.left.value) is not int or not isinstance(call.right, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        return None
+    text = found[0].segment(call.right)
+    return failed.scripts.fix(f"Invert the mask: `~{text}`.", [found[0].replace(call, f"~{text}")], "The result is boolean, as the mask is.", safe=False)
 
 
 def _odd_one(operands: tuple[Operand, ...], name: str) -> tuple[Operand | None, str]:

@@ -90,9 +90,19 @@ class IndexShapeFixer(Fixer):
         if base is None or index is None or dim is None or len(dim.numbers) != 1:
             return []
         axis = dim.numbers[0] % len(base.shape) if base.shape else 0
+        lacking = len(base.shape) - len(index.shape)
+        if lacking > 0 and len(index.shape) == axis + 1 and index.shape[:axis] == base.shape[:axis] and operation.name == "gather" and not _one_for_each(index.shape, base.shape, axis):
+            rest, kept = base.shape[len(index.shape) :], ", ".join(["-1"] * len(index.shape))
+            suffix = "".join([f"[..., {', '.join(['None'] * lacking)}]", f".expand({kept}, {', '.join(map(str, rest))})"])
+            meaning = f"Each index then takes all {' × '.join(map(str, rest))} values that lie at its position."
+            return [failed.suffixed(index, suffix, f"The same index for all values at a position: `{suffix}` on {index.called}.", meaning, safe=False)]
         if len(index.shape) == len(base.shape) - 1 and all(a <= b for a, b in zip(index.shape, base.shape[:axis] + base.shape[axis + 1 :], strict=True)):
             return [failed.suffixed(index, f".unsqueeze({axis})", f"One index for each: `.unsqueeze({axis})` on {index.called}.")]
         return []
+
+
+def _one_for_each(index: tuple[int, ...], base: tuple[int, ...], axis: int) -> bool:
+    return index == base[:axis] + base[axis + 1 :]
 
 
 class IndexOutOfRangeFixer(Fixer):

@@ -54,7 +54,7 @@ class Failed:
             return None
         script = self.scripts.get(operand.place)
         node = script.node_at(operand.place.span) if script is not None else None
-        if script is None or not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", None), ast.Store):
+        if script is None or not isinstance(node, ast.expr) or isinstance(node, ast.Starred) or isinstance(getattr(node, "ctx", None), ast.Store):
             return None
         return script, node
 
@@ -113,13 +113,18 @@ def truncated(failed: Failed) -> Fix | None:
     long = {operand.source for operand in failed.operands if len(operand.shape) == 2 and operand.shape[1] == length}
     if not isinstance(failed.call, ast.Call) or "" in long:
         return None
+    # A sequence that grows by `cat` is being generated: its newest tokens are those that count.
+    grows = any(made is not None and made.operation == "cat" for operand in failed.operands if operand.source in long for made in [operand.origin_of(1)])
+    cut = f"[:, -{limit}:]" if grows else f"[:, :{limit}]"
     for node in [*failed.call.args, *(keyword.value for keyword in failed.call.keywords)]:
         if isinstance(node, ast.Starred) or failed.script.segment(node).startswith("**"):
             return None
         if failed.script.segment(node) in long:
-            edits += failed.script.wrapped(node, f"[:, :{limit}]")
+            edits += failed.script.wrapped(node, cut)
     meaning = f"Of {length} tokens the last {length - limit} are then cut off; `truncation=True` in the tokenizer does it earlier."
-    return failed.scripts.fix(f"Cut the sequences to the model's {limit} positions: `[:, :{limit}]`.", edits, meaning, safe=False)
+    if grows:
+        meaning = f"Of {length} tokens the newest {limit} are then used."
+    return failed.scripts.fix(f"Cut the sequences to the model's {limit} positions: `{cut}`.", edits, meaning, safe=False)
 
 
 def loader_drops_last(scripts: Scripts, script: Script, why: str) -> Fix | None:

@@ -118,6 +118,9 @@ class RecurrentStateFixer(Fixer):
         data = failed.operand("input", "self")
         if data is not None and "input.size(-1)" in failed.message:
             return [resized(failed, ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), 0, "input_size", data.shape[-1], "features")]
+        batch_first = _reads_batch_first(failed)
+        if batch_first is not None:
+            return [batch_first]
         fewer = loader_drops_last(scripts, failed.script, "The last, smaller batch is then not used at all.")
         if data is not None and any(o.argument.startswith("hx[") for o in operation.operands):
             return [_left_out(failed), fewer]
@@ -134,6 +137,23 @@ class RecurrentStateFixer(Fixer):
             failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
             fewer,
         ]
+
+
+def _reads_batch_first(failed: Failed) -> Fix | None:
+    """`batch_first=True`, where the state has the batch that the input has at dimension 0, and the layer looks at dimension 1."""
+    said = re.search(r"Expected hidden(?:\[\d\])? size \((\d+), (\d+), \d+\), got \[\d+, (\d+), \d+\]", failed.message)
+    data, made = failed.operation.operand("input", "self"), failed.operation.module_made
+    script = failed.scripts.get(made.place) if made is not None else None
+    call = script.node_at(made.place.span) if script is not None else None
+    if said is None or data is None or len(data.shape) != 3 or data.shape[:2] != (int(said[3]), int(said[2])) or said[2] == said[3]:
+        return None
+    if script is None or not isinstance(call, ast.Call) or called(call) not in ("LSTM", "GRU", "RNN") or any(k.arg in ("batch_first", None) for k in call.keywords):
+        return None
+    if not call.args or len(call.args) > 3 or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    last = max(script.end(item) for item in [*call.args, *(k.value for k in call.keywords)])
+    meaning = "The layer then reads every input as [batch, time, features]; its state stays [layers, batch, hidden]."
+    return failed.scripts.fix("The batch comes first: `batch_first=True`.", [script.insert(last, ", batch_first=True")], meaning, safe=False)
 
 
 def _unsorted(failed: Failed) -> Fix | None:
@@ -230,8 +250,30 @@ class NormShapeFixer(Fixer):
             data = failed.operation.operand("input", "self") if failed.operation is not None else None
             if data is None or len(data.shape) < 2:
                 return []
+            turned = _features_last(failed)
+            if turned is not None:
+                return [turned]
             return [
                 resized(failed, ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), 0, "num_features", data.shape[1], "channels"),
                 resized(failed, ("LayerNorm",), 0, "normalized_shape", data.shape[-1], "features"),
             ]
         return [loader_drops_last(scripts, failed.script, "A last batch of one sample is then not used at all.")]
+
+
+def _features_last(failed: Failed) -> Fix | None:
+    """`norm(x)` → `norm(x.transpose(1, -1)).transpose(1, -1)`, where LayerNorm looks at the last dimension, BatchNorm1d at dimension 1, and
+    just one other has the size that the layer was built for."""
+    data, script, call = failed.operation.operand("input", "self"), failed.script, failed.call
+    want = re.search(r"normalized_shape=\[(\d+)\]|should contain \d+ elements not (?P<channels>\d+)", failed.message)
+    found = failed.node_of(data)
+    if data is None or want is None or found is None or found[0] is not script or not isinstance(call, ast.Call) or failed.in_library:
+        return None
+    size = int(want["channels"] or want[1])
+    axes = [axis for axis, own in enumerate(data.shape) if own == size]
+    if len(axes) != 1 or axes[0] == 0 or want["channels"] and (len(data.shape) != 3 or axes[0] != 2):
+        return None
+    axis = axes[0]
+    turned = ".transpose(1, 2)" if want["channels"] else f".transpose({axis}, -1)"
+    meaning = f"Dimension {axis}, the only one of size {size}, is then what the layer looks at, and is put back where it was."
+    edits = [*script.wrapped(found[1], turned), script.insert(script.end(call), turned)]
+    return failed.scripts.fix(f"Dimension {axis} holds the features: `{turned}` before and after.", edits, meaning, safe=False)

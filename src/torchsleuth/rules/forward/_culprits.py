@@ -70,6 +70,8 @@ def _given_words(given: Made) -> str:
     text = shortened(given.place.source, 30)
     if given.operation == "with":
         return "this chooses the device"
+    if given.operation == "layer":
+        return "this layer's kernel, stride and padding make it so"
     if given.operation == "mask":
         return "this mask is false everywhere"
     if text.isdigit():

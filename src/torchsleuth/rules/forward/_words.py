@@ -83,7 +83,8 @@ def operand_facts(operation: FailedOperation, most: int = 8, but: Iterable[Opera
     rest = len(operands) - most
     if rest > 0:
         facts.append(Fact(f"… and {plural(rest, 'more tensor')}.", Known.OBSERVED))
-    facts += [Fact(f"In your call: {described(operand)}.", operand.known) for operand in operation.call_operands[:4]]
+    given = [operand for operand in operation.call_operands if operation.place.in_library or not any(operand is other for other in told)]
+    facts += [Fact(f"In your call: {described(operand)}.", operand.known) for operand in given[:4]]
     return facts
 
 

@@ -10,7 +10,7 @@ from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import of_axis, of_tensor
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import argument_fact, expr, failed, inferred, line_of, made_words, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, expr, failed, inferred, line_of, made_words, plural, seen, shape
 
 
 class ConvShape(CrashRule):
@@ -64,6 +64,7 @@ class ConvShape(CrashRule):
         r"pool.*(expected|Expected)",
         r"non-empty 3D or 4D",
         r"pad should be (at most|smaller)",
+        r"maximum size for tensor at dimension \d+ is \d+ but size is \d+",
         r"Padding size should be less than the corresponding input dimension",
         r"Given (groups|transposed)=",
     )
@@ -91,20 +92,23 @@ class ConvShape(CrashRule):
             spatial = len(weight.shape) - 2 if weight is not None else len(sizes) - 2
             axis = len(sizes) - spatial - 1
             axis = 1 if given is None or len(given.shape) != len(sizes) else axis
-            fixes = [f"Build the layer for {have} channels, or give it an input with {want}."]
+            fixes, formed = [f"Build the layer for {have} channels, or give it an input with {want}."], []
             if sizes[-1] == want and len(sizes) >= 3:
                 order = [0, len(sizes) - 1, *range(1, len(sizes) - 1)] if len(sizes) > spatial + 1 else [len(sizes) - 1, *range(len(sizes) - 1)]
                 facts.append(inferred(f"The last dimension has size {want}: the channels come last here; torch reads [batch, channels, …]."))
                 name = expr(given, "x") if given is not None else "x"
                 fixes = [f"Move the channels: `{name}.permute({', '.join(map(str, order))})`."]
+                formed = [(given.formed, f"{called} {shape(sizes)} comes from here")] if given is not None else []
             return report(
-                self.name, operation, title=f"{called} has {have} channels (dimension {axis}); {layer} takes {want}", label=f"{have} channels at dimension {axis}; {want} are taken",
-                lead=given, why=f"{layer} {'was built for' if operation.module_type else 'takes, by its weight,'} {want} input channels and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
-                creates=[of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {want} channels here")], facts=facts, fixes=fixes,
+                self.name, operation, title=f"{called} has {plural(have, 'channel')} (dimension {axis}); {layer} takes {want}", label=f"{plural(have, 'channel')} at dimension {axis}; {want} {'is' if want == 1 else 'are'} taken",
+                lead=given, why=f"{layer} {'was built for' if operation.module_type else 'takes, by its weight,'} {plural(want, 'input channel')} and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
+                creates=[*formed, of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {plural(want, 'channel')} here")], facts=facts, fixes=fixes,
             )  # fmt: skip
         creates: list[tuple[Made | None, str]] = []
         if "Kernel size" in message or "too small" in message:
             creates = [*(of_axis(given, axis) for axis in (-2, -1)), (operation.module_made, "the layer is made here")]
+            if given is not None and operation.module_type:
+                creates.append((given.input_for(-1), "its size is computed from this input"))
             kernel = operation.argument("kernel_size")
             if kernel is not None and kernel.value:
                 facts.append(seen(f"{argument_fact(kernel)}."))
@@ -112,6 +116,16 @@ class ConvShape(CrashRule):
                 self.name, operation, title=f"{called} {shape(given.shape) if given else ''} is too small for {layer}", label="smaller than the kernel", lead=given,
                 why=f"Nothing is left after this layer. torch says: {message}", creates=creates, facts=facts,
                 fixes=["Use larger inputs, padding, a smaller kernel, or fewer poolings and strides before it."],
+            )  # fmt: skip
+        window = re.search(r"maximum size for tensor at dimension (\d+) is (\d+) but size is (\d+)", message)
+        if window and given is not None:
+            size = operation.argument("size")
+            return report(
+                self.name, operation, title=f"{called} has {plural(int(window[2]), 'value')} at dimension {window[1]}, too few for windows of {window[3]}",
+                label=f"{plural(int(window[2]), 'value')}; windows of {window[3]}", lead=given, why="`unfold` takes windows of whole size: the dimension must hold at least one.",
+                creates=[*([(size.made, f"{size.source} = {size.value} comes from here")] if size is not None else []), of_axis(given, int(window[1]))],
+                facts=[*facts, *([seen(f"{argument_fact(size)}.")] if size is not None and size.value else [])],
+                fixes=["Use smaller windows, pad the tensor before, or leave out inputs that are too short."],
             )  # fmt: skip
         border = re.search(r"Padding size should be less than the corresponding input dimension, but got: padding \((\d+), (\d+)\) at dimension (\d+)", message)
         if border and given is not None:

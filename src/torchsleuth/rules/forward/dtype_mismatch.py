@@ -65,7 +65,7 @@ class DtypeMismatch(CrashRule):
         r"not the same dtype",
         r"dtype must be a floating point",
         r"expected both vectors to have same dtype",
-        r"with two bool tensors is not supported|on a bool tensor is not supported",
+        r"with (two bool tensors|a bool tensor) is not supported|on a bool tensor is not supported",
         r"Expected .* dtype",
         r"only Tensors of floating point dtype can require gradients",
         r"only supports? (floating|complex|integer|integral)",
@@ -88,7 +88,8 @@ class DtypeMismatch(CrashRule):
         dtypes = {operand.tensor.dtype for operand in operands}
         if len(dtypes) < 2:
             lead = operands[0] if operands else None
-            return report(self.name, operation, title=f"`{operation.name}` does not take {', '.join(sorted(dtypes)) or 'this dtype'}: {code(operation.place.source)}",
+            what = "-" if operation.name in ("sub", "rsub") else operation.name
+            return report(self.name, operation, title=f"`{what}` does not take {', '.join(sorted(dtypes)) or 'this dtype'}: {code(operation.place.source)}",
                           label=f"dtype {lead.tensor.dtype}" if lead else "wrong dtype", lead=lead, why=f"torch says: {message}",
                           creates=[(lead.dtype_made, f"{lead.called} gets its dtype {lead.tensor.dtype} here")] if lead else [],
                           fixes=_single_fix(lead, message))  # fmt: skip
@@ -117,7 +118,7 @@ class DtypeMismatch(CrashRule):
             self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
             why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
-            creates=[(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_converted(odd, weights)], facts=facts, fixes=fixes, shown=0,
+            creates=_converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here")], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
     def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
@@ -136,7 +137,7 @@ _DTYPES = {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "B
 
 def _converted(odd: Operand, weights: Operand | None) -> list[tuple[Made | None, str]]:
     """Weights that are not in float32, torch's own choice, while the input is: somebody has made them so."""
-    if weights is None or odd.tensor.dtype != "float32" or weights.tensor.dtype in ("float32", ""):
+    if weights is None or odd.tensor.dtype != "float32" or weights.tensor.dtype in ("float32", "") or weights.dtype_made is None:
         return []
     return [(weights.dtype_made, f"{weights.called} gets its dtype {weights.tensor.dtype} here")]
 

@@ -121,6 +121,9 @@ class GatherShape(CrashRule):
             dim = operation.argument("dim")
             creates.append(of_axis(base, dim.numbers[0] if dim is not None and dim.numbers else -1))
             why = "k may not exceed the size of the dimension that is searched."
+            if base is not None and base.shape:
+                axis = dim.numbers[0] if dim is not None and dim.numbers else -1
+                fixes = [f"Ask for at most as many as there are: `min({k.source if k is not None and k.source else 'k'}, {expr(base, 'x')}.size({axis}))`."]
         else:
             creates = [of_tensor(index), of_tensor(values)]
             if index is not None and values is not None:

@@ -83,6 +83,7 @@ class IndexOutOfRange(CrashRule):
         r"out of range: tried to access index",
         r"takes value -?\d+ which is not in the valid range",
         r"index \S+ is out of bounds for dimension",
+        r"INDICES element is out of DATA bounds",
         r"start \(-?\d+\) \+ length",
         r"IndexError: index \d+ is out of range",
         *ON_THE_GPU,
@@ -127,7 +128,8 @@ class IndexOutOfRange(CrashRule):
                 culprits.create(*of_axis(table, axis))
         facts = [Fact(bad_values(bad, values), bad.known)]
         if used is not bad:
-            facts.append(Fact(f"The library passes its values on as {used.called} {shape(used.shape)}.", Known.OBSERVED))
+            passed = f"The library passes its values on as {used.called} {shape(used.shape)}." if operation.place.in_library else f"torch reads it as one row, {shape(used.shape)}."
+            facts.append(Fact(passed, Known.OBSERVED))
         story, fixes, inferred = _story(operation, bad, table)
         facts += config_facts(operation, int(values.high) + 1)
         if table is not None and table is not bad:
@@ -164,8 +166,10 @@ class IndexOutOfRange(CrashRule):
         what = f"{item.source} = {item.value}" if named else f"index {item.value}"
         culprits.lead(operation, Role.INDEX, f"{what}; dimension {item.axis} has size {item.size}: legal {span}")
         loop = item.made is not None and item.made.operation == "loop"
-        culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else f"{item.source} = {item.value} comes from here")
-        if base is not None and item.axis is not None and item.made is None:
+        counted = item.made is not None and item.made.operation == "length"
+        here = "the dataset says here how many samples there are" if counted else f"{item.source} = {item.value} comes from here"
+        culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else here)
+        if base is not None and item.axis is not None and (item.made is None or counted):
             origin = base.origin_of(item.axis)
             culprits.create(origin, f"{called} has its {item.size} at dimension {item.axis} from here")
         facts = [
@@ -178,7 +182,9 @@ class IndexOutOfRange(CrashRule):
         if off_by_one:
             why += f"{item.value} is one past the last."
         fixes = []
-        if off_by_one and loop:
+        if counted:
+            fixes.append(f"A DataLoader asks for as many samples as `__len__` says: let it return at most the {item.size} that {called} has, or make {called} longer.")
+        elif off_by_one and loop:
             fixes.append(f"Count to `{called.strip('`')}.shape[{item.axis}]`: the loop runs once too often.")
         elif off_by_one:
             fixes.append(f"The last position is {item.size - 1}, or -1.")
@@ -213,6 +219,8 @@ class IndexOutOfRange(CrashRule):
                 facts.append(Fact(f"Index {value}; the dimension has size {numbers[3]}; legal: {_span(int(numbers[3]))}.", Known.OBSERVED))
         elif plain:
             value = int(plain[1])
+        if (part := re.search(r"start \((-?\d+)\) \+ length \((\d+)\) exceeds dimension size \((\d+)\)", message)) and table is not None:
+            return self._part(operation, table, *map(int, part.groups()))
         index = operation.operand("index", "indices", "input", "index[0]") if operation.name != "select" else None
         argument = operation.argument("index", "idx")
         label = f"asks for index {value}" if value is not None else "holds an index that is out of range"
@@ -235,6 +243,25 @@ class IndexOutOfRange(CrashRule):
         why = "A dimension of size n has the positions 0 … n-1"
         why += ", and -1 … -n from the end." if operation.name in ("__getitem__", "__setitem__", "select", "index", "narrow") else "."
         return Diagnosis(self.name, title, Confidence.LIKELY, culprits.done(), tuple(facts), why)
+
+
+    def _part(self, operation: FailedOperation, table: Operand, start: int, length: int, size: int) -> Diagnosis:
+        """`narrow` past the end, which is not cut off as a slice is."""
+        culprits, facts = Culprits(), []
+        culprits.lead(operation, Role.INDEX, f"{start} + {length} = {start + length}; the dimension has size {size}")
+        for name in ("start", "length", "dim"):
+            own = operation.argument(name)
+            if own is not None and own.value:
+                facts.append(Fact(f"{argument_fact(own)}.", Known.OBSERVED))
+                culprits.create(own.made, f"{own.source} = {own.value} comes from here")
+        dim = operation.argument("dim")
+        axis = dim.numbers[0] % len(table.shape) if dim is not None and dim.numbers and table.shape else None
+        if axis is not None and table.shape[axis] == size:
+            culprits.create(table.origin_of(axis), f"{table.called} has its {size} at dimension {axis} from here")
+        facts += operand_facts(operation, 4) + setting_facts(operation)
+        title = f"{code(operation.place.source)} asks for positions {start}…{start + length - 1} of a dimension of size {size}"
+        why = f"`narrow` takes exactly `length` positions from `start` on: {start} + {length} must not be more than {size}. (A slice, `x[{start}:{start + length}]`, would be cut off at the end.)"
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(f"Keep `start + length` within {size}: `min(length, {size} - start)`, or pad the tensor."))
 
 
 def _span(size: int) -> str:

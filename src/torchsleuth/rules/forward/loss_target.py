@@ -114,7 +114,7 @@ class LossTarget(CrashRule):
                 if operation.place.in_library and axis == 0:
                     creates += [_whole(operation, target), _whole(operation, scores)]
                 elif axis is None:
-                    creates = [elsewhere(target, operation), elsewhere(scores, operation)]
+                    creates = _odd_ones(operation, scores, target)
         elif re.search(r"dtype|floating point|scalar type", message) and target is not None:
             title, why, fixes = _dtypes(operation, scores, target)
             label = f"dtype {target.tensor.dtype}"
@@ -125,6 +125,16 @@ class LossTarget(CrashRule):
             creates = [of_tensor(weight), of_axis(scores, 1)]
             title = f"The `weight` of the classes {shape(weight.shape) if weight else ''} does not match the classes of the scores"
         return report(self.name, operation, title=title, label=label, lead=lead, why=why, creates=creates, facts=facts, fixes=fixes)
+
+
+def _odd_ones(operation: FailedOperation, scores: Operand, target: Operand) -> list[tuple[Made | None, str]]:
+    """Where the two came from; of one that has just a dimension of size 1 too many, where it has that from."""
+    for more, less in ((scores, target), (target, scores)):
+        if len(more.shape) == len(less.shape) + 1 and more.shape[-1] == 1 and more.shape[:-1] == less.shape:
+            return [elsewhere(less, operation), of_axis(more, -1)]
+    if len(target.shape) == len(scores.shape) and target.shape[1:2] == (1,) and target.shape[2:] == scores.shape[2:]:
+        return [elsewhere(target, operation)]
+    return [elsewhere(target, operation), elsewhere(scores, operation)]
 
 
 def _is_shifted(scores: Operand, target: Operand, axis: int) -> bool:

@@ -66,6 +66,7 @@ class MatmulShape(CrashRule):
         r"1D tensors expected, but got",
         r"(batch1|batch2|self|mat2|mat1|input) must be a (3D tensor|matrix)",
         r"(vector \+ )?matrix @ (matrix|vector) expected",
+        r"X1 and X2 must have the same number of columns",
         r"bilinear\(\): input\d size does not match",
         r"both arguments to (linear|matmul) need to be at least 1D",
         r"mat\d? ?(and|,).*(dimension|shape)",
@@ -79,6 +80,8 @@ class MatmulShape(CrashRule):
             return None
         if "einsum()" in operation.message:
             return _einsum(self.name, operation)
+        if "must have the same number of columns" in operation.message and len(operation.operands) == 2:
+            return _columns(self.name, operation, *operation.operands)
         pair = _factors(operation)
         culprits = Culprits()
         if pair is None:
@@ -106,6 +109,9 @@ class MatmulShape(CrashRule):
         made = left.origin_of(left_axis % len(left.shape))
         if linear and made is not None and made.operation in ("flatten", "view", "reshape") and left.input_made is not None:
             culprits.create(left.input_made, f"the {have} features are computed from this input")
+        terms = left.terms_of(left_axis)
+        for term in operation.not_counted[:2] if linear else ():
+            culprits.create(term.made, f"{called} has the {term.size} in its {have} from here")
         if linear:
             culprits.create(maker, f"the layer is made for {want} features here")
             for part in operation.computed_from[:_MOST_NUMBERS]:
@@ -121,6 +127,8 @@ class MatmulShape(CrashRule):
             parts = left.parts_of(left_axis)
             if len(parts) > 1:
                 facts.append(Fact(f"The {have} features are {' × '.join(str(part.size) for part in parts)}.", Known.OBSERVED))
+            if terms:
+                facts.append(Fact(f"The {have} features are {' + '.join(str(term.size) for term in terms)}, joined by {made_words(left.origin_of(left_axis))}.", Known.OBSERVED))
             if both:
                 facts.append(Fact(f"{made_words(left.origin_of(left_axis % len(left.shape)))} is a bidirectional layer's and returns both directions: 2 × {want} = {have} features.", Known.OBSERVED))
         else:
@@ -130,6 +138,8 @@ class MatmulShape(CrashRule):
         story, fixes = _story(left, right, left_axis, right_axis, linear)
         if linear and right.tensor.kind != "parameter" and operation.module_type not in ("", "Linear") and not story:
             fixes = [f"Build the {operation.module_type} for {have} features, or make the input {want} wide where it is made."]
+        if len(right.shape) == 3 and linear:
+            story, fixes = "", [f"Build the layer with `in{right_axis}_features={have}`, or make that input {want} wide where it is made."]
         if story:
             facts.append(Fact(story, Known.INFERRED))
         if linear:
@@ -158,6 +168,10 @@ def _from(operand: Operand, axis: int) -> str:
 def _factors(operation: FailedOperation) -> tuple[Operand, Operand, int | None, int | None] | None:
     """(left, right, axis of left, axis of right) of the two inner sizes that differ; the axes None where ranks are wrong."""
     operands = [operand for operand in operation.operands]
+    said = re.search(r"bilinear\(\): input(\d) size does not match", operation.message)
+    if said:
+        left, right = operation.operand(f"input{said[1]}"), operation.operand("weight")
+        return (left, right, -1, int(said[1])) if left is not None and right is not None and left.shape and len(right.shape) == 3 else None
     if operation.name in ("linear",) or operation.operand("weight") is not None:
         left, right = operation.operand("input"), operation.operand("weight")
         if left is None and right is not None:  # one of torch's layers made of several products: `linear(k, w_k)`
@@ -213,6 +227,21 @@ def _story(left: Operand, right: Operand, left_axis: int, right_axis: int, linea
             )
         return "", [f"Build the layer for {have} features (`nn.Linear({have}, ...)`), or make the input {want} wide where it is made."]
     return "", ["Make the inner sizes agree where they come from, or transpose one factor."]
+
+
+def _columns(rule: str, operation: FailedOperation, left: Operand, right: Operand) -> Diagnosis | None:
+    """`cdist`: the rows of one are compared with the rows of the other."""
+    if not left.shape or not right.shape:
+        return None
+    culprits = Culprits()
+    have, want = left.shape[-1], right.shape[-1]
+    culprits.lead(operation, Role.OPERAND, f"{shape(left.shape)} and {shape(right.shape)}: rows of {have} and of {want}")
+    size_creates(culprits, left, -1)
+    size_creates(culprits, right, -1)
+    title = f"{left.called} {shape(left.shape)} and {right.called} {shape(right.shape)} have rows of different lengths: {have} against {want}"
+    why = f"`{operation.name}` takes the distance of each row of the one to each row of the other: rows must be of one length, the last size."
+    facts = operand_facts(operation) + setting_facts(operation)
+    return Diagnosis(rule, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice("Make the last sizes agree where they come from."))
 
 
 def _einsum(rule: str, operation: FailedOperation) -> Diagnosis:

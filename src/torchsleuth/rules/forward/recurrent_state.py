@@ -97,6 +97,8 @@ class RecurrentState(CrashRule):
                 if given is not None and len(given.shape) == 3 and have[1] == given.shape[1 - (at or 0)] and have[1] != batch:
                     facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
                     fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
+                    if at == 1:  # it reads the time first
+                        creates.append((made, "this layer reads the batch at dimension 1"))
             else:
                 creates.append((operation.made_for(want[axis]), "the layer is made here"))
                 fixes.append(f"Give the state the shape {shape(want)}: [layers × directions, batch, hidden].")
@@ -144,7 +146,8 @@ class RecurrentState(CrashRule):
         """`pack_padded_sequence`: not sorted, a sequence of length 0, or not one length for each sample."""
         lengths, data = operation.operand("lengths"), operation.operand("input")
         argument = operation.argument("lengths")
-        called = lengths.called if lengths is not None else f"`{argument.source}`" if argument is not None and argument.source else "the lengths"
+        written = argument is not None and argument.source and not (lengths is not None and lengths.source)  # a list, of which torch made a tensor
+        called = f"`{argument.source}`" if written and argument is not None else lengths.called if lengths is not None else "the lengths"
         values = lengths.values if lengths is not None else None
         facts = [seen(f"{argument_fact(argument)}.")] if argument is not None and argument.value else []
         said = re.search(r"len\(lengths\)` to be equal to batch_size, but got (\d+) \(batch_size=(\d+)\)", message)

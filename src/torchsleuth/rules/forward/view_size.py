@@ -91,6 +91,7 @@ class ViewSize(CrashRule):
         odd = _odd_size(sizes, tensor.shape) if tensor is not None else None
         argument = elements[odd] if odd is not None and len(elements) == len(sizes) else None
         product = math.prod(size for size in sizes if size >= 0)
+        kept = _with_rows_kept(sizes, tensor.shape) if tensor is not None else sizes
         rest = " (times whatever -1 stands for)" if -1 in sizes else ""
         label = f"asks for {shape(sizes)}: {product}{rest} elements; there are {count}"
         culprits.lead(operation, Role.OPERAND, label)
@@ -115,20 +116,25 @@ class ViewSize(CrashRule):
         if tensor is not None and odd is not None and odd == 0 and story and tensor.shape:
             size_creates(culprits, tensor, 0)
         elif tensor is not None:
-            for axis in _unexplained(sizes, tensor.shape):
+            for axis in _unexplained(kept, tensor.shape):
                 size_creates(culprits, tensor, axis)
         # Of a tensor that is gone only the number of its elements is known: a size that divides it may well be right.
         loose = _unmatched(sizes, tensor.shape) if tensor is not None else [k for k, size in enumerate(sizes) if size > 0 and count % size]
         for k, element in enumerate(elements):
             if element is not None and element is not argument and not story and len(elements) == len(sizes) and k in loose:
                 culprits.create(element.made, f"{element.source} = {element.value} comes from here")
-        parts = _split(sizes, tensor.shape if tensor is not None else ())
+        parts = _split(kept, tensor.shape if tensor is not None else ())
         for whole_size, factors, position in parts if not story else ():
             text = f"Dimension {position} of {called} has size {whole_size}; it is to be split into {' × '.join(map(str, factors))} = {math.prod(factors)}"
             loose = [factor for factor in factors if factor and whole_size % factor]
             facts.append(Fact(text + (f"; {whole_size} is not divisible by {loose[0]}." if loose else "."), Known.INFERRED))
-            if loose and not fixes:
+            others = math.prod(factors) // loose[0] if loose else 0
+            if loose and not fixes and others and whole_size % others == 0:
+                fixes = [f"Take sizes that multiply to {whole_size}: with {whole_size // others} instead of {loose[0]} they do."]
+            elif loose and not fixes:
                 fixes = [f"Take sizes that multiply to {whole_size}: a divisor of {whole_size} instead of {loose[0]}, or a size that {loose[0]} divides."]
+            elif not fixes and whole_size % math.prod(factors[1:]) == 0:
+                fixes = [f"Take sizes that multiply to {whole_size}: with {whole_size // math.prod(factors[1:])} instead of {factors[0]} they do."]
         if not fixes:
             fixes = ["Use -1 for one dimension and let it be computed, or compute the sizes from `x.shape`."] if -1 not in sizes else [
                 f"The fixed sizes must divide {count}; take them from `x.shape`."]  # fmt: skip
@@ -221,6 +227,11 @@ def _unmatched(sizes: list[int], have: tuple[int, ...]) -> range:
     while right < min(len(sizes), len(have)) - left and sizes[-1 - right] == have[-1 - right]:
         right += 1
     return range(left, len(sizes) - right)
+
+
+def _with_rows_kept(sizes: list[int], have: tuple[int, ...]) -> list[int]:
+    """`view(-1, 128, 4, 4)` of several rows that are not of that size: it is not their number that is wrong."""
+    return [have[0], *sizes[1:]] if sizes[:1] == [-1] and len(have) > 1 and -1 not in sizes[1:] else sizes
 
 
 def _unexplained(sizes: list[int], have: tuple[int, ...]) -> list[int]:
