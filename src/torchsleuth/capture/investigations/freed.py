@@ -58,8 +58,24 @@ def investigate(crash: Crash) -> FreedGraph | None:
         crash.timeline.place_of_node(failing) if failing is not None else None,
         operation_of(failing.name()) if failing is not None else "",
         *(needless or (None, ())),
+        bool(carried) and boundary is not None and not _leads_elsewhere(root.grad_fn, boundary),
         same_root and consumed_root not in (0, id(root)),
     )
+
+
+def _leads_elsewhere(start: typing.Any, boundary: int) -> bool:
+    """Whether what was computed since this moment reaches a leaf by itself."""
+    pending, seen = [start], {start}
+    while pending:
+        for node, _ in pending.pop().next_functions:
+            if node is None or node in seen:
+                continue
+            if hasattr(node, "variable"):
+                return True
+            if sequence_of(node) >= boundary:
+                seen.add(node)
+                pending.append(node)
+    return False
 
 
 def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
