@@ -80,6 +80,8 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
     inside = [holder.path for holder in holders if holder.path.startswith(f"{name}.") and holder.kind == "tensor"] if kept is not None else []
     if len(inside) == 1:
         name = inside[0]  # `carry.memory`, where it is `carry` that the statement keeps
+    if not name and not several and len(holders) == 1 and holders[0].kind == "tensor":
+        name = holders[0].path
     shape, dtype = _result_of(older)
     return CarriedTensor(
         TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
@@ -228,9 +230,13 @@ def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) 
         if producer is not None and producer.sequence <= number < producer.sequence_after:
             name = operand_name(crash, operation, position)
             if name:
-                several = position < len(operation.arguments) and operation.arguments.count(operation.arguments[position]) > 1
-                return name, several or _is_summed(operation)
+                others = (other for other in range(len(operation.operands)) if other != position)
+                return name, any(operand_name(crash, operation, other) == name for other in others if _in_one_list(operation, position, other)) or _is_summed(operation)
     return "", False
+
+
+def _in_one_list(operation: Operation, one: int, other: int) -> bool:
+    return max(one, other) < len(operation.arguments) and operation.arguments[one] == operation.arguments[other]
 
 
 def _is_summed(operation: Operation) -> bool:

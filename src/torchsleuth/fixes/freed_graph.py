@@ -73,6 +73,8 @@ def _carried(
         # `grad` writes nowhere: the rounds ask for rows of one derivative.
         if inside or isinstance(call, ast.Call) and called(call) == "grad":
             kept_graph = _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+            if kept_graph and freed.alone and isinstance(call, ast.Call) and called(call) == "grad":
+                return _recorded_too(scripts, script, call, kept_graph)
             if kept_graph:
                 return kept_graph  # the rounds belong to one step of the optimizer, or to none
         fixes.append(computed_in_loop(scripts, script, backward, statement, -1 if inside and item.since is not None else item.since))
@@ -85,7 +87,9 @@ def _carried(
             fixes.append(detached_where_used(scripts, carried) or detached_where_used(scripts, [next(item for item, s in zip(carried, outside) if s is not None)]))
         return fixes
     if freed.alone:
-        return _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+        call = script.node_at(users(freed.second).span)
+        kept_graph = _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+        return _recorded_too(scripts, script, call, kept_graph) if isinstance(call, ast.Call) and called(call) == "grad" else kept_graph
     if reached is not None:
         return [reached]
     if loops:
@@ -158,6 +162,18 @@ def _shared(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGr
     if first is backward:
         return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "")]
     return [*_kept(scripts, freed, ""), _summed(scripts, script, first, backward)]
+
+
+def _recorded_too(scripts: Scripts, script: Script, call: ast.Call, kept: list[Fix | None]) -> list[Fix | None]:
+    """Second derivatives that go into a loss: `create_graph=True` keeps the graph, and records one for what it returns."""
+    told = {"create_graph", "retain_graph"} & {keyword.arg for keyword in call.keywords}
+    trains = any(isinstance(node, ast.Call) and called(node) == "backward" for node in ast.walk(script.tree))
+    line, column = script.end(call)
+    if told or not trains or script.between((line, column - 1), (line, column)) != ")" or _trailing_comma(script, call):
+        return kept
+    meaning = "What it returns then has a history of its own: a loss that is computed from it can be differentiated."
+    title = "Keep the graph, and record one for the result: `create_graph=True`."
+    return [scripts.fix(title, [script.insert((line, column - 1), ", create_graph=True")], meaning, safe=False), *kept]
 
 
 def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]:
