@@ -44,6 +44,14 @@ class WriteSite:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Where the function that called backward can reach a state of some object."""
+
+    path: str  # `model.memory.state`, to which it could assign
+    kind: str  # what lies there: "tensor", or a "list", "tuple" or "dict" of tensors
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedTensor:
     """A tensor made before the graph was freed and used again after it."""
 
@@ -59,6 +67,9 @@ class CarriedTensor:
     together: tuple[str, ...] = ()
     kept: Place | None = None  # the assignment that keeps it for the next round: `self.state = h, c`
     during: Place | None = None  # the statement of backward's own function, run once, during which another function made it
+    within: bool = False  # the name is that of a list or tuple that it is an element of
+    holders: tuple[Holder, ...] = ()  # where backward's own function reaches what the same expression has made since
+    repeated: bool = False  # that expression has run more than once since: the step has several rounds of its own
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,6 +94,8 @@ class StaleSave:
     storage: int = 0  # equal for saves of the same memory; a number without other meaning
     untrained: bool = False  # a parameter; and nothing that the gradient goes on to from there is held by an optimizer in sight
     named_in: str = ""  # the function in which it has its name, where that is not the one that saved it
+    several: bool = False  # the operation has more than one result
+    born: Place | None = None  # the expression that allocated its memory, where the log has seen it
     # Of the failing one, where an optimizer's step wrote: what was made before that step and used after it.
     carried: tuple[CarriedTensor, ...] = ()
 
@@ -120,6 +133,7 @@ class FreedGraph:
     # gradients that it gave to those behind the tensor (`behind`, which an optimizer holds) were thrown away.
     needless: Place | None = None
     behind: tuple[str, ...] = ()
+    alone: bool = False  # all that this backward leads to lies behind what is carried over: without that there is nothing to train
     freed_by_another: bool = False  # with `same_root`: what freed the graph was a backward of another tensor, a second derivative
 
 
@@ -149,8 +163,9 @@ class LostGradient:
     trainable: int  # how many parameters in sight do
     grad_enabled: bool  # at the time of the crash
     bare: bool = False  # it was made from Python or numpy values whose origin was not seen
-    frozen_at: Place | None = None  # the expression that froze the parameters
+    frozen_at: tuple[Place, ...] = ()  # the expressions that froze the parameters
     frozen_used: tuple[str, ...] = ()  # frozen parameters that the root was computed from while recording was on
+    recorded: bool = False  # recording was on when the root itself was computed: what it was computed from had lost its history
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +251,8 @@ class CustomBackward:
     missing_inputs: tuple[int, ...] = ()  # and which of the gradients of its inputs are None
     tensors_saved: int | None = None  # how many forward gave to `save_for_backward`, None where that cannot be read
     set_on_context: tuple[str, ...] = ()  # the attributes that forward set on ctx
+    given: int | None = None  # how many gradients it was called with, where that is not how many it takes
+    takes: tuple[str, ...] = ()  # the names of those that it takes
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,24 @@ def statement_at(filename: str, line: int) -> ast.stmt | None:
     return _statements(filename).get(line)
 
 
+def statements_at(filename: str, line: int) -> list[ast.stmt]:
+    """All that stand on its line, in order: `optimizer.zero_grad(); loss.backward(); optimizer.step()`."""
+    last = statement_at(filename, line)
+    if last is None or hasattr(last, "body"):
+        return [last] if last is not None else []
+    return _simple_statements(filename).get(last.lineno, [last])
+
+
+@functools.lru_cache(maxsize=256)
+def _simple_statements(filename: str) -> dict[int, list[ast.stmt]]:
+    tree = tree_of(filename)
+    found: dict[int, list[ast.stmt]] = {}
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+            found.setdefault(node.lineno, []).append(node)
+    return {line: sorted(nodes, key=lambda node: node.col_offset) for line, nodes in found.items()}
+
+
 @functools.lru_cache(maxsize=256)
 def _statements(filename: str) -> dict[int, ast.stmt]:
     """Every line with its statement: one walk per file, since a report may ask for thousands of lines."""

@@ -31,3 +31,29 @@ def test_the_backward_that_freed_it_is_not_looked_for_among_the_logged_ones_alon
     carried = lines.index("    state = torch.tanh(cell(state))") + 1
     assert ("create", carried) in run.culprits(), run.stderr
     assert "backward had run 10 times before the one that failed" in run.words(), run.stderr
+
+
+ON_ONE_LINE = """
+import torch
+from torch import nn
+
+encoder = nn.Linear(3, 4)
+optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+bank = []
+for step in range(12):
+    z = encoder(torch.randn(2, 3)).tanh()
+    if step == 3:
+        torch.jit.trace(torch.tanh, torch.zeros(2))
+    loss = (z @ torch.cat([z, *bank]).T).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    bank.append(z if step == 8 else z.detach())
+"""
+
+
+def test_a_backward_between_other_statements_of_its_line_counts(tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(ON_ONE_LINE)
+    run = run_program(script)
+    made = ON_ONE_LINE.split("\n").index("    z = encoder(torch.randn(2, 3)).tanh()") + 1
+    assert ("create", made) in run.culprits(), run.stderr
+    assert "backward had run 9 times before the one that failed" in run.words(), run.stderr

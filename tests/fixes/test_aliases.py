@@ -29,4 +29,4 @@ def test_what_shares_memory(taken: str, shares: bool) -> None:
     text = f"def f(n):\n    x = torch.zeros(n)\n    other = {taken}\n    x += 1\n    return x, other.sum()\n"
     script = Script(source_from(text.encode(), "prog.py"))
     write = next(node for node in ast.walk(script.tree) if isinstance(node, ast.AugAssign))
-    assert is_seen_elsewhere(script, write, write.target) == ("`other`, which shares its memory" if shares else "")
+    assert is_seen_elsewhere(script, write, write.target) == ("`other`, which may share its memory" if shares else "")

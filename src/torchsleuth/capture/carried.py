@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import typing
 from collections.abc import Callable
 
@@ -10,9 +11,10 @@ from torchsleuth import source
 from torchsleuth.capture.keepers import carried_by_caller, kept_at
 from torchsleuth.capture.operand_sources import operand_name
 from torchsleuth.capture.syntax import bound_name, node_at
-from torchsleuth.evidence import CarriedTensor, Place, TensorFact
+from torchsleuth.evidence import CarriedTensor, Holder, Place, TensorFact
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import LEAF_SEQUENCE, operation_of, sequence_of
+from torchsleuth.probe.holders import held_in
 from torchsleuth.probe.tensors import dtype_name
 from torchsleuth.record.oplog import Operation
 from torchsleuth.record.ring import Kind
@@ -44,7 +46,7 @@ def carried_over(crash: Crash, boundary: int, is_lost: Callable[[typing.Any], bo
             if older is None or sequence_of(older) >= boundary or not lost_below(older):
                 continue
             edges += [older] if all(older is not other for other in edges) else []
-            item = _carried_tensor(crash, older, node, is_lost, callers)
+            item = _carried_tensor(crash, older, node, is_lost, callers, boundary)
             if all((item.made, item.used) != (other.made, other.used) for other in found):
                 found.append(item)
             if len(found) >= _MOST_CARRIED:
@@ -52,10 +54,10 @@ def carried_over(crash: Crash, boundary: int, is_lost: Callable[[typing.Any], bo
     return tuple(found), edges
 
 
-def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost: Callable[[typing.Any], bool], callers: bool) -> CarriedTensor:
+def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost: Callable[[typing.Any], bool], callers: bool, boundary: int) -> CarriedTensor:
     timeline = crash.timeline
     operation = timeline.operation_of_sequence(sequence_of(newer))
-    name = _operand_name(crash, operation, older)
+    name, within = _operand_name(crash, operation, older)
     maker = timeline.operation_of_sequence(sequence_of(older))
     if not name:
         named = crash.names.with_grad_fn(older)
@@ -74,6 +76,12 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         caller = carried_by_caller(crash, sequence_of(older), sequence_of(newer), {maker.user_code, operation.user_code})
         if caller is not None:
             (name, kept), several = caller, ()
+    holders = _holders(crash, made, boundary)
+    inside = [holder.path for holder in holders if holder.path.startswith(f"{name}.") and holder.kind == "tensor"] if kept is not None else []
+    if len(inside) == 1:
+        name = inside[0]  # `carry.memory`, where it is `carry` that the statement keeps
+    if not name and not several and len(holders) == 1 and holders[0].kind == "tensor":
+        name = holders[0].path
     shape, dtype = _result_of(older)
     return CarriedTensor(
         TensorFact(name, shape, dtype, "", True, False, "variable" if name else ""),
@@ -85,7 +93,33 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         several,
         kept,
         _during(crash, sequence_of(older)),
+        within,
+        holders,
+        _is_repeated(crash, older, made, boundary),
     )
+
+
+def _holders(crash: Crash, made: Place | None, boundary: int) -> tuple[Holder, ...]:
+    """Attributes of objects, and what they hold, where it was made since; a variable of the function's own is what the source says."""
+    entry = crash.user_entry()
+    found: dict[str, Holder] = {}
+    for path, kind, tensor in held_in(entry[0]) if entry is not None and made is not None else ():
+        if path.isidentifier() or path in found or tensor.grad_fn is None:
+            continue
+        if boundary <= sequence_of(tensor.grad_fn) < LEAF_SEQUENCE and _is_made_at(crash, tensor.grad_fn, made):
+            found[path] = Holder(path, kind)
+    return tuple(found.values())[:_MOST_CARRIED]
+
+
+def _is_repeated(crash: Crash, older: typing.Any, made: Place | None, boundary: int) -> bool:
+    name = older.name()
+    alike = (node for node in crash.nodes if boundary <= sequence_of(node) < LEAF_SEQUENCE and node.name() == name)
+    return made is not None and len(list(itertools.islice((node for node in alike if _is_made_at(crash, node, made)), 2))) == 2
+
+
+def _is_made_at(crash: Crash, node: typing.Any, made: Place) -> bool:
+    place = crash.timeline.place_of_node(node)
+    return place is not None and place.span == made.span
 
 
 def _during(crash: Crash, number: int) -> Place | None:
@@ -186,18 +220,29 @@ def _names(statement: ast.stmt | None, context: type[ast.expr_context]) -> list[
     return list(dict.fromkeys(found))
 
 
-def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) -> str:
-    """The operand of the newer operation that was made by the older one, as the source calls it."""
+def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) -> tuple[str, bool]:
+    """The operand of the newer operation that was made by the older one, as the source calls it; or else the list that it is in."""
     if operation is None:
-        return ""
+        return "", False
     number = sequence_of(older)
     for position, mark in enumerate(operation.operands):
         producer = crash.timeline.producer(mark.ident, mark.storage, operation.index)
         if producer is not None and producer.sequence <= number < producer.sequence_after:
             name = operand_name(crash, operation, position)
             if name:
-                return name
-    return ""
+                others = (other for other in range(len(operation.operands)) if other != position)
+                return name, any(operand_name(crash, operation, other) == name for other in others if _in_one_list(operation, position, other)) or _is_summed(operation)
+    return "", False
+
+
+def _in_one_list(operation: Operation, one: int, other: int) -> bool:
+    return max(one, other) < len(operation.arguments) and operation.arguments[one] == operation.arguments[other]
+
+
+def _is_summed(operation: Operation) -> bool:
+    """Python's own `sum(losses)` adds the elements one by one."""
+    call = node_at(operation.code, operation.lasti)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "sum"
 
 
 def _result_of(node: typing.Any) -> tuple[tuple[int, ...], str]:

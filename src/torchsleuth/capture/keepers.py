@@ -61,10 +61,22 @@ def carried_by_caller(crash: Crash, older: int, newer: int, inner: set[types.Cod
             stored = {ast.unparse(node) for target in one.targets for node in _parts(target)}
             given = {ast.unparse(item) for call in ast.walk(one.value) if isinstance(call, ast.Call)
                      for argument in (*call.args, *(keyword.value for keyword in call.keywords)) for item in _parts(argument)}  # fmt: skip
-            place = source.place_of_node(code, one, Known.INFERRED) if len(stored & given) == 1 else None
-            if place is not None:
-                return (stored & given).pop(), place
+            both = stored & given
+            place = source.place_of_node(code, one, Known.INFERRED) if len(both) == 1 else None
+            if place is not None and not _is_set_between(crash, code, one, older, newer, *both):
+                return both.pop(), place
     return None
+
+
+def _is_set_between(crash: Crash, code: types.CodeType, keeping: ast.stmt, older: int, newer: int, name: str) -> bool:
+    """`x = batch`, and then `x = layer(x)` for each layer: what another statement has put there since is no state of the last round."""
+    lines = {event.where for event in crash.timeline.events() if event.kind is Kind.LINE and event.code is code and older < event.sequence <= newer}
+    for line in lines:
+        statement = source.statement_at(code.co_filename, line)
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, (ast.For, ast.AnnAssign)) else []
+        if statement is not keeping and any(ast.unparse(part) == name for target in targets for part in _parts(target)):
+            return True
+    return False
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

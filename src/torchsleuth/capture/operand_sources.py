@@ -74,5 +74,13 @@ def _argument(call: ast.Call, operation: Operation, position: int) -> ast.expr |
     at = operation.arguments[position]
     positional = len(own) - len(call.keywords)
     if at < positional:
-        return own[at]
+        return _element(own[at], operation, position)
     return own[at] if len(own) == len(operation.operands) else None  # keywords come in an order of their own
+
+
+def _element(expression: ast.expr, operation: Operation, position: int) -> ast.expr:
+    """`self.keys` of `[self.keys, key]`, where all elements of the list are tensors."""
+    at = operation.arguments[position]
+    if not isinstance(expression, (ast.List, ast.Tuple)) or operation.arguments.count(at) != len(expression.elts) or any(isinstance(item, ast.Starred) for item in expression.elts):
+        return expression
+    return expression.elts[position - operation.arguments.index(at)]

@@ -46,7 +46,7 @@ def _name(script: Script, write: ast.stmt, name: str) -> str:
             return f"whoever else holds `{name}`"
     for holder in sorted(_holders(script, scope, name) - _other_pieces(script, scope, name)):
         if _is_used_from(script, scope, write, holder):
-            return f"`{holder}`, which shares its memory"
+            return f"`{holder}`, which may share its memory"
     for node in script.own_nodes(scope):
         kept = _kept_by(script, node, name)
         if kept:
@@ -67,7 +67,7 @@ def _attribute(script: Script, write: ast.stmt, target: ast.Attribute) -> str:
         if isinstance(node, ast.Assign) and text in _shared_from(script, node.value):
             for goal in node.targets:
                 if isinstance(goal, ast.Name) and _is_used_from(script, scope, write, goal.id):
-                    return f"`{goal.id}`, which shares its memory"
+                    return f"`{goal.id}`, which may share its memory"
     return ""
 
 
@@ -117,7 +117,7 @@ def _is_rebound_before(script: Script, scope: ast.AST, write: ast.stmt, name: st
     """The argument was given a fresh tensor, unconditionally, before the write: `x = x * 2`."""
     body = scope.body if isinstance(scope.body, list) else []
     for node in _bindings(script, scope, name):
-        if node in body and node.lineno < write.lineno and not _shared_from(script, node.value):
+        if node in body and node.lineno < write.lineno and (node in script.allocating or not _shared_from(script, node.value)):
             return True
     return False
 
@@ -129,7 +129,7 @@ def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
     while pending:
         current = pending.pop()
         for node, targets, value in _bound_in(script, scope):
-            shared = _shared_from(script, value)
+            shared = _shared_from(script, value) if node not in script.allocating else set()
             stored = {n for target in targets for n in _plain_targets(script, node, target)}
             linked = stored if current in shared else shared if current in stored else set()
             if current in stored and len(targets) > 1:

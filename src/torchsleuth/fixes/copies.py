@@ -13,7 +13,7 @@ from torchsleuth.model import Edit
 _SLOTS = {"self": 0, "input": 0, "mat1": 0, "other": 1, "mat2": 1, "exponent": 1, "target": 1, "vec": 1, "weight": 1}
 
 
-def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], list[str]] | None:
+def cloned_saves(scripts: Scripts, saves: list[StaleSave], how: str = ".clone()") -> tuple[list[Edit], list[str]] | None:
     """Edits after which none of these saves holds the written memory, and the expressions that are cloned."""
     edits: list[Edit] = []
     names: list[str] = []
@@ -29,13 +29,42 @@ def cloned_saves(scripts: Scripts, saves: list[StaleSave]) -> tuple[list[Edit], 
             return None  # a write whose result is thrown away: a copy of it would help nobody
         if any(users(site.place).span == place.span for site in save.writes):
             return None  # saved and overwritten inside one call, of a module for example: no copy can be put in between
+        if save.is_result and (save.several or _is_unpacked(script, node)):
+            after = _copied_after(script, node, save)
+            if after is None:
+                return None
+            edits += after
+            names.append(save.tensor.name)
+            continue
+        if save.is_result and save.place.in_library and not _is_bound_to(script, node, save.tensor.name):
+            return None  # what the library's function returns may only hold the tensor: an object, a dictionary
         found = [node] if save.is_result else _definition(script, node, save) or read_operands(script, node, save)
         if not found or any(isinstance(item, ast.Starred) for item in found):
             return None
         for item in found:
-            edits += script.wrapped(item, ".clone()")
+            edits += script.wrapped(item, how)
             names.append(script.segment(item))
     return list(dict.fromkeys(edits)), list(dict.fromkeys(names))
+
+
+def _is_unpacked(script: Script, node: ast.expr) -> bool:
+    """`q, r = decompose(x)`: the call gives several tensors, and a tuple cannot be cloned."""
+    statement = script.parent(node)
+    return isinstance(statement, ast.Assign) and any(isinstance(target, (ast.Tuple, ast.List)) for target in statement.targets)
+
+
+def _is_bound_to(script: Script, node: ast.expr, name: str) -> bool:
+    statement = script.parent(node)
+    return isinstance(statement, ast.Assign) and name in {path_of(target) for target in statement.targets} - {""}
+
+
+def _copied_after(script: Script, node: ast.expr, save: StaleSave) -> list[Edit] | None:
+    """`q = q.clone()` behind the statement that unpacks it."""
+    statement, name = script.parent(node), save.tensor.name
+    if not isinstance(statement, ast.Assign):
+        return None
+    bound = {path_of(item) for target in statement.targets for item in getattr(target, "elts", ())}
+    return script.after(statement, f"{name} = {name}.clone()") if name.isidentifier() and name in bound else None
 
 
 def read_operands(script: Script, node: ast.expr, save: StaleSave) -> list[ast.expr]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from torchsleuth.evidence import CarriedTensor
 from torchsleuth.fixes.copies import occurrences
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of, users
-from torchsleuth.fixes.states import Holds, detached, held
+from torchsleuth.fixes.states import Holds, detached, detaching, held
 from torchsleuth.model import Edit, Fix
 
 _EACH_TIME = "Gradients then stop there each time it is run."
+TRUNCATED = "Gradients then stop at the step boundary (truncated backpropagation through time)."
 
 
 def detached_where_used(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:
@@ -23,6 +25,20 @@ def detached_where_used(scripts: Scripts, carried: Sequence[CarriedTensor]) -> F
         return None
     verb = "enters" if len(edits) == 1 else "enter"
     return scripts.fix(f"Detach {words} where {'it' if len(edits) == 1 else 'they'} {verb} the new step.", [one for edit in edits for one in edit], _EACH_TIME, safe=False)
+
+
+def detached_where_held(scripts: Scripts, script: Script, backward: ast.stmt, carried: Sequence[CarriedTensor]) -> Fix | None:
+    """`model.memory.state = model.memory.state.detach()` after backward, where its function reaches all that objects carry over."""
+    loops = script.loops_around(backward)
+    found: dict[str, str] = {}
+    for item in carried:
+        own = [holder for holder in item.holders if not (loops and is_set_anew(loops[0], re.split(r"[.\[]", holder.path)[0]))]
+        if not own:
+            return None
+        found |= {holder.path: holder.kind for holder in own}
+    lines = [f"{path} = {detaching(path, Holds(kind))}" for path, kind in found.items()]
+    words = ", ".join(f"`{path}`" for path in found)
+    return scripts.fix(f"Detach {words} after each step's backward.", script.after(backward, *lines), TRUNCATED, safe=False) if lines else None
 
 
 def detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:

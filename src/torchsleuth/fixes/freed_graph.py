@@ -7,7 +7,7 @@ import dataclasses
 
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph
 from torchsleuth.fixes.detaching import (
-    detached_where_kept, detached_where_made, detached_where_used, for_another_optimizer, is_object, is_running_sum, is_set_anew, is_set_in, is_visible, outside_name, path_is_simple,
+    TRUNCATED, detached_where_held, detached_where_kept, detached_where_made, detached_where_used, for_another_optimizer, is_object, is_running_sum, is_set_anew, is_set_in, is_visible, outside_name, path_is_simple,
 )  # fmt: skip
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.ordering import recomputed
@@ -16,8 +16,6 @@ from torchsleuth.fixes.script import Script, Scripts, called, names_in, users
 from torchsleuth.fixes.states import carried_names, detached
 from torchsleuth.model import Diagnosis, Fix
 from torchsleuth.wording import short
-
-_TRUNCATED = "Gradients then stop at the step boundary (truncated backpropagation through time)."
 
 
 class FreedGraphFixer(Fixer):
@@ -59,8 +57,9 @@ def _carried(
     scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph, carried: tuple[CarriedTensor, ...]
 ) -> list[Fix | None]:
     loops = script.loops_around(backward)
-    kept = detached_where_kept(scripts, carried)
-    if kept is not None:
+    reached = detached_where_held(scripts, script, backward, carried)
+    kept = detached_where_kept(scripts, carried) if not freed.alone else None
+    if kept is not None and not (reached is not None and any(item.repeated for item in carried)):
         return [kept]
     fixes: list[Fix | None] = []
     if _in_one_round(scripts, script, backward, freed, carried[0], loops):
@@ -69,19 +68,30 @@ def _carried(
     if loops and any(statement is not None for statement in outside):
         statement, item = next((s, item) for s, item in zip(outside, carried, strict=True) if s is not None)
         inside = not statement.lineno <= users(item.made).span.line <= (statement.end_lineno or statement.lineno) or scripts.get(users(item.made)) is not script
-        if inside:  # in a function called there: if the oldest part that was freed was made there too, the statement makes all of it
+        call = script.node_at(users(freed.second).span)
+        # In a function called there: if the oldest part that was freed was made there too, the statement makes all of it.
+        # `grad` writes nowhere: the rounds ask for rows of one derivative.
+        if inside or isinstance(call, ast.Call) and called(call) == "grad":
             kept_graph = _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+            if kept_graph and freed.alone and isinstance(call, ast.Call) and called(call) == "grad":
+                return _recorded_too(scripts, script, call, kept_graph)
             if kept_graph:
-                return kept_graph  # the rounds belong to one step of the optimizer
+                return kept_graph  # the rounds belong to one step of the optimizer, or to none
         fixes.append(computed_in_loop(scripts, script, backward, statement, -1 if inside and item.since is not None else item.since))
-        if fixes == [None]:
+        if fixes == [None] and not freed.alone:
             at_birth = detached_where_made(scripts, script, statement, item)
             if at_birth is not None:
                 return [at_birth]
         fixes += _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
-        if not any(fix is not None for fix in fixes):
+        if not any(fix is not None for fix in fixes) and not freed.alone:
             fixes.append(detached_where_used(scripts, carried) or detached_where_used(scripts, [next(item for item, s in zip(carried, outside) if s is not None)]))
         return fixes
+    if freed.alone:
+        call = script.node_at(users(freed.second).span)
+        kept_graph = _kept(scripts, freed, "The graph of the first computation is kept for all rounds, and so are its values.")
+        return _recorded_too(scripts, script, call, kept_graph) if isinstance(call, ast.Call) and called(call) == "grad" else kept_graph
+    if reached is not None:
+        return [reached]
     if loops:
         known = [outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
         given = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}  # set anew by the loop itself
@@ -92,7 +102,7 @@ def _carried(
             listed = list(dict.fromkeys(names))
             edits = detached(script, listed, backward)
             is_sum = is_running_sum(loops[0], listed[0]) and freed.root is not None and freed.root.name == listed[0]
-            meaning = _TRUNCATED
+            meaning = TRUNCATED
             if is_sum:
                 meaning = f"Each backward then differentiates the newest part of `{listed[0]}` only; the earlier parts have had theirs."
             words = ", ".join(f"`{name}`" for name in listed)
@@ -102,7 +112,7 @@ def _carried(
         kept = [name for item in carried for name in item.names if name.startswith("self.") and path_is_simple(name)]
         own = [name for name in dict.fromkeys(kept) if is_set_in(script, backward, name)]
         words = ", ".join(f"`{name}`" for name in own)
-        fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], _TRUNCATED, safe=False))
+        fixes.append(scripts.fix(f"Detach {words} after the step's backward.", detached(script, own, backward) if own else [], TRUNCATED, safe=False))
     if not fixes and not loops:
         return _shared(scripts, script, backward, freed)
     if all(item.kept is None for item in carried):  # else it is used in a function that also goes on from step to step by itself
@@ -152,6 +162,18 @@ def _shared(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGr
     if first is backward:
         return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "")]
     return [*_kept(scripts, freed, ""), _summed(scripts, script, first, backward)]
+
+
+def _recorded_too(scripts: Scripts, script: Script, call: ast.Call, kept: list[Fix | None]) -> list[Fix | None]:
+    """Second derivatives that go into a loss: `create_graph=True` keeps the graph, and records one for what it returns."""
+    told = {"create_graph", "retain_graph"} & {keyword.arg for keyword in call.keywords}
+    trains = any(isinstance(node, ast.Call) and called(node) == "backward" for node in ast.walk(script.tree))
+    line, column = script.end(call)
+    if told or not trains or script.between((line, column - 1), (line, column)) != ")" or _trailing_comma(script, call):
+        return kept
+    meaning = "What it returns then has a history of its own: a loss that is computed from it can be differentiated."
+    title = "Keep the graph, and record one for the result: `create_graph=True`."
+    return [scripts.fix(title, [script.insert((line, column - 1), ", create_graph=True")], meaning, safe=False), *kept]
 
 
 def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]:

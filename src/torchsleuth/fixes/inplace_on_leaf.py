@@ -29,7 +29,8 @@ class InplaceOnLeafFixer(Fixer):
             return []
         if target is not None and target.same_as is not None:
             return [_copied_where_kept(scripts, script, statement, *target.same_as)]
-        update = _is_update(script, statement, target) and not _is_used_on(script, statement, target)
+        # Gradients that keep their history are asked for to be differentiated: then the step by hand is part of that.
+        update = _is_update(script, statement, target) and not _is_used_on(script, statement, target) and not _keeps_history(script, statement)
         # An expanded tensor has its elements in memory once for many: nobody may write into it.
         expanded = target is not None and target.made_by in ("expand", "expand_as", "broadcast_to")
         wrapped = under_no_grad(scripts, script, statement, update) if not expanded else None
@@ -43,7 +44,7 @@ class InplaceOnLeafFixer(Fixer):
             if rewrite.seen_by:
                 meaning += f" It is no longer seen by {rewrite.seen_by}."
             other = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=False)
-        renewed = _new_list(scripts, script, statement)
+        renewed = _new_container(scripts, script, statement)
         if renewed is not None:
             return [renewed, wrapped]
         values_only = update or other is None or (target is not None and not target.tensor.is_leaf) or _gives_values(script, statement)
@@ -73,27 +74,44 @@ def _copied_where_kept(scripts: Scripts, script: Script, statement: ast.stmt, wr
     return scripts.fix(title, [*script.wrapped(value, ".detach().clone()"), *outside.edits], meaning, safe=False) if outside is not None else None
 
 
-def _new_list(scripts: Scripts, script: Script, statement: ast.stmt) -> Fix | None:
-    """`for p, g in zip(params, grads): p -= lr * g`, with gradients that keep their history: `params = [p - lr * g for ...]`."""
+def _new_container(scripts: Scripts, script: Script, statement: ast.stmt) -> Fix | None:
+    """`for p, g in zip(params, grads): p -= lr * g`, with gradients that keep their history: `params = [p - lr * g for ...]`; and
+    `for (n, p), g in zip(params.items(), grads)`: `params = {n: p - lr * g for ...}`."""
     loop = script.parent(statement)
     if not isinstance(statement, ast.AugAssign) or not isinstance(loop, ast.For) or loop.body != [statement] or loop.orelse:
         return None
-    function = script.scope_of(loop)
-    keeps = any(
-        k.arg == "create_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
-        for node in script.own_nodes(function) if isinstance(node, ast.Call) for k in node.keywords
-    )  # fmt: skip
     zipped = isinstance(loop.iter, ast.Call) and called(loop.iter) == "zip" and isinstance(loop.target, ast.Tuple)
     pairs = zip(loop.target.elts, loop.iter.args) if zipped else [(loop.target, loop.iter)]
-    source = next((item for goal, item in pairs if path_of(goal) == path_of(statement.target) != ""), None)
+    found = next((held for goal, item in pairs if (held := _container(goal, item, path_of(statement.target))) is not None), None)
     operator = _SPELLED.get(type(statement.op))
-    if not keeps or not isinstance(source, ast.Name) or operator is None or "\n" in script.segment(loop.iter) + script.segment(statement):
+    if not _keeps_history(script, statement) or found is None or operator is None or "\n" in script.segment(loop.iter) + script.segment(statement):
         return None
+    name, key = found
     binds = operator in "+-" and isinstance(statement.value, ast.BinOp) and isinstance(statement.value.op, (ast.Mult, ast.Div, ast.MatMult))
     new = f"{path_of(statement.target)} {operator} {script.segment(statement.value) if binds else script.closed(statement.value)}"
-    line = f"{source.id} = [{new} for {script.segment(loop.target).strip('()')} in {script.segment(loop.iter)}]"
-    meaning = f"`{source.id}` is then a list of new tensors, and the update part of what is differentiated; the old tensors keep their values."
+    goals = script.segment(loop.target)
+    goals = goals[1:-1] if goals.startswith("(") and goals.endswith(")") and goals.count("(") == 1 else goals
+    rounds = f"for {goals} in {script.segment(loop.iter)}"
+    line = f"{name} = {{{key}: {new} {rounds}}}" if key else f"{name} = [{new} {rounds}]"
+    meaning = f"`{name}` is then a {'dictionary' if key else 'list'} of new tensors, and the update part of what is differentiated; the old tensors keep their values."
     return scripts.fix(f"Make new tensors instead of writing into the old ones: `{line}`.", [script.replace(loop, line)], meaning, safe=False)
+
+
+def _container(goal: ast.expr, item: ast.expr, wanted: str) -> tuple[str, str] | None:
+    """The list, or the dictionary and the variable for its keys, that the loop takes `wanted` from."""
+    if isinstance(item, ast.Name) and path_of(goal) == wanted != "":
+        return item.id, ""
+    if isinstance(item, ast.Call) and called(item) == "items" and isinstance(item.func, ast.Attribute) and isinstance(item.func.value, ast.Name):
+        if isinstance(goal, ast.Tuple) and len(goal.elts) == 2 and path_of(goal.elts[1]) == wanted != "" and isinstance(goal.elts[0], ast.Name):
+            return item.func.value.id, goal.elts[0].id
+    return None
+
+
+def _keeps_history(script: Script, statement: ast.stmt) -> bool:
+    return any(
+        k.arg == "create_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
+        for node in script.own_nodes(script.scope_of(statement)) if isinstance(node, ast.Call) for k in node.keywords
+    )  # fmt: skip
 
 
 _SPELLED = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}

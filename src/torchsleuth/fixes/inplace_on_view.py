@@ -7,7 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence, InplaceTarget
 from torchsleuth.fixes.aliases import is_seen_elsewhere
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.outofplace import out_of_place, write_in
+from torchsleuth.fixes.outofplace import is_for_the_caller, out_of_place, write_in
 from torchsleuth.fixes.script import Script, Scripts, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 
@@ -150,7 +150,12 @@ class _Rows:
         end = script.end_of_block(loop)
         edits += script.before(loop, f"{rows} = []")
         inner, outer = script.indent_of(loop.body[0]), script.indent_of(loop)
-        edits = script.followed(edits, end, f"\n{inner}{rows}.append({self.name})\n{outer}{self.base} = {torch}.stack({rows})")
+        back = is_for_the_caller(script, loop, self.base)
+        stacked = f"{self.base}.copy_({torch}.stack({rows}))" if back else f"{self.base} = {torch}.stack({rows})"
+        edits = script.followed(edits, end, f"\n{inner}{rows}.append({self.name})\n{outer}{stacked}")
+        if back:
+            edits += script.wrapped(self.rows, ".clone()")  # rows of a tensor that is then written into could not be differentiated
+            return scripts.fix(f"Collect the new rows in a list, and write them back at once: `{stacked}`.", edits)
         seen = is_seen_elsewhere(script, loop, self.rows)
         meaning = f"The change is then no longer seen by {seen}." if seen else ""
         return scripts.fix(f"Collect the new rows in a list, and `{torch}.stack` them.", edits, meaning, safe=not seen)

@@ -29,6 +29,7 @@ class InplaceSavedTensorFixer(Fixer):
         # Backward stopped at the first; the fix has to help the others too.
         every = [failing, *(save for save in evidence.stale if save is not failing)]
         sites = _sites(every)
+        _note_allocations(scripts, every)
         if any(_is_step(scripts, site) for site in sites):
             return _around_step(scripts, evidence, every, sites)
         if failing.tensor.kind == "parameter" and failing.tensor.is_leaf:
@@ -50,7 +51,17 @@ class InplaceSavedTensorFixer(Fixer):
         if clone is not None and not (all(save.complete for save in every) and all(_is_told_apart(scripts, site) for site in sites)):
             # Not every write is known: to make those that are out of place may not be enough; a copy made in time is.
             return [clone, argument]
-        return [*first, rows, clone, *rest, argument]
+        memory = _memory_copied(scripts, evidence, every)
+        return [memory] if memory is not None else [*first, rows, clone, *rest, argument]
+
+
+def _note_allocations(scripts: Scripts, saves: list[StaleSave]) -> None:
+    """`rows = table[index]` may be a view or a copy, which the source does not say: the log does, where all saves agree."""
+    born = {save.born.span: save.born for save in saves if save.born is not None}
+    script = scripts.get(next(iter(born.values()))) if len(born) == 1 and all(save.born is not None for save in saves) else None
+    statement = script.statement_at(next(iter(born))) if script is not None else None
+    if isinstance(statement, ast.Assign):
+        script.allocating.add(statement)
 
 
 def _is_told_apart(scripts: Scripts, site: WriteSite) -> bool:
@@ -203,6 +214,20 @@ def _clones(scripts: Scripts, saves: list[StaleSave]) -> Fix | None:
     edits, names = found
     words = ", ".join(f"`{short(name, 40)}`" for name in names[:3])
     return scripts.fix(f"Save a copy for backward: `.clone()` on {words}, where it is saved.", edits)
+
+
+def _memory_copied(scripts: Scripts, evidence: Evidence, saves: list[StaleSave]) -> Fix | None:
+    """A buffer that each round reads and then fills with what has a history: the next round would read that history too, and its
+    backward go on into the graph of this one."""
+    failed = backward_statement(scripts, evidence)
+    if failed is None or not failed[0].loops_around(failed[1]):
+        return None
+    if not all(save.tensor.kind == "buffer" and save.tensor.requires_grad and save.version_saved == 0 and not save.is_result for save in saves):
+        return None
+    found = cloned_saves(scripts, saves, ".detach().clone()")
+    words = ", ".join(f"`{short(name, 40)}`" for name in found[1][:3]) if found is not None else ""
+    meaning = "No gradient goes back to the rounds before, whose graphs are gone by then."
+    return scripts.fix(f"Read a copy without history: `.detach().clone()` on {words}.", found[0], meaning, safe=False) if found is not None else None
 
 
 def _argument_copied(scripts: Scripts, failing: StaleSave, sites: list[WriteSite]) -> Fix | None:

@@ -43,6 +43,8 @@ def out_of_place(script: Script, span: Span, on_tensor_subscript: bool = True) -
     write = write_in(statement)
     if write is not None and not may_be_bound(script, statement, write[1]):
         return None
+    if write is not None and is_for_the_caller(script, statement, write[1]):
+        return None
     if isinstance(statement, ast.AugAssign) and (node is statement or node is statement.target or node is None):
         return _augmented(script, statement, on_tensor_subscript)
     if isinstance(statement, ast.Assign) and isinstance(node, ast.Subscript) and any(node is target for target in statement.targets):
@@ -50,6 +52,17 @@ def out_of_place(script: Script, span: Span, on_tensor_subscript: bool = True) -
     if isinstance(node, ast.Call):
         return _called(script, statement, node, on_tensor_subscript)
     return None
+
+
+def is_for_the_caller(script: Script, statement: ast.stmt, name: str) -> bool:
+    """`def scale_(x): x *= 2`: all that the write is for is the caller's tensor, and a new one would be forgotten."""
+    scope = script.scope_of(statement)
+    if not isinstance(scope, Function) or isinstance(statement, ast.Return) or name not in {argument.arg for argument in scope.args.args}:
+        return False
+    loops = script.loops_around(statement)
+    until = statement.end_lineno or statement.lineno
+    reads = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)]
+    return not any(node.lineno > until or any(loop.lineno <= node.lineno <= (loop.end_lineno or loop.lineno) for loop in loops) for node in reads)
 
 
 def may_be_bound(script: Script, statement: ast.stmt, name: str) -> bool:

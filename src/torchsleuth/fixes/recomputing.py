@@ -54,6 +54,8 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
         return None
     if any(not isinstance(s, ast.Assign) or not script.is_alone_on_line(s) or "\n" in script.segment(s) for s in chosen):
         return None
+    if any(len(names_in(s, ast.Store)) > 1 and names_in(s, ast.Store) & names_in(loop, ast.Store) for s in chosen):
+        return None  # `best, losses = None, []`: another of these goes on from round to round
     drawing = [s for s in chosen if any(isinstance(node, ast.Call) and called(node) in _DRAWN for node in ast.walk(s))]
     if any(names_in(statement, ast.Store) & names_in(loop, ast.Load) for statement in drawing):
         return None  # what was drawn once (the actions of an episode, say) is data to the loop: drawn anew it is another problem
@@ -63,9 +65,19 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
     edits = script.before(first, *(script.segment(statement) for statement in chosen))
     for statement in chosen:
         edits += script.removed(statement)
+    if chosen == [made] and _is_empty(made.value):
+        meaning = "It then holds what the round itself puts into it; what the rounds before have put there has had its backward."
+        return scripts.fix(f"Begin every round of the loop with `{short(script.segment(made), 40)}`.", edits, meaning, safe=False)
     words = ", ".join(f"`{short(script.segment(statement), 40)}`" for statement in chosen[:2])
     meaning = f"It is then computed anew, with the weights {'and new random numbers ' * bool(drawing)}of that round."
     return scripts.fix(f"Compute {words} in every round of the loop.", edits, meaning, safe=False)
+
+
+def _is_empty(value: ast.expr) -> bool:
+    """`[]`, `{}`, `list()`, `deque(maxlen=8)`."""
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return not value.elts
+    return isinstance(value, ast.Dict) and not value.keys or isinstance(value, ast.Call) and called(value) in ("list", "dict", "deque", "defaultdict") and not value.args
 
 
 def computed_in_closure(scripts: Scripts, script: Script, backward: ast.stmt, freed: FreedGraph) -> Fix | None:

@@ -32,6 +32,7 @@ class Script:
             child: node for node in ast.walk(source.tree) for child in ast.iter_child_nodes(node)
         }
         self._in_string: set[int] | None = None
+        self.allocating: set[ast.AST] = set()  # statements that were seen to give what they bind memory of its own
 
     # -- finding --------------------------------------------------------------------------------
 

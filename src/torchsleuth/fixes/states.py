@@ -17,7 +17,7 @@ class Holds(enum.Enum):
     """What a variable holds, as far as the source says."""
 
     TENSOR = "tensor"
-    PAIR = "pair"  # a tuple of tensors, such as the state of an LSTM
+    PAIR = "tuple"  # of tensors, such as the state of an LSTM
     LIST = "list"
     DICT = "dict"
     OTHER = "other"  # a number, a module, nothing to detach
@@ -216,14 +216,17 @@ def detached(script: Script, names: list[str], after: ast.stmt) -> list[Edit]:
     lines = []
     for name in names:
         kind = held(script, after, name)
-        if kind is Holds.PAIR:
-            lines.append(f"{name} = tuple(part.detach() for part in {name})")
-        elif kind is Holds.LIST:
-            lines.append(f"{name} = [part.detach() for part in {name}]")
-        elif kind is Holds.DICT:
-            lines.append(f"{name} = {{key: part.detach() for key, part in {name}.items()}}")
-        elif kind is Holds.OTHER:
+        if kind is Holds.OTHER:
             return []
-        else:
-            lines.append(f"{name} = {name}.detach()")
+        lines.append(f"{name} = {detaching(name, kind)}")
     return script.after(after, *lines) if lines else []
+
+
+def detaching(name: str, kind: Holds) -> str:
+    if kind is Holds.PAIR:
+        return f"tuple(part.detach() for part in {name})"
+    if kind is Holds.LIST:
+        return f"[part.detach() for part in {name}]"
+    if kind is Holds.DICT:
+        return f"{{key: part.detach() for key, part in {name}.items()}}"
+    return f"{name}.detach()"

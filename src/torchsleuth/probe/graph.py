@@ -42,7 +42,10 @@ def sequence_of(node: typing.Any) -> int:
 
 
 def operation_of(node_name: str) -> str:
-    """`NativeLayerNormBackward0` → `native_layer_norm`, `torch::autograd::CopySlices` → `copy_slices`."""
+    """`NativeLayerNormBackward0` → `native_layer_norm`, `torch::autograd::CopySlices` → `copy_slices`; a Function of the program's
+    own keeps its name: `SwishBackward` → `Swish`."""
+    if node_name.endswith("Backward") and "::" not in node_name:
+        return node_name.removesuffix("Backward")
     base = re.sub(r"Backward\d*$", "", node_name.rpartition("::")[2])
     base = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base)
     return base.lower()

@@ -192,13 +192,13 @@ def _held(name: str, value: object, depth: int) -> Iterator[tuple[str, object]]:
             yield from _held(f"{name}[{position}]", item, depth - 1)
     elif isinstance(value, torch.optim.Optimizer):
         return
-    elif _is_plain_object(value):
+    elif is_plain_object(value):
         for key, item in list(vars(value).items())[:64]:
             if isinstance(item, (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, list, tuple, dict)):
                 yield from _held(f"{name}.{key}", item, depth - 1)
 
 
-def _is_plain_object(value: object) -> bool:
+def is_plain_object(value: object) -> bool:
     """An instance of a class of the program's own (a trainer, a dataclass): its attributes have names to the user."""
     module = type(value).__module__ or ""
     return hasattr(value, "__dict__") and module.split(".", 1)[0] not in ("torch", "builtins", "numpy", "typing")

@@ -64,9 +64,23 @@ def _raised_inside(crash: Crash) -> CustomBackward | None:
             cls = getattr(type(node), "_forward_cls", None)
             if cls is not None and position + 1 < len(crash.entries):
                 return _described(crash, cls, node, _innermost(crash, position + 1))
+            if cls is not None:
+                return _not_begun(crash, cls, node, locals_of(frame).get("args", ()))
         if origin_of(code).is_program:
             return dataclasses.replace(_hook(crash, frame, _innermost(crash, position)), **_hooked_module(crash, crash.entries[position - 1][0]))
     return None
+
+
+def _not_begun(crash: Crash, cls: type, node: typing.Any, given: typing.Any) -> CustomBackward | None:
+    """It was called with more or fewer gradients than it takes: one comes for each of forward's outputs."""
+    code = getattr(inspect.unwrap(cls.backward), "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARARGS or not isinstance(given, tuple) or not isinstance(crash.error, TypeError):
+        return None
+    takes, optional = code.co_varnames[1 : code.co_argcount], len(inspect.unwrap(cls.backward).__defaults__ or ())
+    if len(takes) - optional <= len(given) <= len(takes):
+        return None
+    found = _described(crash, cls, node, None)
+    return dataclasses.replace(found, raised_inside=True, raised_at=found.definition, given=len(given), takes=takes)
 
 
 def _hooked_module(crash: Crash, caller: types.FrameType) -> dict[str, typing.Any]:

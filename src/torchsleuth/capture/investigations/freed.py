@@ -37,8 +37,10 @@ def investigate(crash: Crash) -> FreedGraph | None:
         oldest = min(sequence_of(node) for node in old_nodes)
         # The graph was consumed by the first backward after its oldest freed node was made.
         freeing = [item for item in before if not item[3]] or before
-        first_place, boundary, consumed_root, _ = next((item for item in freeing if item[1] > oldest), freeing[-1])
-        same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
+        seen = next((item for item in freeing if item[1] > oldest), None)
+        if seen is not None:  # else the one that did was not seen
+            first_place, boundary, consumed_root, _ = seen
+            same_root = any(item[2] == id(root) for item in before) and boundary > sequence_of(root.grad_fn)
     carried, edges = carried_over(crash, boundary, graph.is_freed, callers=True) if boundary is not None else ((), [])
     consumed = next((op for op in crash.timeline.operations if op.name in ("backward", "grad") and not op.raised and op.sequence == boundary), None)
     needless = needless_use(crash, edges[0], consumed.index) if len(edges) == 1 and consumed is not None else None
@@ -58,8 +60,24 @@ def investigate(crash: Crash) -> FreedGraph | None:
         crash.timeline.place_of_node(failing) if failing is not None else None,
         operation_of(failing.name()) if failing is not None else "",
         *(needless or (None, ())),
+        bool(carried) and boundary is not None and not _leads_elsewhere(root.grad_fn, boundary),
         same_root and consumed_root not in (0, id(root)),
     )
+
+
+def _leads_elsewhere(start: typing.Any, boundary: int) -> bool:
+    """Whether what was computed since this moment reaches a leaf by itself."""
+    pending, seen = [start], {start}
+    while pending:
+        for node, _ in pending.pop().next_functions:
+            if node is None or node in seen:
+                continue
+            if hasattr(node, "variable"):
+                return True
+            if sequence_of(node) >= boundary:
+                seen.add(node)
+                pending.append(node)
+    return False
 
 
 def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
@@ -94,13 +112,15 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
         waiting = [item for item in waiting if item[0] is not event.code]
         key = (id(event.code), event.where)
         if key not in calls:
-            statement = source.statement_at(event.code.co_filename, event.where)
-            calls[key] = _backward_call(statement) if statement is not None else None
+            statements = source.statements_at(event.code.co_filename, event.where)
+            calls[key] = next((call for statement in statements if (call := _backward_call(statement)) is not None), None)
         call = calls[key]
         place = source.place_of_node(event.code, call, Known.INFERRED) if call is not None else None
         if place is not None:
             waiting.append((event.code, place, _receiver(crash, event.code, call), _keeps_graph(call)))
-    return [*logged, *(item for item in found if item[1] > until)]  # the failing call is still waiting
+    # The failing call is still waiting. One with the number at which the log ended was seen by it, or ran just after.
+    last = logged[-1][1] if logged else -1
+    return [*logged, *(item for item in found if item[1] > until or item[1] == until > last)]
 
 
 def _all_remembered(crash: Crash) -> bool:

@@ -42,6 +42,7 @@ if typing.TYPE_CHECKING:
 _TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__", "__complex__"}
 _COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor", "asarray", "Tensor", "FloatTensor", "full", "full_like"}
 _MOST_STEPS = 5000
+_MOST_FREEZING = 3  # places; where there are more, none of them is the one to look at
 
 
 def investigate(crash: Crash) -> LostGradient | None:
@@ -67,6 +68,7 @@ def investigate(crash: Crash) -> LostGradient | None:
         search.bare,
         _frozen_at(crash, frozen),
         tuple(name for name, tensor in parameters if id(tensor) in search.frozen),
+        search.recorded,
     )
 
 
@@ -100,6 +102,7 @@ class _Search:
         for operation in self._timeline.operations:
             for mark in operation.results:
                 self._latest.setdefault((mark.ident, mark.storage), []).append(operation)
+        self.recorded = False  # the root itself was computed while recording was on
         self.bare = False  # some of it was made from numbers that the log did not see come from a tensor
         self.frozen: set[int] = set()  # parameters that are to blame instead of a cut, or with one
         self._to_python = [op for op in self._timeline.operations if op.name in _TO_PYTHON]
@@ -110,6 +113,7 @@ class _Search:
         # which side of a loss it lies, what took the values out of torch on the way, and what made whole numbers of them.
         pending: list[tuple[Operation, tuple[int, int], str, str, Operation | None]] = []
         if producer is not None:
+            self.recorded = producer.grad_enabled
             pending.append((producer, (id(root), storage_of(root)), "", "", None))
         seen: set[int] = set()
         cuts: list[_Cut] = []
@@ -183,6 +187,8 @@ class _Search:
         held, parted = bool(idents & trained), any(self._reaches(cut.operation, trained) for cut in cuts)
         if trained and held != parted:
             instead = held
+        elif any(_are_frozen(optimizer) and idents & {id(p) for group in optimizer.param_groups for p in group["params"]} for _, optimizer in self._crash.names.optimizers):
+            instead = True  # an optimizer that can train nothing at all: the other one is not the one that this backward is for
         else:
             sides = {item.side for item in frozen}, {cut.side for cut in cuts}
             instead = {("input", "target"): True, ("target", "input"): False}.get(tuple("".join(sorted(one)) for one in sides))
@@ -340,6 +346,10 @@ class _Search:
         return all(any(given.ident == mark.ident for given in op.operands) for op in later)
 
 
+def _are_frozen(optimizer: torch.optim.Optimizer) -> bool:
+    return all(not p.requires_grad for group in optimizer.param_groups for p in group["params"])
+
+
 def _has_derivative(mark: Mark) -> bool:
     """Real or complex numbers; integers and booleans jump."""
     return dtype_name(mark.dtype).startswith(("float", "bfloat", "complex"))
@@ -352,8 +362,8 @@ def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:
     return call if isinstance(call, ast.Call) and called_name(call) == "set_grad_enabled" else None
 
 
-def _frozen_at(crash: Crash, parameters: set[int]) -> Place | None:
-    """Where these parameters were frozen, if the log has seen it and it was one place."""
+def _frozen_at(crash: Crash, parameters: set[int]) -> tuple[Place, ...]:
+    """Where these parameters were frozen, if the log has seen it: a few places, in the order in which they ran."""
     places = {}
     for operation in crash.timeline.operations:
         if operation.name in ("requires_grad=", "requires_grad_"):
@@ -361,7 +371,7 @@ def _frozen_at(crash: Crash, parameters: set[int]) -> Place | None:
                 place = crash.timeline.place_of_operation(operation)
                 if place is not None:
                     places[place.span] = place
-    return next(iter(places.values())) if len(places) == 1 else None
+    return tuple(places.values()) if len(places) <= _MOST_FREEZING else ()
 
 
 def _function_name(code: types.CodeType) -> str:

@@ -129,8 +129,15 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         storage_of(tensor) if tensor is not None else 0,
         _is_untrained(crash, node, fact),
         named_in,
+        len(getattr(node, "_input_metadata", ())) > 1,
+        _born(crash, tensor),
         _carried(crash, node, tensor, writes) if failing and tensor is not None else (),
     )
+
+
+def _born(crash: Crash, tensor: torch.Tensor | None) -> Place | None:
+    maker = crash.timeline.first_with_storage(storage_of(tensor)) if tensor is not None and storage_of(tensor) else None
+    return crash.timeline.place_of_operation(maker) if maker is not None else None
 
 
 def _carried(crash: Crash, node: typing.Any, tensor: torch.Tensor, writes: Writes) -> tuple[CarriedTensor, ...]:

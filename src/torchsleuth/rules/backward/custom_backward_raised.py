@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from torchsleuth.evidence import Evidence, Place
-from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
+from torchsleuth.evidence import CustomBackward, Evidence, Place
+from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short, upper_first
 
@@ -78,6 +78,8 @@ class CustomBackwardRaised(CrashRule):
             return None
         if _OF_THE_GRAPH.search(evidence.exception.message):
             return None  # `ctx.saved_tensors` only noticed what was done to them elsewhere
+        if custom.given is not None:
+            return _called_wrongly(self.name, custom, custom.raised_at, custom.given)
         where = f"the hook `{custom.function}`" if custom.is_hook else f"`{custom.function}.backward`"
         exception = evidence.exception
         culprits = [custom.raised_at.culprit(Role.OPERAND, f"raised {exception.type} during backward")]
@@ -98,6 +100,9 @@ class CustomBackwardRaised(CrashRule):
             if custom.set_on_context:
                 listed = ", ".join(f"`{name}`" for name in custom.set_on_context[:6])
                 facts.append(Fact(f"Attributes that were set on ctx: {listed}. They are no part of `saved_tensors`.", Known.OBSERVED))
+        elif missing_on_context(evidence) and custom.set_on_context:
+            listed = ", ".join(f"`{name}`" for name in custom.set_on_context[:6])
+            facts.append(Fact(f"Attributes that forward set on ctx: {listed}.", Known.OBSERVED))
         elif not custom.is_hook:
             why += " The gradient it is given has the shape of the forward's output."
         return Diagnosis(
@@ -108,6 +113,36 @@ class CustomBackwardRaised(CrashRule):
             tuple(facts),
             why,
         )
+
+
+def missing_on_context(evidence: Evidence) -> str:
+    """`scale` of `ctx.scale` that nobody has set."""
+    custom = evidence.custom
+    if custom is None or custom.is_hook or evidence.exception.type != "AttributeError":
+        return ""
+    missing = re.fullmatch(r"'(\w+)' object has no attribute '(\w+)'", evidence.exception.message)
+    return missing[2] if missing is not None and missing[1] == f"{custom.function}Backward" else ""
+
+
+def _called_wrongly(rule: str, custom: CustomBackward, definition: Place, given: int) -> Diagnosis:
+    outputs = "1 output" if given == 1 else f"{given} outputs"
+    takes = f"{len(custom.takes)} gradient{'' if len(custom.takes) == 1 else 's'}"
+    named = f" ({', '.join(f'`{name}`' for name in custom.takes)})" if custom.takes else ""
+    culprits = [definition.culprit(Role.OPERAND, f"takes {takes} after ctx, and is given {given}")]
+    if custom.forward_call is not None:
+        call = custom.forward_call.via or custom.forward_call
+        culprits.append(call.culprit(Role.CALL, forward_label(False)))
+    more = given > len(custom.takes)
+    fix = f"Let it take {given}, one for each output of forward in their order" + (", and add up what each contributes." if more else ".")
+    return Diagnosis(
+        rule,
+        f"`{custom.function}.backward` takes {takes}, but forward has {outputs}",
+        Confidence.CERTAIN,
+        tuple(culprits),
+        (Fact(f"Forward of `{custom.function}` returned {outputs}, so its backward was called with {given} after ctx; it takes {len(custom.takes)}{named}.", Known.OBSERVED),),
+        "Autograd calls backward with one gradient for each output of forward, by position. The call itself failed; no code of backward ran.",
+        (Fix(fix, Applicability.DISPLAY_ONLY),),
+    )
 
 
 def _reads_saved_tensors(place: Place) -> bool:

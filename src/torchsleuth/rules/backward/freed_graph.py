@@ -107,6 +107,8 @@ def _earlier(freed: FreedGraph) -> str:
 
 
 def _carried_name(carried: CarriedTensor) -> str:
+    if carried.within:
+        return f"an element of `{carried.tensor.name}`"
     if carried.names:
         return " and ".join(f"`{name}`" for name in carried.names)
     made = carried.made.via or carried.made if carried.made is not None else None
@@ -219,6 +221,24 @@ def _fixes(freed: FreedGraph, carried: CarriedTensor | None) -> list[Fix]:
                 meaning="What is written is then no part of what is differentiated.",
             )
         ]
+    if carried is not None and freed.alone:
+        made = carried.made.via or carried.made if carried.made is not None else None
+        what = f"`{short(made.source, 60)}`" if made is not None and made.source else _carried_name(carried)
+        return [
+            Fix(
+                f"Compute {what} again before each backward: all that this one leads to was computed before the graph was freed, so detached there would be nothing to train.",
+                Applicability.DISPLAY_ONLY,
+                meaning="It is then computed with the weights of that moment.",
+            )
+        ]
+    if carried is not None and carried.within:
+        return [
+            Fix(
+                f"Detach the elements of `{carried.tensor.name}` after each backward, or empty it: what the earlier rounds have put there has had its backward.",
+                Applicability.DISPLAY_ONLY,
+                meaning="Gradients then stop there.",
+            )
+        ] + ([_ONE_BACKWARD] if carried.used_by == "add" else [])
     if carried is not None:
         line = f" (line {carried.used.span.line})" if carried.used is not None else ""
         line = f" (line {carried.kept.span.line}, where it is kept)" if carried.kept is not None else line

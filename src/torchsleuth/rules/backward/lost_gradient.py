@@ -71,7 +71,8 @@ class LostGradientRule(CrashRule):
         if cuts:
             title, confidence = f"The gradient of {lost.root.called} is lost at `{short(cuts[0].place.source)}`", _confidence(cuts)
             if cuts[0].reason == "no_grad" and cuts[0].wrapper is not None:
-                title = f"{lost.root.called} was computed under `{short(cuts[0].wrapper.source)}`, so it has no gradient"
+                what = f"`{short((cuts[0].place.via or cuts[0].place).source)}`, which {lost.root.called} was computed from, ran" if lost.recorded else f"{lost.root.called} was computed"
+                title = f"{what} under `{short(cuts[0].wrapper.source)}`, so {'it' if not lost.recorded else lost.root.called} has no gradient"
             elif cuts[0].switch is not None:
                 title = f"{lost.root.called} was computed after `{short(cuts[0].switch.source)}`, so it has no gradient"
             if lost.frozen_used:
@@ -125,9 +126,10 @@ _LABELS = {
 def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit]:
     found: list[Culprit] = []
     seen = set()
-    if lost.frozen_at is not None and (lost.frozen_used or not cuts and lost.frozen and not lost.trainable):
+    if lost.frozen_at and (lost.frozen_used or not cuts and lost.frozen and not lost.trainable):
         what = "the parameters" if not lost.frozen_used or not lost.trainable else f"parameters that {lost.root.called} was computed from"
-        found.append((lost.frozen_at.via or lost.frozen_at).culprit(Role.LOST_GRAD, f"froze {what}"))
+        what = what if len(lost.frozen_at) == 1 else f"some of {what}"
+        found += [(place.via or place).culprit(Role.LOST_GRAD, f"froze {what}") for place in lost.frozen_at]
     for cut in cuts:
         if cut.wrapper is not None and cut.wrapper.span not in seen:
             seen.add(cut.wrapper.span)
@@ -241,6 +243,8 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
             "Here one part was computed from frozen parameters (requires_grad=False), the other while recording was off, so the loss does not "
             "know where it came from. One of the two was meant to be trained."
         )
+    if "no_grad" in reasons and lost.recorded:
+        return text + "Here the way ends at what was computed while recording was off, so the loss does not know where that came from."
     if "no_grad" in reasons:
         return text + "Here they were computed while recording was off, so the loss does not know where it came from."
     if "checkpoint" in reasons:
