@@ -23,6 +23,9 @@ MOST_NODES = 20_000
 MOST_REFUSALS = 64
 _PRODUCTS = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear", "conv1d", "conv2d", "conv3d", "mv", "dot",
              "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "mul", "embedding"}  # fmt: skip
+_FACTORS = {"mul", "__mul__", "__rmul__", "__imul__", "where", "masked_fill"}
+_DRAWING = {"bernoulli", "bernoulli_", "rand", "rand_like", "uniform_", "dropout"}
+_DROPPING = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"}
 
 
 class Returned(typing.NamedTuple):
@@ -135,7 +138,9 @@ class BackwardWatch:
                     direct = {name for name in mine if keys[name] in {seen.key for seen in op.ins}}
                     left -= direct
                     mine = [name for name in mine if name not in direct]
-                if mine:
+                if kind == "zero" and self._dropped(op):
+                    left -= set(mine)  # in this step; the next one draws other numbers
+                elif mine:
                     left -= set(mine)
                     found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op)))
             if kind == "zero":
@@ -148,6 +153,15 @@ class BackwardWatch:
             if left:
                 found.append(Vanish(kind, tuple(sorted(left)), "", None))
         return found
+
+    def _dropped(self, op: Op) -> bool:
+        """All of it was multiplied by zeros that the same function drew (a branch that is left out now and then, of a batch of one sample)."""
+        if op.name in _DROPPING:
+            return True
+        if op.name.rstrip("_") not in _FACTORS or op.place.code is None or op.place.code.co_name == "<module>":
+            return False
+        makers = (self.trace.producer.get(key) for key in self.trace.ancestors({seen.key for seen in op.ins if not seen.requires_grad}))
+        return any(index is not None and (drawn := self.trace.ops[index]).name in _DRAWING and drawn.place.code is op.place.code for index in makers)
 
     def _zeroed_by_functions(self, names: dict[int, str]) -> list[Vanish]:
         """Functions of the program's whose `backward` was given a gradient and gave back zeros, which is all that these parameters got."""

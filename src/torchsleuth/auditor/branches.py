@@ -15,12 +15,23 @@ def on_another_way(model: nn.Module, path: str, called: Iterable[str]) -> bool:
     left out with the whole of it.
     """
     used = set(called)
-    while (above := path.rpartition(".")[0]) and not any(one == above or one.startswith(above + ".") for one in used):
+    while (above := path.rpartition(".")[0]) and not _reached(model, above, used):
         path = above
     holder, _, name = path.rpartition(".")
     while name.isdigit() and holder:  # in a list or a sequence
         holder, _, name = holder.rpartition(".")
     return any(name in names for names in _mentioned(type(model.get_submodule(holder))))
+
+
+def _reached(model: nn.Module, path: str, used: set[str]) -> bool:
+    """Something of it was used; or it stands in a sequence, which enters all of its parts, of which another was used."""
+    holder = path.rpartition(".")[0]
+    in_sequence = type(model.get_submodule(holder)).forward is nn.Sequential.forward
+    return _used(path, used) or (in_sequence and (_used(holder, used) if holder else bool(used)))
+
+
+def _used(path: str, used: set[str]) -> bool:
+    return any(one == path or one.startswith(path + ".") for one in used)
 
 
 def _mentioned(kind: type) -> Iterator[frozenset[str]]:

@@ -16,14 +16,15 @@ from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
-from torchsleuth.auditor.together import a_set_beside, in_groups, sets_a_range, told_to_each
+from torchsleuth.auditor.together import a_set_beside, in_groups, linked_by_table, sets_a_range, told_to_each
 from torchsleuth.auditor.trace import Op, Trace
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
 _ATTENDING = {"multi_head_attention_forward", "scaled_dot_product_attention", "softmax", "matmul", "bmm", "einsum", "__matmul__"}
 FAINT, LOUD = 1 / 64, 30.0  # a movement below the usual threshold that is looked at again, and how much louder
-_GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs"}
+_GRAPH_WORDS = {"edge", "edges", "adj", "adjs", "adjacency", "graph", "graphs", "neighbor", "neighbors", "neighbour", "neighbours",
+                "nbr", "nbrs", "senders", "receivers", "laplacian"}  # fmt: skip
 _STATISTICS = {"mean", "var", "std", "var_mean", "std_mean", "batch_norm", "sum"}
 
 
@@ -69,8 +70,8 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], "the first call of the model sets it up from its batch, and links the samples; later calls do not; that is not reported"
     places, trace = lab.locate(change, difference, may, False)
     found = places[0][0]
-    if found is not None and found.op.name in _SEQUENCE_OPERATIONS and all(l.tensor.dim() == 2 and l.tensor.is_floating_point() for l in leaves):
-        return [], ""  # one unbatched sequence
+    if found is not None and _one_sequence(found.op, leaves, size):
+        return [], ""
     if found is not None and found.op.name == "batch_norm":
         return [], "the samples are linked by BatchNorm without running values, which takes those of the batch; that is not reported"
     if found is not None and (found.op.name.endswith("_dynamic") or sets_a_range(trace, found.op)):
@@ -82,6 +83,8 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], f"the model puts its samples in groups and takes each group together (`{found.op.name}`); that is not reported"
     if found is not None and told_to_each(trace, found.op):
         return [], f"a number for the whole batch (`{found.op.name}`) is laid beside the features of each sample; that is not reported"
+    if found is not None and linked_by_table(lab, trace, found.op, size):
+        return [], "batch mixing was not tested: the inputs describe a graph"
     if axis == 0 and a_set_beside(lab, leaves, may, row):
         return [], "one of the inputs is a set, each row of which counts for all samples of the others; that is not reported"
     if found is not None and _attends_both_ways(found.op, lab, size):
@@ -133,6 +136,15 @@ def _is_content(leaf: Leaf, lab: Lab) -> bool:
     if any(word in name for word in ("mask", "position", "token_type", "segment", "len")):
         return False
     return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2 or bool(lab.embedded(leaf))
+
+
+def _one_sequence(op: Op, leaves: list[Leaf], size: int) -> bool:
+    """The rows are the positions of one sequence without an axis of samples: vectors, or ids, which nobody gives one by one as samples to such a layer."""
+    if all(leaf.tensor.dim() == 2 and leaf.tensor.is_floating_point() for leaf in leaves):
+        return op.name in _SEQUENCE_OPERATIONS
+    if any(leaf.tensor.is_floating_point() or leaf.tensor.shape[1:].numel() != 1 for leaf in leaves):
+        return False
+    return op.name in _SEQUENCE_OPERATIONS or op.name in _ATTENDING and any(seen.size.count(size) > 1 for seen in op.ins)
 
 
 def _recombines(op: Op, size: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import types
 import typing
 
 import torch
@@ -15,7 +14,7 @@ from torchsleuth.auditor.beginnings import maker
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Site
 from torchsleuth.auditor.padded import Padding, idle_lengths
-from torchsleuth.auditor.sites import Place, expression, site_of, syntax_of
+from torchsleuth.auditor.sites import Place, call_at, site_of
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
 _MASKLIKE = ("mask", "pad", "valid", "lengths", "lens")
@@ -104,7 +103,7 @@ def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
         if not path:
             return _not_given_to_the_model(lab, wanted)
         called = [place for index, name, place in trace.entered if name == path and index <= op.index]
-        call = _call_at(called[-1]) if called else None
+        call = call_at(called[-1]) if called else None
         if call is None or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return {}
         given = {name: value for name in optional if (value := _argument(call, module.forward, name)) is not None}
@@ -137,16 +136,3 @@ def _argument(call: ast.Call, forward: typing.Callable, name: str) -> ast.expr |
     position = names.index(name)
     value = next((k.value for k in call.keywords if k.arg == name), call.args[position] if position < len(call.args) else None)
     return None if isinstance(value, ast.Constant) and value.value is None else value
-
-
-def _call_at(place: Place) -> ast.Call | None:
-    code = place.user_code
-    tree = syntax_of(code.co_filename) if isinstance(code, types.CodeType) else None
-    span, _ = expression(code, place.user_offset) if code is not None else (None, "")
-    if tree is None or span is None:
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (node.lineno, node.end_lineno) == (span.line, span.end_line) and node.col_offset + 1 == span.column:
-            if (node.end_col_offset or 0) + 1 == span.end_column:
-                return node
-    return None

@@ -328,7 +328,7 @@ def batch_is_second(call: Call, paddings: list[Padding], targets: list[torch.Ten
     if len(shapes) != 1 or len(counts) != 1:
         return None
     (first, second), count = shapes.pop(), counts.pop()
-    return second if count == second != first and second > 1 else None
+    return second if count == second != first and first > 1 < second else None  # of one row, the labels of all positions are as many
 
 
 def batch_is_first(call: Call, paddings: list[Padding], targets: list[torch.Tensor]) -> bool:

@@ -16,7 +16,7 @@ from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
 from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer, Site
 from torchsleuth.auditor.owners import built, class_origin
-from torchsleuth.auditor.sites import expression, site_of_node, syntax_of
+from torchsleuth.auditor.sites import call_at, expression, site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, quietly, tensors_in
 from torchsleuth.origin import Origin
 
@@ -182,14 +182,33 @@ class AliasWatch:
         if count < 2 or count < len(items):
             return
         same = [t for t in items if t.data_ptr() == place[0]]
-        writers = [
-            o for o in self.trace.ops
-            if o.writes and any(self.trace.known_key(t) == seen.key for t in same for seen in o.outs)
-        ]  # fmt: skip
-        # Count writes from the same expression: one write before collecting is a normal tensor used twice.
-        sites = collections.Counter((o.place.code, o.place.offset) for o in self.trace.ops if o.writes and o.outs and o.outs[0].size == tuple(same[0].shape))
-        if writers and sites and sites.most_common(1)[0][1] >= 2:
-            self.found.append((op, count, writers))
+        writers: dict[tuple, list[Op]] = collections.defaultdict(list)
+        for o in self._writers_of({key for t in same if (key := self.trace.known_key(t)) is not None}):
+            writers[o.place.code, o.place.offset].append(o)
+        # Written once for each time it was collected (or not before the first): anything else is a tensor that was made, and then used several times.
+        often = [ops for ops in writers.values() if len(ops) > 1 and (len(ops) == count - 1 or len(ops) % count == 0)]
+        if often and (op is None or not _built_at_once(op)):
+            self.found.append((op, count, often[0]))
+
+    def _writers_of(self, keys: set[int]) -> list[Op]:
+        """The calls that wrote into a tensor, in order: each write gives it another number."""
+        found = []
+        for op in reversed(self.trace.ops):
+            if op.writes and any(seen.key in keys for seen in op.outs):
+                found.append(op)
+                keys |= {seen.key for seen in op.ins[:1]}
+        return found[::-1]
+
+
+def _built_at_once(op: Op) -> bool:
+    """`stack([mask] * 3)`: nothing can have been written between the entries of a list that stands in the call itself."""
+    call = call_at(op.place)
+    items = call.args[0] if call is not None and call.args else None
+    return items is not None and not any(isinstance(part, (ast.Call, ast.ListComp, ast.GeneratorExp)) for part in ast.walk(items)) and not _is_reference(items)
+
+
+def _is_reference(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Starred))
 
 
 def collected(output: typing.Any, depth: int = 0) -> typing.Iterator[list]:

@@ -62,7 +62,7 @@ def place_of(frame: types.FrameType | None, within: Place | None = None) -> Plac
             if code is None:
                 code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
             return Place(code, offset, frame.f_code, frame.f_lasti, frame_id, direct)
-        if origin is Origin.LIBRARY and code is None:
+        if origin is Origin.LIBRARY and code is None and frame.f_code.co_name != TRAMPOLINE:
             code, offset, frame_id = frame.f_code, frame.f_lasti, id(frame)
         if origin is Origin.TORCH:
             direct = False
@@ -202,3 +202,17 @@ def site_of_node(filename: str, node: ast.expr | ast.stmt, function: str = "", m
     last = _characters(source_line(filename, end_line), node.end_col_offset or 0)
     span = Span(shown_file(filename), node.lineno, first + 1, end_line, last + 1)
     return Site(span, span_text(filename, span), function, excerpt(filename, span), module, kind)
+
+
+def call_at(place: Place) -> ast.Call | None:
+    """The call in the program's source."""
+    code = place.user_code
+    tree = syntax_of(code.co_filename) if isinstance(code, types.CodeType) else None
+    span, _ = expression(code, place.user_offset) if code is not None else (None, "")
+    if tree is None or span is None:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (node.lineno, node.end_lineno) == (span.line, span.end_line) and node.col_offset + 1 == span.column:
+            if (node.end_col_offset or 0) + 1 == span.end_column:
+                return node
+    return None

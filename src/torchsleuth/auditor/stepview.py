@@ -226,7 +226,7 @@ def _hidden(target: torch.Tensor, padding: Padding) -> tuple[torch.Tensor | None
     valid, time_first = padding.valid, padding.axis == 0
     if target.numel() == valid.numel() and (target.dim() == 1 or target.shape == (valid.T if time_first else valid).shape):
         hidden = ~valid
-    elif valid.shape[1] > 1 and target.numel() == valid.numel() - valid.shape[0]:
+    elif valid.shape[1] > (2 if target.dim() == 1 else 1) and target.numel() == valid.numel() - valid.shape[0]:  # of two positions, they may be the rows' own
         hidden = ~valid[:, 1:]
     else:
         return None, None

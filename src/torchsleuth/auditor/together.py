@@ -15,6 +15,7 @@ _PARTING = {"view", "reshape", "unflatten"}
 _TELLING = ARRANGING | {"repeat", "tile", "broadcast_to", "repeat_interleave"}
 _BESIDE = {"cat", "concat", "concatenate", "hstack"}
 
+_PRODUCTS = ("mm", "matmul", "matmul__", "einsum")
 _EXTREMES = {"max", "amax", "min", "amin", "aminmax", "quantile", "norm"}
 _ROUNDING = {"round", "round_", "floor", "floor_", "fake_quantize_per_tensor_affine", "quantize_per_tensor"}
 
@@ -63,6 +64,15 @@ def sets_a_range(trace: Trace, op: Op) -> bool:
         return False
     derived = trace.descendants({seen.key for seen in op.outs})
     return any(later.name in _ROUNDING and any(seen.key in derived for seen in later.ins) for later in trace.ops[op.index :])
+
+
+def linked_by_table(lab: Lab, trace: Trace, op: Op, size: int) -> bool:
+    """What is made of an input is multiplied by a table that says of each two rows how they are linked, and that is neither learned nor made of it: a graph."""
+    if not op.name.endswith(_PRODUCTS) or len(op.ins) < 2 or op.ins[0].size[-2:] != (size, size):
+        return False
+    given = {key for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
+    table, rows = (trace.ancestors({seen.key}) for seen in op.ins[:2])
+    return not table & set(trace.parameters) and not table & rows & given and bool(rows & given)
 
 
 def a_set_beside(lab: Lab, leaves: list[Leaf], may: May, row: int) -> bool:
