@@ -134,11 +134,14 @@ def mask_values(leaf: Leaf) -> torch.Tensor | None:
 
 
 def is_lengths(leaf: Leaf, longest: int) -> bool:
-    tensor = leaf.tensor
-    if tensor.dim() != 1 or tensor.dtype.is_floating_point or tensor.dtype is torch.bool or tensor.numel() == 0:
-        return False
     name = leaf.name.lower()
-    if not ("len" in name or name in ("n", "sizes", "seq_sizes")):
+    return ("len" in name or name in ("n", "sizes", "seq_sizes")) and could_be_lengths(leaf, longest)
+
+
+def could_be_lengths(leaf: Leaf, longest: int) -> bool:
+    """One whole number for each sample, none larger than a sequence is long. What it is called may be anything (`frames`, `count`): then content must agree."""
+    tensor = leaf.tensor
+    if tensor.dim() != 1 or tensor.dtype.is_floating_point or tensor.dtype is torch.bool or tensor.numel() == 0 or is_label(leaf):
         return False
     return bool((leaf.values >= 0).all()) and int(leaf.values.max()) <= longest
 

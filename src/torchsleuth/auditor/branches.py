@@ -1,4 +1,4 @@
-"""Layers that a step leaves out because the program did not go that way: an optional input that was not given, another task's head."""
+"""Layers that a step leaves out because the program did not go that way (an optional input that was not given, another task's head), or has come to its end."""
 
 from __future__ import annotations
 
@@ -32,6 +32,29 @@ def _reached(model: nn.Module, path: str, used: set[str]) -> bool:
 
 def _used(path: str, used: set[str]) -> bool:
     return any(one == path or one.startswith(path + ".") for one in used)
+
+
+def ends_a_row(model: nn.Module, path: str, missing: Iterable[str]) -> bool:
+    """A layer of the last of several equal blocks, which makes what the next block would take: the others' are trained, and so is the rest of this one."""
+    left, parts = set(missing), path.split(".")
+    for at, part in enumerate(parts[:-1]):
+        row = model.get_submodule(".".join(parts[:at])) if part.isdigit() else None
+        if row is None or int(part) != len(list(row.children())) - 1 or part == "0":
+            continue
+        block = ".".join(parts[: at + 1])
+        rest = [name for name, _ in row.get_submodule(part).named_parameters() if not f"{block}.{name}".startswith(path + ".")]
+        others = [".".join((*parts[:at], str(k), *parts[at + 1 :])) for k in range(int(part))]
+        used = all(f"{other}.{name}" not in left for other in others for name, _ in _parameters(model, other))
+        if used and any(f"{block}.{name}" not in left for name in rest) and all(_parameters(model, other) for other in others):
+            return True
+    return False
+
+
+def _parameters(model: nn.Module, path: str) -> list[tuple[str, nn.Parameter]]:
+    try:
+        return list(model.get_submodule(path).named_parameters())
+    except AttributeError:
+        return []
 
 
 def _mentioned(kind: type) -> Iterator[frozenset[str]]:

@@ -13,7 +13,7 @@ from torchsleuth.auditor.compare import Difference, Found, May, first_difference
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.handing import mask_made
 from torchsleuth.auditor.lab import Lab, row_and_position
-from torchsleuth.auditor.observation import LabelShift, Move, Site
+from torchsleuth.auditor.observation import WIDENED, LabelShift, Move, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -44,6 +44,15 @@ class Causality:
     def shifts(self) -> tuple[LabelShift, ...]:
         watch = self.step.watch
         return tuple(label_shifts(watch.shifts, watch.trace, lambda lookup: self._leaf_for(lookup).name, self._is_causal))
+
+    def samples_second(self) -> int | None:
+        """How many samples the second axis counts, where the loss asks for next tokens along the first, and never along the second."""
+        asked = [(self._leaf_for(shift.lookup), shift.axis) for shift in self.step.watch.shifts if shift.offset == 1]
+        own = {leaf.tensor.shape for leaf, _ in asked if leaf.path}
+        if not own or {axis for _, axis in asked} != {0} or len(own) > 1:
+            return None
+        size = own.pop()[1]
+        return size if size > 1 and self.call.batch_size != size else None
 
     def _is_causal(self, shift: Shift) -> bool:
         asked = (shift.lookup.op.index, shift.axis)
@@ -139,14 +148,25 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         where = f"`{one.name}` at the earlier position {moved}" if moved is not None else f"`{one.name}` at an earlier position"
         mask, made, reach = _mask(lab, trace, found, step) if found is not None else (None, None, 0)
         layer, setting = built(lab, found.op, "causal") if found is not None else (None, "")
+        if found is not None and not setting:
+            layer, setting = _widened(trace, found.op)
         moves.append(
             lab.move(
                 "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
                 mask_site=trace.site(mask) if mask is not None else None, made_site=made, ahead=reach,
-                built_site=layer, setting=setting,
+                built_site=layer, setting=setting, sequence=leaf.name,
             )
         )  # fmt: skip
     return moves
+
+
+def _widened(trace: Trace, op: Op) -> tuple[Site | None, str]:
+    """The call that put zeros after the positions, for a convolution to go on over; and how many before and after them."""
+    made = trace.maker(op.ins[0]) if op.name == "conv1d" and op.ins else None
+    amounts = made.argument(1, "pad", ()) if made is not None and made.name == "pad" else ()
+    if made is None or not isinstance(amounts, (tuple, list)) or len(amounts) != 2 or not amounts[1] > 0:
+        return None, ""
+    return trace.site(made), f"{WIDENED}{tuple(amounts)}"
 
 
 def _in_the_same_row(lab: Lab, question: Question, late: torch.Tensor, may: May, difference: Difference) -> bool:

@@ -38,13 +38,23 @@ class Added:
         if longer.dim() != like.dim():
             return None
         grown = [axis for axis, (size, wanted) in enumerate(zip(longer.shape, like.shape, strict=True)) if size != wanted]
-        if any(longer.shape[axis] - like.shape[axis] != self.more or like.shape[axis] < self.length - 2 for axis in grown):
+        every = {axis: self._every(longer.shape[axis], like.shape[axis]) for axis in grown}
+        if None in every.values():
             return None
+        if set(every.values()) - {1}:  # one step for every few positions: the new ones come last
+            return [torch.arange(size) for size in like.shape]
         beside = max(0, min((like.shape[axis] - self.length for axis in grown), default=0))
         ways = [self._without(longer, grown, first) for first in (range(beside + 1) if beside <= MOST_PLACES else (0, beside))]
         if len(ways) == 1:
             return ways[0]
         return min(ways, key=lambda kept: int((longer[_crossed(kept, longer.device)] != like).sum()))
+
+    def _every(self, longer: int, size: int) -> int | None:
+        """How many positions each step of an axis that has grown stands for; None where it has not grown as positions do."""
+        if longer - size == self.more:
+            return 1 if size >= self.length - 2 else None
+        every = round(self.length / size) if size else 0
+        return every if every > 1 and (longer - size) * every == self.more and abs(size * every - self.length) <= 2 * every else None
 
     def _without(self, longer: torch.Tensor, grown: list[int], first: int) -> list[torch.Tensor]:
         kept = [torch.arange(size) for size in longer.shape]

@@ -336,6 +336,8 @@ def first_moved(
             flags, allowed = moved_flags(first, second)
             if not flags.any():
                 continue
+            if a.name == "pad" and _widens(a):
+                continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
             chosen = _decided(one, seen) if _counts(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
             if may.allows(flags, near=True, plain=True):
@@ -344,6 +346,12 @@ def first_moved(
                 continue
             return _first_misread(one, found, misread) or found
     return None
+
+
+def _widens(op: Op) -> bool:
+    """Constant values are put before or after, and nothing is cut off."""
+    amounts = op.argument(1, "pad", ())
+    return op.argument(2, "mode", "constant") == "constant" and isinstance(amounts, (tuple, list)) and all(isinstance(n, int) and n >= 0 for n in amounts)
 
 
 def _other_places(one: Trace, two: Trace, a: Op, b: Op) -> bool:

@@ -59,6 +59,6 @@ def _setting(layer: nn.Module, kind: str) -> str:
             return f"padding={layer.padding!r}" if isinstance(layer.padding, str) else f"padding={layer.padding[0]}"
         if isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) > 1:
             return f"normalized_shape={tuple(layer.normalized_shape)}"
-    elif kind == "mixing" and isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)) and not layer.batch_first:
-        return "batch_first=False"
+    elif isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)) and layer.batch_first == (kind == "mixing-time-first"):
+        return f"batch_first={layer.batch_first}"
     return ""

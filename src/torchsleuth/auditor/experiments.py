@@ -11,7 +11,7 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.broadcasting import ELEMENTWISE
-from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves, value_of
+from torchsleuth.auditor.compare import Difference, May, first_difference, first_moved, moved_flags, output_leaves, value_of
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
@@ -62,8 +62,9 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         if difference is not None:
             break
     if difference is None or size not in difference.first.shape:
-        lab.separate = difference is None
-        return [], ""
+        unheard = _unheard(lab, leaves, change, may, result, row) if difference is None and evidence and axis == 0 else None
+        lab.separate = difference is None and unheard is None
+        return [unheard] if unheard is not None else [], ""
     if not evidence and _second_axis_separates(lab, leaves):
         return [], ""
     if _only_at_first(lab, change, may):
@@ -100,12 +101,29 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
     changed = f"Changing sample {row} of {names} and nothing else"
     moves = []
     for rank, (found, one) in enumerate(places):
-        layer, setting = built(lab, found.op, "mixing") if found is not None and axis == 0 else (None, "")
+        layer, setting = built(lab, found.op, "mixing-time-first" if axis else "mixing") if found is not None else (None, "")
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
         pairs = _pairs_made(trace, found.op, size) if found is not None else None
         made = trace.site(pairs) if pairs is not None else None
         moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting, made_site=made))
     return moves, ""
+
+
+def _unheard(lab: Lab, leaves: list[Leaf], change: list[tuple[Leaf, torch.Tensor]], may: May, result: typing.Any, row: int) -> Move | None:
+    """No output depends on any sample, and a layer was built for time first: it runs over the samples, and what is read off (a class token) is the same for all."""
+    pairs = zip(output_leaves(lab.base), output_leaves(result), strict=False)
+    layers = (m for m in lab.runner.modules if isinstance(m, (nn.RNNBase, nn.MultiheadAttention)) and not m.batch_first)
+    if not any(layers) or not all(torch.equal(one, two) for (_, one), (_, two) in pairs):
+        return None
+    first = Trace(keep=True)
+    again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode=lab.mode)
+    _, second = lab.run(change, keep=True)
+    found = first_moved(first, second, again, 0, may) if second is not None else None
+    layer, setting = built(lab, found.op, "mixing") if found is not None else (None, "")
+    if found is None or not setting or found.op.name not in _SEQUENCE_OPERATIONS:
+        return None
+    changed = f"Changing sample {row} of {', '.join(f'`{leaf.name}`' for leaf in leaves)} and nothing else"
+    return lab.move_at("mixing", first, found.op, found.distance, changed, f"the result of `{found.op.name}` for other samples", built_site=layer, setting=setting, unheard=True)
 
 
 def _pairs_made(trace: Trace, op: Op, size: int) -> Op | None:

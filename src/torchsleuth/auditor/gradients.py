@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from torchsleuth.auditor.branches import on_another_way
+from torchsleuth.auditor.branches import ends_a_row, on_another_way
 from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
 from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
@@ -272,6 +272,8 @@ class Flow:
             below = self.trace.descendants(keys)
             if below & self.output_keys:
                 continue  # it is in what the model returns; the loss does not look at it
+            if path and ends_a_row(self.model, path, missing):
+                continue
             found.append(Unused(tuple(names), how, path, kind, self.trace.site(first), end=self._end(below)))
         return found
 

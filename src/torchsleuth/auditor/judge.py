@@ -7,10 +7,11 @@ import typing
 
 from torchsleuth.auditor.explained import explained, joined
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule
-from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report, Role
 from torchsleuth.rule import rules_below
 
+_FLAGS = "Give the mask as flags (`bool`), or as numbers that are 0 where a key is seen and `-inf` where it is hidden: numbers are added to the scores."
 _STRENGTH = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
 
 
@@ -80,7 +81,7 @@ def report_of(command: str, observation: Observation, exception: RaisedException
 
 def _with_reason(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
     """A leak through an attention whose mask is added instead of selecting: one finding, with its reason first."""
-    reasons = {fact.site.span: fact.text for fact in observation.inputs if fact.kind == "additive-mask" and fact.site is not None}
+    reasons = {fact.site.span: fact for fact in observation.inputs if fact.kind == "additive-mask" and fact.site is not None}
     leaks = {c.span for d in found if d.rule in ("padding-leak", "causal-leak") for c in d.culprits}
     merged = []
     for diagnosis in found:
@@ -88,6 +89,9 @@ def _with_reason(observation: Observation, found: tuple[Diagnosis, ...]) -> tupl
         if mine and diagnosis.rule == "suspicious-input" and any(c.span in leaks for c in diagnosis.culprits):
             continue
         if mine and diagnosis.rule in ("padding-leak", "causal-leak"):
-            diagnosis = dataclasses.replace(diagnosis, facts=(Fact(mine[0], Known.OBSERVED), *diagnosis.facts))
+            made = mine[0].made
+            named = made is not None and any(c.span == made.span for c in diagnosis.culprits)
+            first = () if made is None or named else (culprit(made, Role.CREATE, "this mask holds 0 and 1, which are added to the scores"),)
+            diagnosis = dataclasses.replace(diagnosis, culprits=(*first, *diagnosis.culprits), facts=(Fact(mine[0].text, Known.OBSERVED), *diagnosis.facts), fixes=(advice(_FLAGS),))
         merged.append(diagnosis)
     return tuple(merged)

@@ -50,6 +50,8 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
         return idle_mask(lab, padding) or not_given(lab, trace, found.op)
     side = next((seen for seen in applied.ins if seen.key in pure and seen.size), None)
     masked = max((seen for seen in applied.ins if seen.key not in pure), key=lambda seen: len(seen.size))
+    if applied.name in ("mul", "mul_") and _before_softmax(trace, found, applied):
+        return {"mask_site": trace.site(applied), "multiplied": True}
     empty = hollow(padding, trace, applied, side)
     along = {"mask_shape": side.size, "masked_shape": masked.size} if side is not None else {}
     queries = "softmax" in found.op.name and side is not None and side.size[-1:] == (1,)
@@ -64,6 +66,13 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     made = mask_made(lab, applied, side) if text and side is not None else None
     by_ids = side is not None and side.key not in given
     return {"mask_site": trace.site(applied), "mask_operation": applied.name, "aside": text, "made_site": made, "mask_of_ids": by_ids, **along, **empty}
+
+
+def _before_softmax(trace: Trace, found: Found, applied: Op) -> bool:
+    """A product with the mask goes into the softmax of an attention: the score of a padded key is zero then, which has a weight like any other."""
+    before = (op for seen in found.op.ins for op in trace.made_through(seen, ARRANGING | {"dropout"}))
+    softmax = next((op for op in (found.op, *before) if op.name == "softmax"), None)
+    return softmax is not None and any(op is applied for op in trace.made_through(softmax.ins[0], ARRANGING | {"div", "div_"}))
 
 
 def hidden_flags(padding: Padding, trace: Trace, applied: Op, side: Seen | None) -> torch.Tensor | None:

@@ -35,6 +35,9 @@ class Shape:
     name: str = ""  # the input's or parameter's name, or its source expression
 
 
+WIDENED = "pad="  # how the setting of a convolution begins whose input was widened before it
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
@@ -49,6 +52,8 @@ class Move:
     site: Site | None = None
     mask_site: Site | None = None  # where the mask was applied, if it was, just before
     mask_operation: str = ""
+    unheard: bool = False  # samples are mixed on the way, and no output depends on them any more
+    multiplied: bool = False  # scores were multiplied with the mask before a softmax
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()
     unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not

@@ -111,12 +111,12 @@ def _apart(lab: Lab, padding: Padding) -> str | None:
     except Exception:
         return None
     for (name, one), (_, two), (_, three) in zip(*map(output_leaves, (base, with_padding, without)), strict=False):
-        if one.dim() < 2 or not one.is_floating_point() or one.shape[0] != len(lengths) or two.shape != one[:1].shape:
+        if one.dim() < 1 or not one.is_floating_point() or one.shape[0] != len(lengths) or two.shape != one[:1].shape:
             continue
         least = max(lab.floor, 1e-4 * float(one.abs().max()))
         if float((one[row : row + 1] - two).abs().max()) > least:
             return None  # its neighbours count
-        mine = two[:, :count] if two.shape[1] == padding.valid.shape[1] and three.shape[1:2] == (count,) else two
+        mine = two[:, :count] if two.shape[1:2] == padding.valid.shape[1:] and three.shape[1:2] == (count,) else two
         gap = float((mine - three).abs().max()) if mine.shape == three.shape else 0.0
         if gap > least:
             return f"row {row} alone, without its padding, gives another `{name}` than alone with it: it differs by {gap:.2g}"
@@ -124,7 +124,8 @@ def _apart(lab: Lab, padding: Padding) -> str | None:
 
 
 def _windows(lab: Lab) -> bool:
-    return any(op.name.startswith("conv") for op in lab.trace.ops)
+    """Is there a convolution that sees more than one position at a time?"""
+    return any(op.name.startswith("conv") and (len(op.ins) < 2 or set(op.ins[1].size[2:]) != {1}) for op in lab.trace.ops)
 
 
 def _inert(lab: Lab, padding: Padding) -> bool:

@@ -26,7 +26,7 @@ from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.auditor.order import order_moves
-from torchsleuth.auditor.padded import batch_is_first, batch_is_second, known_padding, padded_labels
+from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.patterns import shared_layers
 from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
@@ -315,10 +315,12 @@ class Session:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
-        moves += order.moves()
+        later = order.moves()
+        moves = [move for move in moves if not _behind(move, later, self.paddings)] + later
         targets = [target for _, target, _, _ in step.watch.targets]
         evidence = batch_is_first(self.call, self.paddings, targets)
         second = batch_is_second(self.call, self.paddings, targets) if not evidence else None
+        second = second or (order.samples_second() if not evidence else None)
         if second is not None or _compares_rows(step, self.call.batch_size):
             mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         else:
@@ -403,6 +405,13 @@ def _no_collections() -> typing.Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _behind(move: Move, later: list[Move], paddings: list[Padding]) -> bool:
+    """Padding at the end of rows, seen by an attention that sees all later positions: that is what is wrong, and hiding them hides it, too."""
+    ends = {padding.leaf.name for padding in paddings if padding.right}
+    sites = {one.site.span for one in later if one.site is not None and one.sequence == move.sequence}
+    return move.sequence in ends and move.site is not None and move.site.span in sites
 
 
 def _compares_rows(step: StepView, size: int | None) -> bool:

@@ -18,13 +18,14 @@ OFFSETS = (-1, 0, 1, 2)
 
 @dataclass
 class Lookup:
-    """Token ids that were looked up in a table of `rows` embeddings."""
+    """Token ids that were looked up in a table of `rows` embeddings, or made one hot."""
 
     op: Op
     ids: torch.Tensor
     values: torch.Tensor  # the same, to be read
     rows: int
     padding_idx: int | None
+    whole: int | None = None  # the number of the tensor that these are, where only steps of it were looked up, one by one
 
 
 @dataclass
@@ -63,6 +64,8 @@ def shift_of(trace: Trace, op: Op, given: torch.Tensor, target: torch.Tensor, ig
             ids = lookup.values if aligned.axis == 1 else lookup.values.T
             if ids.shape[0] == aligned.batch and int(ids.max()) < given.shape[1]:
                 found += _matching(op, aligned, goal, goal != ignore, ids, lookup)
+    # A decoder that goes from token to token may put the answer to token t at position t + 1: what it is asked for is not told by that.
+    found = [shift for shift in found if shift.lookup.whole is None or shift.offset == 1]
     chosen = next((shift for shift in found if shift.offset == 1), found[0] if found else None)
     if chosen is not None and chosen.offset == 0:
         chosen.late = _cut_late(trace, chosen)
@@ -92,6 +95,8 @@ def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tens
         if last > first:
             use = counted[:, first:last]
             same = (goal[:, first:last] == ids[:, start + offset + first : start + offset + last].to(goal.device)) & use
+            if offset == 1:
+                use = use & (same | ~_last(counted)[:, first:last])
             matched, compared = int(same.sum()), int(use.sum())
         shares[offset] = (matched, compared)
     good = [o for o, (m, c) in shares.items() if c >= 4 and m >= 0.98 * c]
@@ -101,6 +106,11 @@ def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tens
     flags = torch.zeros(ids.shape, dtype=torch.bool)
     flags[:, start : start + length] = counted[:, : max(0, ids.shape[1] - start)].cpu()
     return [Shift(op, good[0], *shares[good[0]], lookup, aligned.axis, flags if aligned.axis == 1 else flags.T, aligned.whole, start)]
+
+
+def _last(counted: torch.Tensor) -> torch.Tensor:
+    """The last label of each row that counts: the end of a sentence, say, which a decoder is asked for and never shown."""
+    return counted & (counted.flip(1).cumsum(1).flip(1) == 1)
 
 
 def _alignments(trace: Trace, op: Op, given: torch.Tensor) -> list[_Aligned]:

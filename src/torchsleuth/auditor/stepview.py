@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from torchsleuth.auditor.beginnings import maker, way_back
+from torchsleuth.auditor.beginnings import beginning, maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.distributions import PickWatch
@@ -169,14 +169,23 @@ class StepView:
         for padding in paddings:
             for op, hidden in self.watch.hidden:
                 site = self.trace.site(op)
-                if padding.assumed or site is None or tuple(hidden.shape) != tuple(padding.valid.shape):
+                if padding.assumed or site is None or hidden.shape[0] != padding.valid.shape[0]:
                     continue
-                if torch.equal(hidden, padding.valid.to(hidden.device)):
+                every = max(1, round(padding.valid.shape[1] / max(1, hidden.shape[1])))  # one step for every few positions, as a convolution leaves
+                if torch.equal(hidden, padding.valid[:, ::every].to(hidden.device)):
                     row = padding.padded_rows[0]
                     text = (f"the mask that `{op.name}` is given hides the {int(hidden[row].sum())} positions of row {row} that hold data and keeps its "
                             f"{int((~hidden[row]).sum())} padded ones, and so on in each of the {hidden.shape[0]} rows")  # fmt: skip
-                    return [InputFact("mask-inverted", op.name, text, site=site)]
+                    return [InputFact("mask-inverted", op.name, text, site=site, **self._other_way_round(padding))]
         return []
+
+
+    def _other_way_round(self, padding: Padding) -> dict[str, typing.Any]:
+        """Where a mask among the inputs was made that is True at padding, and not called so: there it is to be changed."""
+        mask = padding.mask
+        if mask is None or mask.tensor.dim() < 2 or padding.keep_value or "pad" in mask.name.lower():
+            return {}
+        return {"table": mask.name, "made": beginning(self.trace, self.trace.known_key(mask.tensor))}
 
 
 def _finite(output: typing.Any, loss: torch.Tensor | None, states: dict[str, str] | None) -> bool | None:

@@ -13,11 +13,12 @@ import torch
 
 from torchsleuth.auditor import distributions
 from torchsleuth.auditor.accelerator import at_hand
+from torchsleuth.auditor.beginnings import maker
 from torchsleuth.auditor.classaxis import wrong_layer
-from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall, Shape
+from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall, Shape, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
 from torchsleuth.auditor.sites import expression
-from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 LOSSES = {
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
@@ -54,6 +55,7 @@ class Watch:
         early = self.trace.early.setdefault
         for name in ("embedding", "embedding_bag"):
             early(name, []).append(self._guarded(self._embedding))
+        add("one_hot", []).append(self._guarded(self._one_hot))
         for name in LOSSES:
             early(name, []).append(self._guarded(self._labels))
             add(name, []).append(self._guarded(self._loss))
@@ -86,9 +88,13 @@ class Watch:
             return
         padding_idx = op.argument(2, "padding_idx")
         device, ids = ids.device, at_hand(ids)
-        if op.name == "embedding" and ids.dim() == 2 and ids.numel() <= MOST_IDS:
+        if op.name == "embedding" and ids.dim() == 2 and ids.shape[1] == 1:
+            self._piece(op, table.shape[0])
+        elif op.name == "embedding" and ids.dim() == 2 and ids.numel() <= MOST_IDS:
             kept = ids.detach().clone()
             self.lookups.append(Lookup(op, kept.to(device), kept, table.shape[0], padding_idx if isinstance(padding_idx, int) else None))
+        elif op.name == "embedding" and ids.dim() == 1:
+            self._piece(op, table.shape[0])
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= table.shape[0]:
             bad = ((ids < 0) | (ids >= table.shape[0])).nonzero()
@@ -101,6 +107,22 @@ class Watch:
                 )  # fmt: skip
             )
             self._refuse(table, f"index {value} is out of range for a table of {table.shape[0]} rows")
+
+    def _piece(self, op: Op, rows: int) -> None:
+        """One step of a sequence, as a decoder looks it up that goes from token to token: it is the whole that labels are compared with."""
+        for made in self.trace.made_through(op.ins[0], ARRANGING):
+            whole = self.trace.tensor(made.ins[0].key) if made.ins and len(made.ins[0].size) == 2 and min(made.ins[0].size) > 1 else None
+            if whole is not None and whole.numel() <= MOST_IDS and not whole.is_floating_point():
+                if not any(known.whole == made.ins[0].key for known in self.lookups):
+                    kept = at_hand(whole).detach().clone()
+                    self.lookups.append(Lookup(op, kept.to(whole.device), kept, rows, None, made.ins[0].key))
+                return
+
+    def _one_hot(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        ids = args[0] if args else kwargs["tensor"]
+        if ids.dim() == 2 and 0 < ids.numel() <= MOST_IDS:
+            kept = at_hand(ids).detach().clone()
+            self.lookups.append(Lookup(op, kept.to(ids.device), kept, result.shape[-1], None))
 
     def _refuse(self, tensor: torch.Tensor, why: str) -> None:
         if self.refuses and tensor.device.type != "cpu":
@@ -169,7 +191,9 @@ class Watch:
             self.dense[id(op)] = (given.detach().clone(), target.detach().clone())
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
-            shift = shift_of(self.trace, op, given, target, ignore, self.lookups)
+            # Numbers are made one hot of labels, too: only those count that the predictions are made of.
+            before = self.trace.ancestors({op.ins[0].key}) if any(one.op.name == "one_hot" for one in self.lookups) else set()
+            shift = shift_of(self.trace, op, given, target, ignore, [one for one in self.lookups if one.op.name != "one_hot" or one.op.outs[0].key in before])
             if shift is not None:
                 self.shifts.append(shift)
 
@@ -185,7 +209,13 @@ class Watch:
                 if bool(((mask == 0) | (mask == 1)).all()) and bool((mask == 1).any()) and bool((mask == 0).any()):
                     name = "key_padding_mask" if mask is kwargs.get("key_padding_mask") else "attn_mask"
                     text = f"`{name}` of `{op.name}` is {str(mask.dtype).removeprefix('torch.')} and holds only 0 and 1: it is added to the scores and hides nothing"
-                    self.inputs.append(InputFact("additive-mask", name, text, site=self.trace.site(op)))
+                    self.inputs.append(InputFact("additive-mask", name, text, site=self.trace.site(op), made=self._mask_made(op, mask)))
+
+    def _mask_made(self, op: Op, mask: torch.Tensor) -> Site | None:
+        """Where the program made it, if that is another expression than the call that it was given to."""
+        made = maker(self.trace, self.trace.known_key(mask))
+        here = (op.place.user_code, op.place.user_offset)
+        return self.trace.site(made) if made is not None and made.place.user_code is not None and (made.place.user_code, made.place.user_offset) != here else None
 
     def _filled(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`scores.masked_fill(mask, -inf)`: True hides."""

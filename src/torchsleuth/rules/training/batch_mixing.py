@@ -62,8 +62,10 @@ class BatchMixing(AuditRule):
                 continue
             site = move.site or observation.call
             culprits = []
+            second = move.setting == "batch_first=True"
+            taken = f"it takes the {'second' if second else 'first'} axis for time"
             if move.built_site is not None:
-                culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: it takes the first axis for time"))
+                culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: {taken}"))
             if site is not None:
                 culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""))
             if move.made_site is not None:
@@ -74,16 +76,20 @@ class BatchMixing(AuditRule):
             elif move.operation in _NORMALISING:
                 fix = f"Give `{move.operation}` the axis of the classes or features, not that of the batch."
             elif move.operation in _RECURRENT | _ATTENTION:
-                fix = "Build the layer with `batch_first=True`, or give it (time, batch, features)."
+                fix = "Build the layer without `batch_first=True`, or give it (batch, time, features)." if second else \
+                    "Build the layer with `batch_first=True`, or give it (time, batch, features)."  # fmt: skip
             where = module_words(move.site)
             yield Diagnosis(
-                self.name, "one sample changes the outputs of others", Confidence.CERTAIN, tuple(culprits),
+                self.name, "the samples are mixed, and the output depends on none of them" if move.unheard else "one sample changes the outputs of others", Confidence.CERTAIN, tuple(culprits),
                 recomputed(
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
                     f"shape {list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
-                    f"the layer has `{move.setting}`: it takes the first axis for time" if move.setting else "",
+                    f"the layer has `{move.setting}`: {taken}" if move.setting else "",
+                    "no output moved, not even the changed sample's own: what the samples hold goes to others, and is not used" if move.unheard else "",
                 ),
+                "What a position holds goes to the same position of other samples, not to the other positions of its own; what is read off at the end "
+                "holds nothing of the input, and is the same for all samples." if move.unheard else
                 "Each sample must get the result it would get alone; here it depends on its neighbours, so the same input gives "
                 "different answers in different batches.",
                 (advice(fix),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import WIDENED, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -70,8 +70,10 @@ class CausalLeak(AuditRule):
             culprits = []
             ahead = f"{move.ahead} position{'s' * (move.ahead > 1)} ahead" if move.ahead > 0 else ""
             turned = move.ahead < 0
+            widened = move.setting.startswith(WIDENED)
             if move.built_site is not None:
-                culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`"))
+                label = "zeros are put after the last position here" if widened else f"built here with `{move.setting}`"
+                culprits.append(culprit(move.built_site, Role.CREATE, label))
             made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible")]
             applied = [(move.mask_site, "the mask is applied here" + ", and hides earlier positions instead of later ones" * turned)]
             for place, label in applied + made if turned else made + applied:
@@ -89,7 +91,7 @@ class CausalLeak(AuditRule):
                     f"{' ' + where if where else ''}" if move.operation else "",
                     f"the mask in use hides what lies further ahead, but lets each position see {ahead}" if ahead else "",
                     "the mask in use is the wrong way round: it shows later positions and hides earlier ones" if turned else "",
-                    f"the layer has `{move.setting}`" if move.setting else "",
+                    f"its input was widened with `{move.setting}` (before, after)" if widened else f"the layer has `{move.setting}`" if move.setting else "",
                 ),
                 f"{move.intent} When it generates, later tokens are not there yet: what it learned from them is lost.",
                 (advice(_TURN if turned else _FIXES.get(move.operation, "Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`).")),),

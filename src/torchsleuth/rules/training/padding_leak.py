@@ -146,6 +146,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
     if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
+            "scores are multiplied with the mask here: those of padded keys are 0, not hidden" if move.multiplied else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
@@ -160,6 +161,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(move.alone)
     if _hides_queries(move):
         facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
+    if move.multiplied:
+        facts.append("the softmax gives a score of 0 a weight like any other: a product with a mask before it hides nothing")
     if move.unmasked:
         facts.append(f"`{move.operation}` was given no `{move.unmasked}`")
     if move.idle_mask:
@@ -206,6 +209,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
         fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
                      "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
+    elif move.multiplied:
+        title = "scores are multiplied with the mask before the softmax, and padding keeps its weight"
+        fix = advice("Fill the scores of padded keys instead of multiplying them: `scores.masked_fill(mask == 0, float('-inf'))`.")
     elif move.hollow:
         title = f"the mask made of {made_of} hides nothing, and padding leaks into the output"
         fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."

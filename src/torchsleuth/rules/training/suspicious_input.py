@@ -107,8 +107,10 @@ def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
     site = fact.site or observation.call
     culprits = []
     if fact.made is not None:
-        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"))
+        turned = fact.kind == "mask-inverted"
+        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.table}` is made here, True at padding" if turned else f"`{fact.name}` is made here"))
+        fix = f"Make `{fact.table}` the other way round: True at positions that hold data." if turned else fix
     if site is not None and not any(c.span == site.span for c in culprits):
-        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"`{fact.name}` is given here" * bool(culprits)))
+        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"{'the mask' if fact.kind == 'mask-inverted' else f'`{fact.name}`'} is given here" * bool(culprits)))
     title = title.format(name=fact.name) if fact.name else title.replace("`{name}`", "the input").replace(" in the input", "")
     return Diagnosis(SuspiciousInput.name, title, confidence, tuple(culprits), observed(fact.text), why, (advice(fix),))
