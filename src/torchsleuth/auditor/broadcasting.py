@@ -14,15 +14,16 @@ from torchsleuth.auditor.sampleaxis import SampleAxis
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 from torchsleuth.origin import Origin
 
+# Of torch's own losses those that stretch their operands as arithmetic does; the others refuse.
+_LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div"}
 _BINARY = {"add", "sub", "mul", "div", "true_divide", "subtract", "multiply", "__rsub__", "rsub", "pow", "eq", "maximum", "minimum",
-           "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "__radd__", "__rmul__", "add_", "sub_", "mul_", "div_", "where",
-           "logaddexp", "dist"}  # fmt: skip
+           "__radd__", "__rmul__", "add_", "sub_", "mul_", "div_", "where",
+           "logaddexp", "dist", *_LOSSLIKE}  # fmt: skip
 ELEMENTWISE = {"add", "sub", "mul", "div", "true_divide", "__radd__", "__rmul__", "__rsub__", "rsub", "add_", "sub_", "mul_", "div_"}
 _STRETCHING = {"unsqueeze", "unsqueeze_", "view", "reshape", "expand", "expand_as", "unflatten", "keepdim", "meshgrid", "atleast_2d"}
 _WEIGHTING = {"mul", "multiply", "div", "true_divide", "mul_", "div_", "__rmul__"}
 _PRODUCTS = {"matmul", "__matmul__", "mm", "__rmatmul__", "cdist", "inner", "einsum"}
 _REDUCING = {"mean", "sum", "nanmean", "norm"}
-_LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 
 
 def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[int], inside: slice) -> list[Broadcast]:

@@ -53,6 +53,7 @@ class Ending:
             self._forget_trained_elsewhere(one)
             self._forget_woken(one)
             self._forget_parted(one)
+        self._forget_effects()
         largest = max(self.captured, key=lambda c: c.size)
         fields = self.fields.setdefault(id(largest.model), {})
         steps = self.later.steps if self.later is not None else 0
@@ -77,6 +78,22 @@ class Ending:
         prefix = f"{called_name(one.site)}."
         left = [(f, tuple(w for w in f.weights if f.copied_later or (w not in names and w.removeprefix(prefix) not in names))) for f in fields["optimizer"]]
         fields["optimizer"] = tuple(dataclasses.replace(fact, weights=weights) for fact, weights in left if weights)
+
+    def _forget_effects(self) -> None:
+        """Where what an optimizer holds gets no gradient: one finding, either that it is cut off from the loss, or that the loss trains something else.
+
+        `detach()` of what an optimizer holds is right where that optimizer should hold another model, which the loss trains and nobody
+        holds. And a copy that has a gradient (a target network) is not the model to train if the other one is called, and cut off.
+        """
+        every = [self.fields.get(id(one.model), {}) for one in self.captured]
+        apart = any(fact.copied is None and fact.apart for fields in every for fact in fields.get("optimizer", ()))
+        for fields in every:
+            if apart and fields.get("cuts"):
+                fields["cuts"] = tuple(cut for cut in fields["cuts"] if cut.reason not in ("detach", "no-grad") or cut.partly)
+        if any(cut.sure and not cut.partly for fields in every for cut in fields.get("cuts", ())):
+            for fields in every:
+                if fields.get("optimizer"):
+                    fields["optimizer"] = tuple(fact for fact in fields["optimizer"] if fact.copied is None)
 
     def _forget_woken(self, one: Captured) -> None:
         """What stopped the gradient in the first step lets one through at the end: a factor that warms up, a unit outside its range for a while."""

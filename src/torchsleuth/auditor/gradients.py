@@ -356,7 +356,7 @@ def is_lone_bias(name: str, states: dict[str, str]) -> bool:
 
 def optimizer_facts(
     model: nn.Module, optimizer: torch.optim.Optimizer | None, states: dict[str, str] | None, site: Site | None, rebound: dict[str, Site],
-    elsewhere: typing.Container[int] = (), used: typing.Container[int] | None = None,
+    elsewhere: typing.Container[int] = (), used: typing.Container[int] | None = None, added: typing.Mapping[str, Site] | None = None,
 ) -> list[OptimizerFact]:
     """Trained parameters that the optimizer does not hold, and held ones that are not the model's any more."""
     if optimizer is None:
@@ -377,6 +377,7 @@ def optimizer_facts(
     again = bound_again(site) if site is not None and replaced is None and len(strange) == len(held) else None
     alike = {tuple(p.shape) for p in strange} <= {tuple(p.shape) for p in named.values()}  # old ones have the sizes of those in their place
     stale = strange and (alike or replaced is not None or again is not None)
+    late = [at for name, at in (added or {}).items() if any(m == name or m.startswith(name + ".") for m in missing)] if replaced is again is None and own & held.keys() else []
     trained = any(states.get(n) in ("ok", "zero") for n, p in named.items() if id(p) in held)
-    fact = OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced or again, by_syntax=again is not None, apart=not own & held.keys())
+    fact = OptimizerFact("stale" if stale else "missing", kind, tuple(missing), len(held), site, replaced or again, by_syntax=again is not None, apart=not own & held.keys(), added=tuple({at.span: at for at in late}.values()))
     return [dataclasses.replace(fact, kind="foreign") if not stale and not trained and not own & held.keys() else fact]

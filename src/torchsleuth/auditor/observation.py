@@ -140,12 +140,12 @@ class Unused:
     """Parameters that got no gradient although nothing was cut: never used, or their result was dropped."""
 
     weights: tuple[str, ...]
-    how: str  # "never-called", "dropped"
+    how: str  # "never-called", "dropped"; "overwritten": a loss, whose name was given to something else before it was used
     module: str
     module_type: str
     site: Site | None = None
     built: Site | None = None  # where the layer is made
-    end: Site | None = None  # the last thing computed from its result, which nothing takes up
+    end: Site | None = None  # the last thing computed from its result, which nothing takes up; or what overwrites it
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +197,7 @@ class OptimizerFact:
     copied: Site | None = None  # these were copied here from tensors that the optimizer holds
     copied_later: bool = False  # between two steps: `weights` are the names of what they were copied from
     duplicate: Site | None = None  # the other way round: what the optimizer holds was copied here from these
+    added: tuple[Site, ...] = ()  # where they were put into the model, after the optimizer was built
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +357,7 @@ class SharedLayer:
     layer_type: str
     weights: int
     site: Site | None
+    copied: bool = False  # several objects, which share what they hold: shallow copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +439,7 @@ class HotLine:
     elements: int
     kind: str  # "nodes", "item"
     more: tuple[Site, ...] = ()  # other reads in the same loop
+    around: tuple[Site, ...] = ()  # loops around it that run over the same elements
 
 
 @dataclass(frozen=True, slots=True)

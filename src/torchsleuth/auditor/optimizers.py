@@ -72,6 +72,7 @@ class OptimizerWatch:
         self.late: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # built after the first step
         self.at_zero: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # built with a learning rate of 0
         self.rebound: list[tuple[nn.Module, str, Site]] = []
+        self._added: list[tuple[weakref.ref, str, Site]] = []  # in no place of another one; before the first step
         self._replaced: list[tuple[nn.Module, str, Site, list[weakref.ref]]] = []  # after the first step; with what was there before
         self._first_over = False
         self.step_site: Site | None = None
@@ -152,6 +153,8 @@ class OptimizerWatch:
         if not self.built or not isinstance(value, (nn.Module, nn.Parameter)):
             return
         before = module._parameters.get(name) if isinstance(value, nn.Parameter) else module._modules.get(name)
+        if before is None and not self._first_over and len(self._added) < MOST_REPLACED and (site := site_of(place_here(2))) is not None:
+            self._added.append((weakref.ref(module), name, site))
         if before is not None and before is not value:
             site = site_of(place_here(2)) if len(self._replaced) < MOST_REPLACED else None
             if site is None:
@@ -161,6 +164,12 @@ class OptimizerWatch:
             else:
                 parts = before.parameters() if isinstance(before, nn.Module) else [before]
                 self._replaced.append((module, name, site, [weakref.ref(p) for p in parts]))
+
+    def added(self, model: nn.Module) -> dict[str, Site]:
+        """What was put into this model since some optimizer was built, by its path: the highest part of it that is new."""
+        paths = {id(module): f"{path}." if path else "" for path, module in model.named_modules()}
+        new = {f"{paths[id(module)]}{name}": site for ref, name, site in self._added if (module := ref()) is not None and id(module) in paths}
+        return {name: site for name, site in new.items() if not any(name.startswith(other + ".") for other in new)}
 
     def first_over(self) -> None:
         """From now on only what is replaced is noted, and whether the optimizer that takes a step still holds what was there."""

@@ -255,7 +255,7 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
         if site is None or loop is None:
             continue
         elements = max(numel(seen.size) for op in ops for seen in op.outs[:1])
-        hot = HotLine(len(ops), total, repeats, site, loop, elements, "nodes")
+        hot = HotLine(len(ops), total, repeats, site, loop, elements, "nodes", around=tuple(_indexing(code, line, loop)))
         loops[(loop.span.file, loop.span.line)].append((ops, hot))
     for members in loops.values():
         if sum(len(ops) for ops, _ in members) >= HOT_SHARE * total:
@@ -324,6 +324,22 @@ def _loop_around(code: typing.Any, line: int) -> Site | None:
     return site_of_node(code.co_filename, head, code.co_qualname)
 
 
+def _indexing(code: typing.Any, line: int, inner: Site) -> list[Site]:
+    """The `for` statements around that loop whose variable is an index on this line: `k[i, j] = ...`"""
+    tree = syntax_of(code.co_filename)
+    if tree is None:
+        return []
+    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and code.co_firstlineno <= n.lineno <= line <= (n.end_lineno or 0)]
+    used = {
+        name.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and n.lineno <= line <= (n.end_lineno or 0)
+        for name in ast.walk(n.slice) if isinstance(name, ast.Name)
+    }  # fmt: skip
+    return [
+        site_of_node(code.co_filename, n.iter, code.co_qualname) for n in loops
+        if n.iter.lineno != inner.span.line and isinstance(n.target, ast.Name) and n.target.id in used
+    ]  # fmt: skip
+
+
 def _one_line(node: ast.For | ast.While) -> bool:
     return node.lineno == node.body[0].lineno
 
@@ -339,9 +355,10 @@ def shared_layers(model: nn.Module) -> list[SharedLayer]:
             continue
         places: dict[int, list[int | str]] = collections.defaultdict(list)
         for position, (name, layer) in enumerate(container._modules.items()):
-            places[id(layer)].append(name if isinstance(container, nn.ModuleDict) else position)
+            places[_held(layer)].append(name if isinstance(container, nn.ModuleDict) else position)
+        objects = {id(layer) for layer in container._modules.values()}
         for layer in container._modules.values():
-            positions = places.pop(id(layer), [])
+            positions = places.pop(_held(layer), [])
             if len(positions) < 2 or layer is None or not (weights := sum(p.numel() for p in layer.parameters())):
                 continue
             holder = model.get_submodule(path.rpartition(".")[0]) if path else container
@@ -349,8 +366,15 @@ def shared_layers(model: nn.Module) -> list[SharedLayer]:
             # Several names for one part (agents that share a policy) are often meant; one call for all names of a dict is not.
             if class_origin(type(holder)) is Origin.LIBRARY or (isinstance(container, nn.ModuleDict) and not _one_call_for_all(site)):
                 continue
-            found.append(SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, site))
+            copied = len(objects) == len(container)
+            found.append(SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, site, copied))
     return found
+
+
+def _held(layer: nn.Module | None) -> int:
+    """What tells this layer's weights from another's. `copy.copy` gives a new object that goes on with the very tables of the old one."""
+    tables = [table for table in (layer._parameters, layer._modules) if isinstance(table, dict) and table] if layer is not None else []
+    return id(tables[0]) if tables else id(layer)
 
 
 def _one_call_for_all(site: Site | None) -> bool:

@@ -100,7 +100,7 @@ class StepReading:
         called = {id(m): m for _, ref, _ in self._outermost if (m := ref()) is not None}
         used |= {id(p) for module in called.values() for p in module.parameters()} | self._optimizers.elsewhere(optimizer)
         rebound = {f"{path_of(one.model, module)}{name}": site for module, name, site in self._optimizers.rebound}
-        facts = optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, self._elsewhere(one), used)
+        facts = optimizer_facts(one.model, optimizer, states, self._optimizers.built.get(id(optimizer)), rebound, self._elsewhere(one), used, self._optimizers.added(one.model))
         if self._fixed(one):
             facts = []
         held, named = {id(p) for p in parameters_of(optimizer)}, dict(one.model.named_parameters())

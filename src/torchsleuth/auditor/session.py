@@ -19,6 +19,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
+from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
@@ -381,7 +382,7 @@ class Session:
         raise AssertionError
 
     def dropout_in_eval(self, step: StepView) -> None:
-        if step.trace.ops and not step.trace.truncated and not any(may_drop(op) for op in step.trace.ops):
+        if step.trace.ops and not step.trace.truncated and not any(may_drop(op) for op in step.trace.ops) and not drawn_masks(step.trace):
             return
         fact = self.attempt("dropout in eval mode", lambda: dropout_in_eval(self.runner, self.call))
         if fact is not None:

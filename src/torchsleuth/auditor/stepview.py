@@ -18,6 +18,7 @@ from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Site, Weight
 from torchsleuth.auditor.owners import criterion_built, owner_classes
+from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
 from torchsleuth.auditor.terms import constant_terms, idle
@@ -92,6 +93,7 @@ class StepView:
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
         found["swaps"] = tuple(swapped_views(trace, results | ({loss_key} if loss_key is not None else set())))
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
+        lost = overwritten_losses(trace, step or slice(None)) if loss is not None else []
         if states is not None:
             weights = weights_of(model, states, used_modules(trace, keys), optimized)
             found["weights"] = tuple(weights)
@@ -101,6 +103,7 @@ class StepView:
                     found["cuts"] = (*found.get("cuts", ()), *(cut for cut in again["cuts"] if cut not in found.get("cuts", ())))
                     cut_off = {name for cut in again["cuts"] for name in cut.weights}
                     found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
+        found["unused"] = (*found.get("unused", ()), *lost)
         return found
 
     def _regarded(self, output: typing.Any, losses: typing.Iterable[torch.Tensor | None]) -> frozenset[str]:
@@ -151,7 +154,7 @@ class StepView:
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
-        return tuple(calls), extra + self._inverted(paddings)
+        return (*calls, *self.watch.again), extra + self._inverted(paddings)
 
     def _labels_made(self, loss: Op, alone: bool) -> Site | None:
         """Where the labels were made, unless they are the very tokens that the model is given (`alone`: they are not): these have no other value for padding."""

@@ -11,6 +11,7 @@ from torch.nn.modules import module as hooks
 
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
+from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.observation import ModeFact, Overfit
 from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.runner import Kept, Runner, untouched
@@ -36,10 +37,13 @@ def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
     with _strangers(runner.model, one) as strange:
         runner.run(call.args, call.kwargs, mode="eval", seed=0, trace=one)
     runner.run(call.args, call.kwargs, mode="eval", seed=1, trace=two)
+    masks = drawn_masks(one)
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name:
             return None
         if any(x.shape == y.shape and moved_flags(x, y)[0].any() for x, y in zip(a.tensors, b.tensors, strict=False)):
+            if a.index in masks:
+                return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name, metric=one.site(masks[a.index]))
             if may_drop(a):
                 return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name, stranger=a.index in strange)
             return None

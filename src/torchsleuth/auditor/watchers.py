@@ -18,7 +18,7 @@ from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall, Shape, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
 from torchsleuth.auditor.sites import expression
-from torchsleuth.auditor.trace import ARRANGING, Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
 LOSSES = {
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
@@ -48,6 +48,7 @@ class Watch:
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
+    again: list[LossCall] = field(default_factory=list)  # probabilities that are normalised once more, as scores are
     _read: dict[tuple, int] = field(default_factory=dict)
 
     def install(self) -> None:
@@ -59,6 +60,8 @@ class Watch:
         for name in LOSSES:
             early(name, []).append(self._guarded(self._labels))
             add(name, []).append(self._guarded(self._loss))
+        for name in ("log_softmax", "logsumexp"):
+            add(name, []).append(self._guarded(self._normalises))
         early("scaled_dot_product_attention", []).append(self._guarded(self._attention))
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         for name in ("masked_fill", "masked_fill_"):
@@ -196,6 +199,19 @@ class Watch:
             shift = shift_of(self.trace, op, given, target, ignore, [one for one in self.lookups if one.op.name != "one_hot" or one.op.outs[0].key in before])
             if shift is not None:
                 self.shifts.append(shift)
+
+    def _normalises(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`log_softmax(p)`, or `p - p.logsumexp(-1)` as `Categorical(logits=p)` has it, of the result of a softmax."""
+        source, site = distributions.activation_of(self.trace, op.ins[0]), self.trace.site(op)
+        dim = op.argument(1, "dim", -1)
+        if source is None or source.name != "softmax" or site is None or not result.requires_grad or not isinstance(dim, int):
+            return
+        given = at_hand(tensors_in((args, kwargs))[0])
+        if given.shape[dim] > 1 and float((given.float().sum(dim) - 1).abs().max()) < distributions.CLOSE:
+            self.again.append(
+                LossCall(op.name, site, None, _shape(given), None, None, "", lowest=float(given.min()), highest=float(given.max()), activation=source.name,
+                         activation_site=self.trace.site(source), rows_sum_to_one=True)
+            )  # fmt: skip
 
     def _attention(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """A floating point mask of zeros and ones, which attention adds to its scores."""

@@ -72,7 +72,7 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
     if blamed in ("target", "both") and loss.target_site is not None:
         culprits.append(culprit(loss.target_site, Role.OPERAND, f"`{loss.target_activation}` is applied here"))
     if not any(c.span == loss.site.span for c in culprits):
-        culprits.append(culprit(loss.site, Role.CALL, "and the loss expects its input without it" if culprits and loss.function != "kl_div" else ""))
+        culprits.append(culprit(loss.site, Role.CALL, _EXPECTS.get(loss.function, "and the loss expects its input without it") if culprits else ""))
     if "is given scores" in title and loss.scores is not None and loss.scores.span != loss.site.span:
         culprits.append(culprit(loss.scores, Role.CREATE, "makes the scores, and no `log_softmax` follows"))
     facts = [f"the input of `{loss.function}`, shape {list(loss.input.size)}, lies between {number(loss.lowest)} and {number(loss.highest)}"]
@@ -86,6 +86,7 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
 
 
 _Verdict = tuple[str, str, str, Confidence]
+_EXPECTS = {"kl_div": "", "log_softmax": "and applied again", "logsumexp": "and what takes scores is given probabilities"}
 
 
 def _scores(loss: LossCall) -> _Verdict | None:
@@ -97,6 +98,12 @@ def _scores(loss: LossCall) -> _Verdict | None:
         return title, _BOUNDED, f"Give `cross_entropy` the scores before `{activation}`.", Confidence.CERTAIN
     if name == "cross_entropy" and loss.rows_sum_to_one and not loss.normalised:
         return "`cross_entropy` is given probabilities, and applies softmax again", _BOUNDED, "Give `cross_entropy` the scores.", Confidence.LIKELY
+    if name in ("log_softmax", "logsumexp"):
+        taker = "`log_softmax`" if name == "log_softmax" else "what takes scores"
+        title = f"{taker} is given the result of `{activation}`: probabilities are normalised once more, as if they were scores"
+        why = "Values between 0 and 1 differ too little for a second softmax: no class can get more than a small multiple of another's probability."
+        fix = "Take the scores before `softmax`" + ("." if name == "log_softmax" else ", or hand the probabilities over as such: `Categorical(probs=p)`.")
+        return title, why, fix, Confidence.CERTAIN
     if name == "binary_cross_entropy_with_logits" and activation in ("sigmoid", "softmax"):
         title = f"`binary_cross_entropy_with_logits` is given the result of `{activation}`, and applies sigmoid again"
         why = "Values between 0 and 1 through another sigmoid lie between 0.5 and 0.73: the model can never say no."

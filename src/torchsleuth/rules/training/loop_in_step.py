@@ -61,7 +61,8 @@ class LoopInStep(AuditRule):
                 fix = "Replace the loop by one tensor operation over the whole axis."
             culprits = []
             if hot.loop is not None:
-                culprits.append(culprit(hot.loop, Role.LOOP, f"{hot.repeats} rounds" if not hot.more else ""))
+                culprits.append(culprit(hot.loop, Role.LOOP, f"{hot.repeats} rounds{' in all' if hot.around else ''}" if not hot.more else ""))
+            culprits += [culprit(site, Role.LOOP, "around it") for site in hot.around]
             culprits += [culprit(site, Role.LOOP) for site in (hot.site, *hot.more)]
             yield Diagnosis(
                 self.name, title, Confidence.LIKELY, tuple(culprits), observed(fact),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import ModeFact, Observation
+from torchsleuth.auditor.observation import ModeFact, Observation, Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed, uncalled
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -125,7 +125,7 @@ class TrainModeEvaluation(AuditRule):
                 (
                     *observed(
                         f"the call runs without gradients while `training` is True; {listed(fact.modules)} {behave} differently in training",
-                        f"`{fact.operation}` then compares its result with another tensor, still without gradients: it is an evaluation",
+                        f"`{fact.operation}` then compares its result with another tensor, and nothing there has a history: it is an evaluation",
                     ),
                     *recomputed(f"in eval mode the same inputs give another `{fact.output}`: it differs by up to {number(fact.distance)}"),
                     *observed("BatchNorm counted this batch into its running values" if fact.updated else ""),
@@ -141,7 +141,8 @@ class DropoutInEval(AuditRule):
     What happened
     -------------
     torchsleuth ran the model twice in eval mode with different random numbers. The results differ, and
-    the first operation whose result differs is a dropout.
+    the first operation whose result differs is a dropout, or draws the mask of one that is written by hand (the features
+    are multiplied with zeros and ones and divided by the share that is kept).
 
     Why
     ---
@@ -176,6 +177,9 @@ class DropoutInEval(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.modes:
             if fact.kind == "dropout-in-eval":
+                if fact.metric is not None:
+                    yield _dropped_by_hand(fact, fact.metric)
+                    continue
                 site = fact.site or observation.call
                 yield Diagnosis(
                     self.name, "dropout is active in eval mode", Confidence.CERTAIN,
@@ -189,3 +193,18 @@ class DropoutInEval(AuditRule):
                     (advice("Make the layer a part of the model: `self.dropout = nn.Dropout(p)` in `__init__` (several in an `nn.ModuleList`), and call that here." if fact.stranger else
                             "Pass `training=self.training` (or `dropout_p=self.p if self.training else 0.0`)."),),
                 )  # fmt: skip
+
+
+def _dropped_by_hand(fact: ModeFact, product: Site) -> Diagnosis:
+    culprits = [culprit(fact.site, Role.CREATE, "draws a mask regardless of the mode")] if fact.site is not None else []
+    if fact.site is None or product.span.line != fact.site.span.line:
+        culprits.append(culprit(product, Role.CALL, "multiplies the features with it"))
+    return Diagnosis(
+        DropoutInEval.name, "dropout written by hand is active in eval mode", Confidence.LIKELY, tuple(culprits),
+        recomputed(
+            f"in eval mode two runs with different random numbers differ by {number(fact.distance)}",
+            f"the first result that differs is that of `{fact.operation}`, of which a mask of zeros and ones for the features is made",
+        ),
+        "The mask is drawn in every call. `model.eval()` only sets the flag `training` of the modules; nothing here asks for it.",
+        (advice("Return the features as they are where `self.training` is False, or use `nn.Dropout`."),),
+    )  # fmt: skip

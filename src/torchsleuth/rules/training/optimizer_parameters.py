@@ -62,6 +62,7 @@ class OptimizerParameters(AuditRule):
             if fact.rebound is not None:
                 known = Known.INFERRED if fact.by_syntax else Known.OBSERVED
                 culprits.append(culprit(fact.rebound, Role.MUTATE, "new parameters, made after the optimizer was built", known))
+            culprits += [culprit(site, Role.MUTATE, "puts new parameters into the model, after the optimizer was built") for site in fact.added]
             if fact.copied is not None:
                 culprits.append(culprit(fact.copied, Role.CREATE, "the model that is trained is a copy; the optimizer holds what it was copied from"))
             if fact.site is not None:
@@ -93,7 +94,7 @@ class OptimizerParameters(AuditRule):
                     f"{fact.optimizer} holds {fact.count} tensors" + (", none of which is a parameter of the model" if fact.by_syntax or (stale and fact.apart) else ", some of which are not parameters of the model" if stale else " of something else, none of which got a gradient" if foreign else ""),
                 ),
                 "An optimizer changes the tensors it was given when it was built, and no others.",
-                (advice(build if stale or fact.copied is not None or fact.duplicate is not None else "Build it from the parameters of the model that this loss trains." if foreign else
+                (advice(build if stale or fact.added or fact.copied is not None or fact.duplicate is not None else "Build it from the parameters of the model that this loss trains." if foreign else
                         "Give these parameters to the optimizer, or freeze them with `requires_grad_(False)` if they are not to be trained."),),
             )  # fmt: skip
 

@@ -14,12 +14,12 @@ class SharedLayers(AuditRule):
 
     What happened
     -------------
-    Several entries of a `ModuleList` or `Sequential` are the same object.
+    Several entries of a `ModuleList` or `Sequential` are the same object, or shallow copies of one.
 
     Why
     ---
-    `[layer] * n` makes a list of n references to one layer, not n layers. The model has fewer
-    parameters than meant, and each application changes the same weights. Weights that are tied on
+    `[layer] * n` makes a list of n references to one layer, not n layers; `copy.copy(layer)` makes another
+    object with the same weights. The model has fewer parameters than meant, and each application changes the same weights. Weights that are tied on
     purpose (an embedding and the output layer, a layer applied in a loop) are not accused.
 
     Example
@@ -46,11 +46,18 @@ class SharedLayers(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for shared in observation.shared:
             site = shared.site or observation.call
-            culprits = (culprit(site, Role.CREATE, "one object, listed several times", Known.INFERRED if shared.site else Known.OBSERVED),) if site else ()
+            what = "copies that share one set of weights" if shared.copied else "one object, listed several times"
+            culprits = (culprit(site, Role.CREATE, what, Known.INFERRED if shared.site else Known.OBSERVED),) if site else ()
             where = f"`{shared.container}`" if shared.container else f"the {shared.container_type}"
+            named = shared.container_type == "ModuleDict"
+            are = "are copies that share the weights of one" if shared.copied else "are one and the same"
+            fact = "share the tables that hold their weights" if shared.copied else "are the same object"
+            why = ("`copy.copy` copies the layer and not what it holds" if shared.copied else "`dict.fromkeys` gives every name the same object" if named
+                   else "A list that repeats a layer repeats a reference to it")  # fmt: skip
+            fix = "`{name: make() for name in names}`" if named else "`[make() for _ in range(n)]`"
             yield Diagnosis(
-                self.name, f"{len(shared.positions)} entries of {where} are one and the same {shared.layer_type}", Confidence.LIKELY, culprits,
-                observed(f"entries {', '.join(map(str, shared.positions))} of {where} are the same object; its {shared.weights} weights exist once"),
-                f"{'`dict.fromkeys` gives every name the same object' if shared.container_type == 'ModuleDict' else 'Multiplying a list repeats references'}. If the layers are meant to learn different things, they need to be different objects.",
-                (advice("Build a new layer for each entry: " + ("`{name: make() for name in names}`." if shared.container_type == "ModuleDict" else "`[make() for _ in range(n)]`.")),),
+                self.name, f"{len(shared.positions)} entries of {where} {are} {shared.layer_type}", Confidence.LIKELY, culprits,
+                observed(f"entries {', '.join(map(str, shared.positions))} of {where} {fact}; {'the' if shared.copied else 'its'} {shared.weights} weights exist once"),
+                f"{why}. If the layers are meant to learn different things, they need weights of their own.",
+                (advice(f"Build a new layer for each entry: {fix}" + ("; or `copy.deepcopy`." if shared.copied else ".")),),
             )  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed
+from torchsleuth.auditor.observation import Observation, Unused
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, listed, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -20,7 +20,9 @@ class UnusedParameters(AuditRule):
     Why
     ---
     A layer built in `__init__` and not called in `forward` is never trained. Neither is one whose
-    result is overwritten by the next line (`h = self.a(x); h = self.b(x)` where `self.b(h)` was meant).
+    result is overwritten by the next line (`h = self.a(x); h = self.b(x)` where `self.b(h)` was meant). The same
+    happens to a loss: `loss =+ aux` assigns, and so does `loss = ...` in each round of a loop; what the name
+    held before is lost, and the layers behind it are not trained.
 
     Example
     -------
@@ -48,6 +50,9 @@ class UnusedParameters(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for unused in observation.unused:
+            if unused.how == "overwritten":
+                yield from _overwritten(unused)
+                continue
             name = unused.module or unused.weights[0]
             culprits = ()
             if unused.site is not None:
@@ -70,3 +75,20 @@ class UnusedParameters(AuditRule):
                 "Parameters that the loss does not depend on are not trained.",
                 (advice(f"Use the result of `{name}`, or remove it."),),
             )  # fmt: skip
+
+
+def _overwritten(unused: Unused) -> Iterator[Diagnosis]:
+    if unused.site is None or unused.end is None:
+        return
+    name, _, value = (part.strip() for part in unused.end.source.partition("="))
+    itself = unused.end.span.line == unused.site.span.line
+    culprits = [culprit(unused.end, Role.LOST_GRAD, "each round puts another loss in the place of the one before" if itself else f"`{name}` is given another value here, and the first is gone")]
+    if not itself:
+        culprits.append(culprit(unused.site, Role.LOST_GRAD, "computed here, and nothing takes this up"))
+    fix = f"Add it: `{name} += {value.removeprefix('+').strip()}`." if value.startswith("+") else f"Add the two: `{name} = {name} + ...`; or take the first one out."
+    yield Diagnosis(
+        UnusedParameters.name, f"the loss that `{name}` holds is overwritten before it is used", Confidence.LIKELY, tuple(culprits),
+        observed(f"`{expression_of(unused.site)}` gave one number with a history, and no operation took it"),
+        ("`=+` assigns a positive value; `+=` adds. " if value.startswith("+") else "") + "What is not part of the value that `backward()` is called on trains nothing.",
+        (advice(fix),),
+    )  # fmt: skip
