@@ -721,3 +721,100 @@ class PowerTooHigh(Function):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return g * ctx.n * x ** ctx.n, None  # culprit
+
+
+# is: the gradient for `w` has the wrong sign
+class Equation(Function):
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        return torch.einsum("bgi,gio->bgo", x, w) + b
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        grad_w = torch.einsum("bgo,bgi->gio", g, x)
+        return torch.einsum("bgo,gio->bgi", g, w), -grad_w, g.sum(0)  # culprit
+
+
+# is: write `(union + s) ** 2` instead of `union + s`
+class QuotientRule(Function):
+    @staticmethod
+    def forward(ctx, pred, target, smooth=1.0):
+        both = (pred * target).sum()
+        union = pred.sum() + target.sum()
+        ctx.save_for_backward(target, both, union)
+        ctx.smooth = smooth
+        return 1 - (2 * both + smooth) / (union + smooth)
+
+    @staticmethod
+    def backward(ctx, g):
+        target, both, union = ctx.saved_tensors
+        s = ctx.smooth
+        d = -(2 * target * (union + s) - (2 * both + s)) / (union + s)  # culprit
+        return g * d, None, None
+
+
+# is: write `(d.sum(1) - d.sum(0))` instead of `d.sum(1)`
+class RowsWithoutColumns(Function):
+    @staticmethod
+    def forward(ctx, scores, labels):
+        diff = scores[:, None] - scores[None, :]
+        w = (labels[:, None] > labels[None, :]).to(scores.dtype)
+        ctx.save_for_backward(diff, w)
+        return (w * F.softplus(-diff)).sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        diff, w = ctx.saved_tensors
+        d = -w * torch.sigmoid(-diff)
+        return g * d.sum(1), None  # culprit
+
+
+# is: write `reversed(range(g.shape[-1]))` instead of `range(g.shape[-1])`
+class NotFromTheEnd(Function):
+    @staticmethod
+    def forward(ctx, x, decay):
+        out, s = torch.empty_like(x), torch.zeros_like(x[..., 0])
+        for t in range(x.shape[-1]):
+            s = decay * s + (1 - decay) * x[..., t]
+            out[..., t] = s
+        ctx.decay = decay
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        grad_x, acc = torch.empty_like(g), torch.zeros_like(g[..., 0])
+        for t in range(g.shape[-1]):  # culprit
+            acc = g[..., t] + ctx.decay * acc
+            grad_x[..., t] = (1 - ctx.decay) * acc
+        return grad_x, None
+
+
+# is: write `g.transpose(1, 2).reshape(b, t, h * d)` instead of `g.reshape(b, t, h * d)`
+class HeadsNotTurnedBack(Function):
+    @staticmethod
+    def forward(ctx, x, num_heads):
+        b, t, d = x.shape
+        return x.reshape(b, t, num_heads, d // num_heads).transpose(1, 2).contiguous()
+
+    @staticmethod
+    def backward(ctx, g):
+        b, h, t, d = g.shape
+        return g.reshape(b, t, h * d), None  # culprit
+
+
+# is: write `d[range(len(target)), target]` instead of `d[:, target]`
+class WholeColumns(Function):
+    @staticmethod
+    def forward(ctx, logits, target):
+        log_p = torch.log_softmax(logits, -1)
+        ctx.save_for_backward(log_p, target)
+        return -log_p.gather(-1, target.unsqueeze(-1)).mean()
+
+    @staticmethod
+    def backward(ctx, g):
+        log_p, target = ctx.saved_tensors
+        d = log_p.exp()
+        d[:, target] -= 1  # culprit
+        return g * d / target.numel(), None

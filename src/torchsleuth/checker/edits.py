@@ -11,8 +11,8 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, keywords, names, operators, orders, powers, unpackings
-from torchsleuth.checker.insertions import factors, insertions, projections, quotients, signs, terms, unused, wrapped
+from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, keywords, names, one_of_each_row, operators, orders, powers, unpackings
+from torchsleuth.checker.insertions import both_sides, factors, insertions, projections, quotients, signs, terms, turned, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
 
@@ -71,7 +71,7 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, duplicates, orders, axes, operators, constants, calls, keywords, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, borrowed, insertions,
+    unused, duplicates, one_of_each_row, both_sides, orders, axes, operators, constants, calls, keywords, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, turned, borrowed, insertions,
     projections, quotients, terms,
 )  # fmt: skip
 SUGGESTED = {
@@ -85,6 +85,7 @@ SUGGESTED = {
     "tensor-factor": (powers, factors, names, operators),
     "other-tensor": (orders, names),
     "adjoint": (calls, orders, wrapped),
+    "permuted": (turned, orders, calls, wrapped),
     "condition": (comparisons, orders, constants, duplicates),
     "inverted": (operators, inversions, comparisons, orders),
 }

@@ -47,6 +47,8 @@ def orders(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chang
     if isinstance(node, ast.For):
         inner = node.iter.args[0] if _calls_by_name(node.iter, "reversed") and node.iter.args else None
         yield Change(node.iter, method.segment(inner) if inner is not None else f"reversed({method.segment(node.iter)})", True)
+    if _calls_by_name(node, "range"):
+        yield Change(node, f"reversed({method.segment(node)})", True)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.MatMult, ast.Div)):
         yield Change(node, swapped(method, node, node.left, node.right))
 
@@ -81,9 +83,20 @@ def duplicates(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[C
         yield Change(node, f"{owner}.index_put_(({method.segment(places).strip('()')}), {value}, accumulate=True)", True)
 
 
+def one_of_each_row(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """`p[:, target] -= 1` takes whole columns, where one element of each row is meant."""
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Tuple) and len(target.slice.elts) == 2:
+        rows, places = target.slice.elts
+        if isinstance(rows, ast.Slice) and rows.lower is rows.upper is rows.step is None and isinstance(places, ast.Name):
+            yield Change(target, f"{method.segment(target.value)}[range(len({places.id})), {places.id}]", True)
+
+
 def powers(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
-    """An exponent one lower or one higher: the derivative of a power."""
+    """An exponent one lower or one higher: the derivative of a power; the square below the line, as the quotient rule has it."""
     exponent = None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, (ast.Name, ast.BinOp)):
+        yield Change(node.right, f"{bracketed(method, node.right)} ** 2", True)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         exponent = node.right
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pow" and node.args:

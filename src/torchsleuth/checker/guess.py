@@ -291,4 +291,4 @@ def _shapes(reading: Reading, wide: int, sizes: list[int]) -> list[tuple[int, ..
     def distance(shape: tuple[int, ...]) -> int:
         return (rank >= 0 and len(shape) != rank) + (len(shape) < reading.least) + (reading.laid and 1 in shape)
 
-    return sorted(shapes, key=distance)
+    return [*([reading.shape] if reading.shape else []), *sorted(shapes, key=distance)]

@@ -158,6 +158,25 @@ def wrapped(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Chan
                 yield Change(operand, f"{bracketed(method, operand)}.transpose(-1, -2)", True)
 
 
+def turned(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """Dimensions exchanged before they are put together: heads that were split off and transposed in forward."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("reshape", "view", "flatten"):
+        owner, rest = bracketed(method, node.func.value), method.segment(node)[len(method.segment(node.func)) :]
+        how = "flatten" if node.func.attr == "flatten" else "reshape"
+        for a, b in ((1, 2), (0, 1), (-2, -1), (0, 2), (1, 3), (2, 3)):
+            yield Change(node, f"{owner}.transpose({a}, {b}).{how}{rest}")
+
+
+def both_sides(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """Of differences between all pairs each element is in a row and in a column."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sum" and len(node.args) == 1 and not node.keywords:
+        given = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+        if given in (0, 1):
+            owner = bracketed(method, node.func.value)
+            for sign in ("-", "+"):
+                yield Change(node, f"{owner}.sum({given}) {sign} {owner}.sum({1 - given})")
+
+
 def _is_returned(method: Method, node: ast.AST) -> bool:
     """A return, or an assignment to a name that is returned: its value is a gradient, not a step on the way."""
     if not isinstance(node, ast.Assign):

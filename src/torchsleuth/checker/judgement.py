@@ -7,7 +7,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import mechanics, origins, second, source, surrogates, variants
+from torchsleuth.checker import mechanics, origins, second, slices, source, surrogates, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, Problem, finite
 from torchsleuth.checker.factors import of_sizes
@@ -344,7 +344,9 @@ class Judge:
             node = source.returned_expression(method, k, len(self.arguments.values), lines)
             label = f"the gradient for {self.arguments.names[k]}"
             if mend is None and node is not None and finding.relation is not None and finding.relation.kind == "missing-term":
-                node = source.summed(method, node, lines)
+                node = slices.summed(method, node, lines)
+            elif mend is None and node is not None and finding.relation is not None and finding.relation.kind == "unknown":
+                node = slices.times_grad(method, node, lines)
         culprit = source.culprit_of(method, node, label) if node is not None else None
         if mend is not None:
             culprit = dataclasses.replace(mend.culprit, label=label) if culprit is None or not _inside(mend.culprit, culprit) else culprit

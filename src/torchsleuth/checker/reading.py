@@ -46,6 +46,7 @@ class Reading:
     symmetric: bool = False  # a decomposition reads one triangle of it
     laid: bool = False  # it is a vector, laid along a dimension of something larger
     rank: int = -1
+    shape: tuple[int, ...] = ()  # one that fits the others: the letters of `einsum` as sizes
     least: int = 0  # a lower bound of the rank
     values: list = field(default_factory=list)  # strings and numbers that it is compared with
 
@@ -64,7 +65,20 @@ def readings(names: typing.Sequence[str], forward: Method | None, backward: Meth
     if backward is not None:
         for k in _always_none(backward, len(names)):
             out[names[k]].constant = True
+    if forward is not None:
+        _read_equations(forward, out)
     return out
+
+
+def _read_equations(forward: Method, out: dict[str, Reading]) -> None:
+    """`einsum("bgi,gio->bgo", x, w)`: a letter is a size, and every letter is another one."""
+    sizes: dict[str, int] = {}
+    for call in own_nodes(forward.tree):
+        if isinstance(call, ast.Call) and _called(call) == "einsum" and call.args and isinstance(_constant(call.args[0]), str):
+            texts = _constant(call.args[0]).split("->")[0].replace(" ", "").split(",")
+            for text, argument in zip(texts, call.args[1:], strict=False):
+                if isinstance(argument, ast.Name) and argument.id in out and text.isalpha() and not out[argument.id].shape:
+                    out[argument.id].shape = tuple(sizes.setdefault(letter, len(sizes) + 2) for letter in text)
 
 
 def trained_by_name(name: str) -> bool:

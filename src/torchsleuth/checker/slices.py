@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import typing
 
-from torchsleuth.checker.source import Method, own_nodes, returned_expression
+from torchsleuth.checker.source import SAME_VALUES, Method, followed, own_nodes, returned_expression
 
 Statement = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For
 
@@ -88,3 +88,30 @@ def _unpacks(statement: Statement) -> bool:
     """What ctx kept, given a name: no formula."""
     value = statement.value
     return isinstance(value, (ast.Attribute, ast.Constant)) or isinstance(value, ast.Tuple) and all(isinstance(e, ast.Attribute) for e in value.elts)
+
+
+def summed(method: Method, value: ast.expr, lines: frozenset[int] | None = None) -> ast.expr:
+    """`dw` of `dw.sum(0)`, and what it was bound to: a term that is missing from the sum is missing from its parts."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("sum", "mean", "sum_to_size", *SAME_VALUES):
+        if not isinstance(value.func.value, ast.Name):
+            return value
+        found = followed(method, value.func.value, lines)
+        if not isinstance(found, (ast.BinOp, ast.Call)):
+            return value
+        value = found
+    return value
+
+
+def times_grad(method: Method, value: ast.expr, lines: frozenset[int] | None = None) -> ast.expr:
+    """`d` of `grad_output * d` and `grad_output * d / n`, and what it was bound to: there the formula is."""
+    grads = {a.arg for a in method.tree.args.args[1:]}
+    inner = value
+    while isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div):
+        inner = inner.left
+    if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+        sides = [inner.left, inner.right]
+        names = [s for s in sides if isinstance(s, ast.Name) and s.id not in grads]
+        if len(names) == 1 and any(isinstance(s, ast.Name) and s.id in grads for s in sides):
+            found = followed(method, names[0], lines)
+            return found if isinstance(found, (ast.BinOp, ast.UnaryOp, ast.Call)) else value
+    return value

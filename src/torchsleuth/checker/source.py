@@ -236,24 +236,12 @@ def _fills(node: ast.stmt, name: str) -> bool:
 
 def _reshaped(value: ast.expr) -> str | None:
     """`dx` of `dx.reshape(x.shape)`: the same values."""
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Name) and value.func.attr in _SAME_VALUES:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Name) and value.func.attr in SAME_VALUES:
         return value.func.value.id
     return None
 
 
-def summed(method: Method, value: ast.expr, lines: frozenset[int] | None = None) -> ast.expr:
-    """`dw` of `dw.sum(0)`, and what it was bound to: a term that is missing from the sum is missing from its parts."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("sum", "mean", "sum_to_size", *_SAME_VALUES):
-        if not isinstance(value.func.value, ast.Name):
-            return value
-        found = _followed(method, value.func.value, value.lineno, lines)
-        if not isinstance(found, (ast.BinOp, ast.Call)):
-            return value
-        value = found
-    return value
-
-
-_SAME_VALUES = frozenset("reshape view view_as reshape_as contiguous to type_as clone float double half".split())
+SAME_VALUES = frozenset("reshape view view_as reshape_as contiguous to type_as clone float double half".split())
 
 
 def _bound(target: ast.expr, value: ast.expr, name: str) -> ast.expr | None:
