@@ -137,7 +137,7 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
     if difference is None or not _in_the_same_row(lab, question, late, may, difference):
         return []
     places, trace = lab.locate([(leaf, late)], difference, may, False)
-    if question.by_triangle and (triangles.is_opened(trace) or _made_anew(trace, difference, may)):
+    if question.by_triangle and (triangles.opening(trace) is not None or _made_anew(trace, difference, may)):
         return []
     moves = []
     for rank, (found, one) in enumerate(places):
@@ -268,7 +268,9 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     leaves = {key: leaf.tensor for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
     reach = triangles.reach_ahead(trace, found.op, leaves)
     if reach is None:
-        return None, None, 0
+        opened = triangles.opening(trace)
+        mine = opened is not None and any(seen.key in trace.ancestors({one.key for one in found.op.ins}) for seen in opened.outs)
+        return None, trace.site(opened) if opened is not None and mine and opened.place.code is opened.place.user_code else None, 0
     applied = None
     if found.op.name == "softmax" and found.op.ins:
         for op in trace.made_through(found.op.ins[0], ARRANGING | {"div", "div_", "dropout"}):

@@ -33,10 +33,11 @@ def mixing_moves(lab: Lab, evidence: bool, second: int | None = None) -> tuple[l
 
     `evidence`: something says that the first axis counts the samples. `second`: something says that the second does, and how many.
     """
+    lab.anyhow = True
     try:
         return _mixing_moves(lab, evidence) if second is None else _mixing_moves(lab, True, 1, second)
     finally:
-        lab.loudness = 1.0
+        lab.loudness, lab.anyhow = 1.0, False
 
 
 def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = None) -> tuple[list[Move], str]:
@@ -231,7 +232,7 @@ def _second_axis_separates(lab: Lab, leaves: list[Leaf]) -> bool:
 
 def _clean_in_eval(lab: Lab, leaves: list[Leaf], may: May, row: int, axis: int) -> bool:
     calm = Lab(lab.runner, lab.call, lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval"), lab.trace, lab.floor, "eval")
-    calm.loudness = lab.loudness
+    calm.loudness, calm.anyhow = lab.loudness, lab.anyhow
     result, _ = calm.run([(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves])
     return first_difference(calm.base, result, may, scalars=False, floor=lab.floor, needs_batch=True) is None
 

@@ -23,6 +23,7 @@ from torchsleuth.auditor.sites import expression, library_name, place_here
 from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
+_EXCHANGING = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "mT"}
 MOST_PLACES = 4  # places named for one leak
 
 
@@ -35,6 +36,7 @@ class Lab:
         self.called: Site | None = None  # where the program calls the model
         self.step: Trace | None = None  # what was seen of the program's own step, and of what it did before
         self.loudness = 1.0  # of disturbances, in units of the data's own spread
+        self.anyhow = False  # ids that are looked up in another order than they are given in are changed themselves
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 
     def embedded(self, leaf: Leaf) -> list[Op]:
@@ -48,6 +50,11 @@ class Lab:
                     found.append(op)
         return found
 
+    def _in_order(self, leaf: Leaf, lookups: list[Op]) -> bool:
+        """Sentences of documents, looked up one after the other: not where samples and sentences were exchanged before."""
+        ways = [self.trace.made_through(op.ins[0], ARRANGING) for op in lookups] if leaf.tensor.dim() == 3 else []
+        return not any(op.name in _EXCHANGING for way in ways for op in way)
+
     def run(
         self, leaf_where: list[tuple[Leaf, torch.Tensor]], keep: bool = False, healing: Change | None = None, after: tuple[tuple, dict] | None = None
     ) -> tuple[typing.Any, Trace | None]:
@@ -59,6 +66,9 @@ class Lab:
             if leaf.tensor.is_floating_point() or leaf.tensor.is_complex():
                 inputs[leaf.path] = disturbed(leaf.tensor, where, self.loudness)
             elif found := self.embedded(leaf):
+                if self.anyhow and not self._in_order(leaf, found):
+                    inputs[leaf.path] = _other_ids(leaf.tensor, where)
+                    continue
                 lookups.append(_lookup_change(leaf.tensor, where, self.loudness))
                 looked_up += found
             else:

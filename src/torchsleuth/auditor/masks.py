@@ -10,6 +10,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.compare import Found, moved_flags
 from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.observation import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
@@ -19,6 +20,7 @@ _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 _TURNING = ARRANGING | {"__invert__", "bitwise_not", "logical_not", "bool", "int", "long", "repeat", "repeat_interleave"}
 _REPEATING = {"repeat", "tile", "cat", "concat"}  # as a whole, along the first axis
 _COMPARING = {"eq", "ne", "__eq__", "__ne__", "lt", "gt"}
+_JOINING = {"__or__", "__and__", "bitwise_or", "bitwise_and", "logical_or", "logical_and"}
 HIDES_NOTHING = "the same at all positions: it hides nothing"
 HIDES = 1e2  # what is added to a score must be larger than that to hide it
 
@@ -134,17 +136,38 @@ def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[
         mask = _value(trace, seen)
         if stands is None or mask is None or len(seen.size) < 2 or (seen.size[0], seen.size[-1]) != tuple(stands.shape):
             continue
-        hides = mask < -HIDES if mask.is_floating_point() else mask if found.op.name == "multi_head_attention_forward" else ~mask
-        hides = hides.flatten(1, -2).all(1) if hides.dim() > 2 else hides
+        hides = _hides(found.op, mask)
         text = _where(padding, hides, stands)
         if not text:
             return {}
         given, of_ids = _mask_keys(trace, padding)
-        rows, made = mask[padding.padded_rows], mask_made(lab, found.op, seen)
+        rows, made = mask[padding.padded_rows], _joined(padding, trace, found.op, seen, stands, given | of_ids) or mask_made(lab, found.op, seen)
         if seen.key in given | of_ids and bool((rows == rows.flatten()[0]).all()):
             return {"hollow": HIDES_NOTHING, "made_site": made, "mask_of_ids": seen.key not in given}
         return {"aside": text, "made_site": made}
     return {}
+
+
+def _hides(op: Op, mask: torch.Tensor) -> torch.Tensor:
+    """Which keys of which samples this attention's mask hides from all queries."""
+    hides = mask < -HIDES if mask.is_floating_point() else mask if op.name == "multi_head_attention_forward" else ~mask
+    return hides.flatten(1, -2).all(1) if hides.dim() > 2 else hides
+
+
+def _joined(padding: Padding, trace: Trace, op: Op, mask: Seen, stands: torch.Tensor, pure: set[int]) -> Site | None:
+    """The expression that joined a mask that knows the padding with another one, if what came of it does not hide the padding any more."""
+    todo, first = [mask], None
+    while todo:
+        made = trace.maker(todo.pop())
+        if made is None or made.name not in _JOINING | ARRANGING:
+            continue
+        value = _value(trace, made.outs[0]) if made.name in _JOINING and any(seen.key in pure for seen in made.ins) else None
+        if value is not None and value.dim() > 2 and (value.shape[0], value.shape[-1]) == tuple(stands.shape) and value.dtype is torch.bool:
+            if not _where(padding, _hides(op, value), stands):
+                continue  # it is all right up to here
+            first = made
+        todo += made.ins
+    return trace.site(first) if first is not None else None
 
 
 def _among_keys(padding: Padding, trace: Trace, found: Found) -> torch.Tensor | None:

@@ -347,6 +347,7 @@ class Swap:
     part_before: tuple[int, ...] = ()  # the sizes that change, where not all are the same in another order
     part_after: tuple[int, ...] = ()
     torn: bool = False  # pictures, cut into parts that cross the border between two channels
+    labels: Site | None = None  # where labels are flattened whose axes stand in another order than those of the predictions they are compared with
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, coll
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
 from torchsleuth.auditor.unregistered import unregistered
-from torchsleuth.auditor.views import swapped_views
+from torchsleuth.auditor.views import crossed_labels, swapped_views
 from torchsleuth.auditor.watchers import Watch
 
 
@@ -91,7 +91,8 @@ class StepView:
             "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
-        found["swaps"] = tuple(swapped_views(trace, results | ({loss_key} if loss_key is not None else set())))
+        crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
+        found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
         lost = overwritten_losses(trace, step or slice(None)) if loss is not None else []
         if states is not None:

@@ -45,8 +45,8 @@ def masked_attentions(trace: Trace, model: nn.Module) -> Iterator[Attention]:
             reached.update(seen.key for seen in op.outs)
 
 
-def is_opened(trace: Trace) -> bool:
-    """A triangle is combined with a mask that shows some of what it hides, and not all: a prefix that is read in both directions, say."""
+def opening(trace: Trace) -> Op | None:
+    """Where a triangle is combined with a mask that shows some of what it hides, and not all: a prefix that is read in both directions, say."""
     hidden: dict[int, torch.Tensor] = {}  # flags of what the triangle hides
     for op in trace.ops:
         if not op.outs or not op.tensors:
@@ -68,9 +68,9 @@ def is_opened(trace: Trace) -> bool:
         covered = covered < HIDDEN if value.is_floating_point() and bool((covered < HIDDEN).any()) else covered
         if value.dtype is torch.bool or covered.dtype is torch.bool:
             if bool(covered.any()) and not bool(covered.all()):
-                return True
+                return op
             hidden[op.outs[0].key] = flags
-    return False
+    return None
 
 
 def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | None:

@@ -45,6 +45,31 @@ def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
     return list(found.values())
 
 
+def crossed_labels(trace: Trace, losses: typing.Iterable[Op]) -> list[Swap]:
+    """Predictions (T, B, C) and labels (B, T), each made one row of: the first is in the order of time, the second in that of the samples."""
+    found: dict[typing.Any, Swap] = {}
+    for loss in losses:
+        if len(loss.ins) < 2 or len(loss.ins[0].size) > 2 or len(loss.ins[1].size) != 1:
+            continue
+        given, asked = (_flattened(trace, seen) for seen in loss.ins[:2])
+        if given is None or asked is None:
+            continue
+        site, labels = trace.site(given), trace.site(asked)
+        before, turned = given.ins[0].size[: len(asked.ins[0].size)], asked.ins[0].size
+        if len(turned) == 2 and min(turned) > 1 and before == turned[::-1] != turned and site is not None and labels is not None:
+            found.setdefault(site.span, Swap(loss.name, given.ins[0].size, turned, site, labels=labels))
+    return list(found.values())
+
+
+def _flattened(trace: Trace, seen: Seen) -> Op | None:
+    """The call that made one row of two axes."""
+    rows = seen.size[:1]
+    for op in trace.made_through(seen, {"contiguous", "float", "long", "to", "clone", "log_softmax", "detach"}):
+        if op.name in ("view", "reshape", "flatten", "ravel") and op.ins and op.outs and len(op.ins[0].size) == len(seen.size) + 1:
+            return op if op.ins[0].size[2:] == seen.size[1:] and (math.prod(op.ins[0].size[:2]),) == rows else None
+    return None
+
+
 def _moved_axis(before: tuple[int, ...], after: tuple[int, ...]) -> _Moved | None:
     """An axis that stands elsewhere after a split or a merge of the axis beside it: its size, and the sizes around it.
 

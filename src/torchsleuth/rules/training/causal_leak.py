@@ -74,7 +74,7 @@ class CausalLeak(AuditRule):
             if move.built_site is not None:
                 label = "zeros are put after the last position here" if widened else f"built here with `{move.setting}`"
                 culprits.append(culprit(move.built_site, Role.CREATE, label))
-            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible")]
+            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible" if ahead else "a mask that hides what lies ahead is combined here with one that shows it")]
             applied = [(move.mask_site, "the mask is applied here" + ", and hides earlier positions instead of later ones" * turned)]
             for place, label in applied + made if turned else made + applied:
                 if place is not None and not any(c.span == place.span for c in culprits):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import Observation, Site, Swap
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -19,7 +19,8 @@ class ViewForTranspose(AuditRule):
     (batch, classes, time), by `view` or `reshape`; or one in which an axis has moved past a part of the axis
     beside it, such as (batch, time, heads * width) to (batch, heads, time, width), or back; or a map of
     channels, (batch, channels, height, width), was read off as the positions of a sequence, (batch, height *
-    width, channels), or back; or pictures were cut into pieces that are no patches.
+    width, channels), or back; or pictures were cut into pieces that are no patches. Or predictions (time, batch,
+    classes) and labels (batch, time) were each flattened, and compared.
 
     Why
     ---
@@ -54,6 +55,9 @@ class ViewForTranspose(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for swap in observation.swaps:
+            if swap.labels is not None:
+                yield _crossed(swap, swap.labels)
+                continue
             before, after = list(swap.before), list(swap.after)
             fact = f"the sizes {before} and {after} are the same in another order; the elements stay in their old order"
             if swap.moved:
@@ -75,3 +79,15 @@ class ViewForTranspose(AuditRule):
                 "positions, channels or classes end up side by side.",
                 (advice(fix),),
             )  # fmt: skip
+
+
+def _crossed(swap: Swap, labels: Site) -> Diagnosis:
+    before, after = list(swap.before), list(swap.after)
+    places = (culprit(labels, Role.OPERAND, f"labels {after}, one row after the other"), culprit(swap.site, Role.OPERAND, f"predictions {before}, one row after the other"))
+    return Diagnosis(
+        ViewForTranspose.name, "predictions and labels are flattened in different orders", Confidence.CERTAIN, places if labels.span != swap.site.span else places[:1],
+        observed(f"`{swap.operation}` compares row k of the predictions {before} with entry k of the labels {after}: the axes of {after[1]} and {after[0]} have changed places"),
+        "Flattening reads off the last axis first. Where the axes of the labels stand in another order than those of the predictions, each prediction is "
+        "compared with the label of another position of another sample.",
+        (advice("Bring both into one order before they are flattened: `transpose(0, 1)` on one of them."),),
+    )  # fmt: skip
