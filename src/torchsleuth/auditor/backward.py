@@ -14,6 +14,7 @@ import typing
 import torch
 from torch import nn
 
+from torchsleuth.auditor.factors import zero_factor
 from torchsleuth.auditor.observation import Cut, Site, Vanish
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.auditor.trace import Op, Trace
@@ -142,7 +143,8 @@ class BackwardWatch:
                     left -= set(mine)  # in this step; the next one draws other numbers
                 elif mine:
                     left -= set(mine)
-                    found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op)))
+                    factor = zero_factor(self.trace, op) if kind == "zero" else None
+                    found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op), factor is not None, *(factor or ())))
             if kind == "zero":
                 by_function = self._zeroed_by_functions({id(model.get_parameter(name)): name for name in left})
                 left -= {name for one in by_function for name in one.weights}

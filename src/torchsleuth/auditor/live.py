@@ -424,6 +424,9 @@ class StepWatch(StepReading):
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
+        held = {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
+        largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
+        largest["unregistered"] = (*largest.get("unregistered", ()), *(leaf.fact for leaf in self._loose_leaves if leaf.stays(held)))
         for key, fact in self._thaw.facts() if self._thaw is not None else ():
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)

@@ -157,6 +157,9 @@ class Vanish:
     operation: str
     site: Site | None
     detail: str = ""
+    zero: bool = False  # of a product: the other factor is zero
+    factor: Site | None = None  # where that factor was made
+    setting: bool = False  # it is a number that somebody has set, as far as can be seen: the term is switched off
     by_function: bool = False  # `operation` is a Function of the program's, and this is what its `backward` returns
 
 
@@ -208,7 +211,7 @@ class Unregistered:
     site: Site
     holder: str  # the attribute that holds their modules, if it was found
     built: Site | None = None
-    kind: str = ""  # what it is, where it is an object of another class and not a list, tuple or dict
+    kind: str = ""  # what it is, where it is an object of another class and not a list, tuple or dict; "tensor": a tensor itself
     made: Site | None = None  # where the forward pass itself makes them
 
 

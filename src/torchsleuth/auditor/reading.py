@@ -15,6 +15,7 @@ from torchsleuth.auditor.captured import Captured, called_name, mode_dependent, 
 from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.gradients import is_lone_bias, optimizer_facts
 from torchsleuth.auditor.later import ModeNotes
+from torchsleuth.auditor.looseleaves import LooseLeaf, loose_leaves
 from torchsleuth.auditor.observation import ModeFact, NoUpdate, ScaledGradient, Site, Vanish
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.owners import built
@@ -53,6 +54,7 @@ class StepReading:
         self._keys: dict[int, dict[str, int]] = {}
         self._outermost: list[tuple[int, weakref.ref, Place]] = []  # calls of modules: before which operation, which one, and from where
         self._optimizer: Optimizer | None = None
+        self._loose_leaves: list[LooseLeaf] = []
 
     def _facts(self, one: Captured) -> dict[str, typing.Any]:
         one.dependent = mode_dependent(one.model, self.view.trace.ops[one.inside])
@@ -64,6 +66,8 @@ class StepReading:
         paddings, _ = known_padding(one.live)
         losses, extra = self.view.losses(paddings, padded_labels(one.live))
         fields["losses"] = losses
+        if one is max(self.captured, key=lambda c: c.size):
+            self._loose_leaves = self._look_for_loose_leaves()
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
         if optimizer is not None:
             fields.update(self._optimizer_fields(one, states))
@@ -74,6 +78,13 @@ class StepReading:
             fields["equal_units"] = tuple(equal_units(one.model, self.view.trace, self._step.start))
             fields["cuts"] = (*fields.get("cuts", ()), *self._backward.refusals(one.model, states, optimized))
         return renamed(fields, called_name(one.site)) if len(self.captured) > 1 else fields
+
+    def _look_for_loose_leaves(self) -> list[LooseLeaf]:
+        """In the models, and in modules beside them that the step called: a loss with weights of its own."""
+        called = [*(one.model for one in self.captured), *(m for _, ref, _ in self._outermost if (m := ref()) is not None)]
+        held = {id(p) for optimizer in self._optimizers.known for p in parameters_of(optimizer)} | {id(leaf.tensor) for one in self.captured for leaf in one.live.leaves}
+        loss = self.view.trace.known_key(self._loss) if self._loss is not None else None
+        return loose_leaves((part for module in called for part in module.modules()), self.view.trace, loss, held)
 
     def _trains_something(self, optimizer: Optimizer) -> bool:
         """If none of what it holds got a gradient, it was given the wrong model: what it holds is not meant to be trained."""

@@ -24,6 +24,7 @@ from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.observation import Move, Observation, Site
 from torchsleuth.auditor.order import order_moves
@@ -241,6 +242,8 @@ class Session:
                     states = dict.fromkeys(parameters, "none")
             optimized = self._optimized()
             self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size, inside, optimized or ()))
+            leaves = loose_leaves(self.model.modules(), trace, trace.known_key(loss) if loss is not None else None, (optimized or set()) | {id(leaf.tensor) for leaf in self.call.leaves})
+            self.fields["unregistered"] += tuple(leaf.fact for leaf in leaves)
         if states is not None and loss is not None and set(states.values()) & {"zero", "nan"}:
             self.zero_or_nan(states, watch, keys)
         if optimized is not None:

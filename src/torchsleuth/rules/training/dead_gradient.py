@@ -61,6 +61,11 @@ class ZeroGradient(AuditRule):
             if vanish.by_function:
                 yield _by_function(vanish, vanish.site)
                 continue
+            if vanish.setting and not (observation.no_update is not None and observation.no_update.reason == "zero-gradient"):
+                continue  # a term of the loss whose weight is set to zero, beside others that train
+            if vanish.zero:
+                yield _times_zero(vanish, vanish.site)
+                continue
             flat = vanish.operation in _FLAT
             label = f"`{vanish.operation}` is flat: its slope is zero everywhere" if flat else "the gradient arrives here and none leaves"
             yield Diagnosis(
@@ -73,6 +78,20 @@ class ZeroGradient(AuditRule):
                 "Autograd follows the formula: where a function is flat, nothing before it learns.",
                 (advice("Let a gradient pass: a straight-through estimator for rounding, inputs inside the range of a clamp, an axis longer than one."),),
             )  # fmt: skip
+
+
+def _times_zero(vanish: Vanish, site: Site) -> Diagnosis:
+    culprits = [culprit(vanish.factor, Role.CREATE, "is zero")] if vanish.factor is not None else []
+    return Diagnosis(
+        ZeroGradient.name, f"the gradient of {listed(vanish.weights, 2)} is exactly zero: what they lead to is multiplied by zero", Confidence.LIKELY,
+        (*culprits, culprit(site, Role.LOST_GRAD, "the gradient arrives here, and none leaves: the other factor is zero")),
+        recomputed(
+            f"the gradient of {listed(vanish.weights)} is zero in every element",
+            f"it is not zero at the result of `{vanish.operation}` ({vanish.detail}) and zero at its input: the other factor is zero wherever a gradient arrives",
+        ),
+        "The gradient of a product for one factor is the other factor: where that is zero (a mask that selects nothing, a weight that `//` rounded down), nothing is learned.",
+        (advice("Look at why the factor is zero; a term that is switched off needs no factor: leave it out."),),
+    )  # fmt: skip
 
 
 def _by_hook(vanish: Vanish) -> Diagnosis:

@@ -22,7 +22,8 @@ class UnregisteredParameters(AuditRule):
     A module registers layers and parameters that are assigned as attributes. Inside a plain Python list,
     tuple or dict they are not seen: they are missing from `parameters()` and from `state_dict()`, and
     `model.to(device)` leaves them behind. They keep their first random values for ever. A layer
-    that is made in `forward` has new random values in each call. Layers that are
+    that is made in `forward` has new random values in each call. A tensor with `requires_grad=True` that is no
+    `nn.Parameter` gets gradients, and is listed nowhere, either. Layers that are
     kept out on purpose run under `torch.no_grad()`, or are frozen; those are not accused.
 
     Example
@@ -57,6 +58,9 @@ class UnregisteredParameters(AuditRule):
             if one.made is not None:
                 yield _made_anew(one, one.made)
                 continue
+            if one.kind == "tensor":
+                yield _plain_tensor(one)
+                continue
             key = one.built.span if one.built is not None else one.site.span
             if key in seen:
                 continue
@@ -76,6 +80,17 @@ class UnregisteredParameters(AuditRule):
                 (advice(f"Make `{one.kind}` an `nn.Module` (with `super().__init__()`)." if one.kind else "Use `nn.ModuleList`, `nn.ModuleDict` or `nn.ParameterList`." if one.holder else
                         "Make them once, in `__init__`, as attributes of the model (in an `nn.ModuleList` or `nn.ParameterList` if there are several)."),),
             )  # fmt: skip
+
+
+def _plain_tensor(one: Unregistered) -> Diagnosis:
+    culprits = [culprit(one.built, Role.CREATE, "a tensor that asks for gradients, and no `nn.Parameter`", Known.INFERRED)] if one.built is not None else []
+    culprits.append(culprit(one.site, Role.LOST_GRAD, "computes with it"))
+    return Diagnosis(
+        UnregisteredParameters.name, f"`{one.holder}` is a plain tensor and no parameter: no optimizer will train it", Confidence.LIKELY, tuple(culprits),
+        observed(f"`{one.holder}`, of size {list(one.sizes[0])}, requires a gradient, and the loss was computed from it", "it is no `nn.Parameter`, no optimizer holds it, and nothing was seen to write into it"),
+        "A module registers `nn.Parameter`s that are assigned as its attributes. A plain tensor is missing from `parameters()` and `state_dict()`, and keeps its first values.",
+        (advice(f"Wrap it: `self.{one.holder} = nn.Parameter(...)`; if it is not to be trained, leave `requires_grad` out and use `register_buffer`."),),
+    )  # fmt: skip
 
 
 def _made_anew(one: Unregistered, made: Site) -> Diagnosis:
