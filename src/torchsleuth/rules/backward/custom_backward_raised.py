@@ -18,7 +18,8 @@ class CustomBackwardRaised(CrashRule):
     What happened
     -------------
     `loss.backward()` ran Python code of the program: the `backward` of a custom autograd Function, or a function given
-    to `register_hook`. That code raised.
+    to `register_hook`. That code raised; or it could not even be called, because it takes another number of gradients than
+    forward has outputs.
 
     Why
     ---
