@@ -19,27 +19,31 @@ from torchsleuth import env
 from torchsleuth.record import tracebacks
 
 
-@contextlib.contextmanager
-def frames_hidden(launcher: str) -> typing.Iterator[None]:
+class frames_hidden:  # noqa: N801  (not by `contextlib`, which assigns to the exceptions that pass: a frozen data class would refuse)
     """The stack of what runs in here ends at the first frame of the launcher's file: as it is printed (by `traceback`, by
     `logging` and by torch's anomaly mode), and as it counts against the recursion limit."""
-    walk, limit = traceback.walk_stack, sys.getrecursionlimit()
 
-    def walk_stack(frame):
-        if frame is None:  # it finds its caller by counting frames, when it is iterated
-            return walk(frame)
-        return _seen_from_outside(itertools.takewhile(lambda entry: entry[0].f_code.co_filename != launcher, walk(frame)))
+    def __init__(self, launcher: str) -> None:
+        self._launcher = launcher
 
-    traceback.walk_stack = walk_stack
-    raised = limit + _depth()
-    sys.setrecursionlimit(raised)
-    try:
-        yield
-    finally:
-        if traceback.walk_stack is walk_stack:
-            traceback.walk_stack = walk
-        if sys.getrecursionlimit() == raised:
-            sys.setrecursionlimit(limit)
+    def __enter__(self) -> None:
+        walk, self._limit, launcher = traceback.walk_stack, sys.getrecursionlimit(), self._launcher
+
+        def walk_stack(frame):
+            if frame is None:  # it finds its caller by counting frames, when it is iterated
+                return walk(frame)
+            return _seen_from_outside(itertools.takewhile(lambda entry: entry[0].f_code.co_filename != launcher, walk(frame)))
+
+        self._walk, self._ours = walk, walk_stack
+        traceback.walk_stack = walk_stack
+        self._raised = self._limit + _depth()
+        sys.setrecursionlimit(self._raised)
+
+    def __exit__(self, *exception: object) -> None:
+        if traceback.walk_stack is self._ours:
+            traceback.walk_stack = self._walk
+        if sys.getrecursionlimit() == self._raised:
+            sys.setrecursionlimit(self._limit)
 
 
 def _seen_from_outside(frames: typing.Iterator[tuple[types.FrameType, int]]) -> typing.Iterator[tuple[types.FrameType, int]]:
@@ -57,7 +61,7 @@ def _seen_from_outside(frames: typing.Iterator[tuple[types.FrameType, int]]) -> 
 
 def _depth() -> int:
     """How much deeper a program runs than without us."""
-    frame, found = sys._getframe(3), 1  # the frame that has entered the context, and the function that it calls in it
+    frame, found = sys._getframe(2), 1  # the frame that has entered the context, and the function that it calls in it
     while frame is not None:
         found += 1
         frame = frame.f_back

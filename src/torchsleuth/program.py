@@ -229,7 +229,7 @@ def _clean(error: BaseException) -> None:
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
         traceback = traceback.tb_next
-    error.__traceback__ = traceback
+    BaseException.with_traceback(error, traceback)
     tracebacks.strip(error)
 
 

@@ -72,7 +72,7 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], "the first call of the model sets it up from its batch, and links the samples; later calls do not; that is not reported"
     places, trace = lab.locate(change, difference, may, False)
     found = places[0][0]
-    if found is not None and _one_sequence(found.op, leaves, size):
+    if found is not None and _one_sequence(lab, found.op, leaves, size):
         return [], ""
     if found is not None and found.op.name == "batch_norm":
         return [], "the samples are linked by BatchNorm without running values, which takes those of the batch; that is not reported"
@@ -157,13 +157,15 @@ def _is_content(leaf: Leaf, lab: Lab) -> bool:
     return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2 or bool(lab.embedded(leaf))
 
 
-def _one_sequence(op: Op, leaves: list[Leaf], size: int) -> bool:
-    """The rows are the positions of one sequence without an axis of samples: vectors, or ids, which nobody gives one by one as samples to such a layer."""
+def _one_sequence(lab: Lab, op: Op, leaves: list[Leaf], size: int) -> bool:
+    """The rows are the positions of one sequence: vectors or ids without an axis of samples, or (time first) with one that counts a single sample."""
     if all(leaf.tensor.dim() == 2 and leaf.tensor.is_floating_point() for leaf in leaves):
         return op.name in _SEQUENCE_OPERATIONS
-    if any(leaf.tensor.is_floating_point() or leaf.tensor.shape[1:].numel() != 1 for leaf in leaves):
+    if all(leaf.tensor.dim() == 1 for leaf in leaves):  # which nobody gives one by one, as samples, to a layer for sequences
+        return op.name in _SEQUENCE_OPERATIONS or op.name in _ATTENDING and any(seen.size.count(size) > 1 for seen in op.ins)
+    if any(leaf.tensor.dim() < 2 or leaf.tensor.shape[1] != 1 for leaf in leaves):
         return False
-    return op.name in _SEQUENCE_OPERATIONS or op.name in _ATTENDING and any(seen.size.count(size) > 1 for seen in op.ins)
+    return not any(leaf.tensor.is_floating_point() for leaf in leaves) or all(tuple(one.shape[:2]) == (size, 1) for _, one in output_leaves(lab.base))
 
 
 def _recombines(op: Op, size: int) -> bool:

@@ -274,7 +274,7 @@ class SettraceRecorder:
                 if recorder._log is not None or (further_in is not None and id(further_in.tb_frame.f_code) not in table):
                     tracebacks.strip_before_handler(traceback)
                 if recorder._on_handled is not None:  # handled here or further out: the end of the run will tell
-                    error.__traceback__ = traceback  # on its way out an exception knows only where it was last handled
+                    BaseException.with_traceback(error, traceback)  # on its way out an exception knows only where it was last handled
                     recorder._on_handled(error, frame)
             except RecursionError:  # see `on_call`
                 pass

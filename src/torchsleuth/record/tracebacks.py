@@ -32,7 +32,7 @@ def strip(error: BaseException, most: int = 10_000) -> None:
     pending, seen = [error], {id(error)}
     while pending and len(seen) <= most:
         current = pending.pop()
-        current.__traceback__ = _stripped(current.__traceback__)
+        BaseException.with_traceback(current, _stripped(current.__traceback__))  # an assignment would run the `__setattr__` of a frozen data class
         members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
         for other in (current.__cause__, current.__context__, *members):
             if other is not None and id(other) not in seen:

@@ -302,7 +302,7 @@ class BlackBox:
             try:
                 return redispatch(keyset & below, *args, **named)
             except BaseException as error:
-                error.__traceback__ = None  # a bare `raise` adds no entry for this frame: nobody sees that we were here
+                BaseException.with_traceback(error, None)  # a bare `raise` adds no entry for this frame: nobody sees that we were here
                 raise
 
         return kernel

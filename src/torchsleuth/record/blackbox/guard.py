@@ -71,7 +71,7 @@ class Guard(BlackBox):
                     raise refusal
                 return redispatch(keyset & below, *args, **named)
             except BaseException as error:
-                error.__traceback__ = None  # the traceback ends at the line that called the operation
+                BaseException.with_traceback(error, None)  # the traceback ends at the line that called the operation
                 raise
 
         return kernel
