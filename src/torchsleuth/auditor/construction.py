@@ -48,7 +48,9 @@ def _writers(trace: Trace, parameter: nn.Parameter) -> Iterator[Op]:
     while key is not None and (made := trace.producer.get(key)) is not None and made < len(trace.ops):
         op = trace.ops[made]
         yield op
-        key = op.ins[0].key if op.writes and op.ins and op.ins[0].key != key else None
+        # An optimizer on a GPU writes to all parameters in one call, `_foreach_…_`: each result was the argument at its place.
+        place = next((at for at, seen in enumerate(op.outs) if seen.key == key), 0) if op.name.startswith("_foreach") else 0
+        key = op.ins[place].key if op.writes and place < len(op.ins) and op.ins[place].key != key else None
 
 
 def _setting(layer: nn.Module, kind: str) -> str:

@@ -25,7 +25,7 @@ for _ in range(3):
         action = Categorical(logits=p) if BUG else Categorical(p)  # culprit
         chosen = action.sample()
         scores.append(action.log_prob(chosen))
-        rewards.append(float(chosen == 1))
+        rewards.append(float(chosen == 1) + 0.1 * len(rewards))
     gain = torch.tensor(rewards)
     loss = -(torch.stack(scores) * (gain - gain.mean())).sum()
     opt.zero_grad()
