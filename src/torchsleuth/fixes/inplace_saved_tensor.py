@@ -11,7 +11,7 @@ from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.modules import flags_in, inplace_flags, switched_off
 from torchsleuth.fixes.ordering import moved_after, recomputed, split_over_functions
-from torchsleuth.fixes.outofplace import Rewrite, out_of_place
+from torchsleuth.fixes.outofplace import Rewrite, is_for_the_caller, out_of_place, write_in
 from torchsleuth.fixes.recomputing import computed_in_loop
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.fixes.states import carried_names, detached
@@ -106,7 +106,8 @@ def _out_of_place(scripts: Scripts, sites: list[WriteSite], saves: list[StaleSav
         lead = max(same, key=lambda other: (other.place.span.end_line, other.place.span.end_column))
         on_tensor = _is_tensor_subscript(script, statement, same)
         rewrite = out_of_place(script, lead.place.span, on_tensor)
-        if rewrite is None:
+        written = write_in(statement)
+        if rewrite is None or written is not None and is_for_the_caller(script, statement, written[1]):
             return None
         if rewrite.copies and any(_saved_in(script, statement, site, save) for save in saves):
             return None  # `x[i] = x[i].clamp(...)` saves the very copy that it then writes into

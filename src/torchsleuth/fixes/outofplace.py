@@ -43,8 +43,6 @@ def out_of_place(script: Script, span: Span, on_tensor_subscript: bool = True) -
     write = write_in(statement)
     if write is not None and not may_be_bound(script, statement, write[1]):
         return None
-    if write is not None and is_for_the_caller(script, statement, write[1]):
-        return None
     if isinstance(statement, ast.AugAssign) and (node is statement or node is statement.target or node is None):
         return _augmented(script, statement, on_tensor_subscript)
     if isinstance(statement, ast.Assign) and isinstance(node, ast.Subscript) and any(node is target for target in statement.targets):
