@@ -22,7 +22,9 @@ from torchsleuth.auditor.captured import Captured, called_name, renamed
 from torchsleuth.auditor.clearing import ClearingNotes, Holder
 from torchsleuth.auditor.gradients import grad_states
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
-from torchsleuth.auditor.observation import Cut, LossCall, NoUpdate, Observation, Site
+from torchsleuth.auditor.observation import LossCall, Observation
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import Cut, NoUpdate
 from torchsleuth.auditor.optimizers import OptimizerWatch, copies_of, parameters_of
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.sites import place_here, site_of

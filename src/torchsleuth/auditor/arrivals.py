@@ -19,7 +19,8 @@ from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.clearing import ClearingNotes, Holder, clears
 from torchsleuth.auditor.modestack import harmless, unseen
-from torchsleuth.auditor.observation import DiscardedGradient, KeptGradient, MixedGradient, Site
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import DiscardedGradient, KeptGradient, MixedGradient
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.sites import TRAMPOLINE, Place, place_here, place_of, site_of
 from torchsleuth.origin import Origin, origin_of_file

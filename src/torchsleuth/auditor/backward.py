@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.factors import zero_factor
-from torchsleuth.auditor.observation import Cut, Site, Vanish
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import Cut, Vanish
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.auditor.trace import Op, Trace
 from torchsleuth.origin import Origin, origin_of_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 _CONVERTING = {"long", "int", "bool", "short", "byte", "detach", "type", "pin_memory", "share_memory_", "copy_"}

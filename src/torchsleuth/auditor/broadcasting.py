@@ -8,7 +8,8 @@ import typing
 import torch
 
 from torchsleuth.auditor.gradients import origin_of_place
-from torchsleuth.auditor.observation import Broadcast, Shape
+from torchsleuth.auditor.observation import Broadcast
+from torchsleuth.auditor.observation_parts import Shape
 from torchsleuth.auditor.oddaxis import shapes_made
 from torchsleuth.auditor.sampleaxis import SampleAxis
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace

@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import output_leaves
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.runner import BATCH_NORMS
 from torchsleuth.auditor.trace import Op, Trace
 

@@ -13,7 +13,8 @@ from torchsleuth.auditor.compare import Difference, Found, May, first_difference
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.handing import mask_made
 from torchsleuth.auditor.lab import Lab, row_and_position
-from torchsleuth.auditor.observation import WIDENED, LabelShift, Move, Site
+from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.sites import place_here, site_of
 

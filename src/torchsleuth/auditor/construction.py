@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from torchsleuth.auditor.lab import Lab
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import Op, Trace
 
 

@@ -6,7 +6,9 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.observation import AxisFact, Site
+from torchsleuth.auditor.observation import AxisFact
+
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}

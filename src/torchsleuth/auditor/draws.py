@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from torchsleuth.auditor.gradients import Flow, silenced
-from torchsleuth.auditor.observation import Cut, Site
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import Cut
 from torchsleuth.auditor.trace import Op, Trace
 
 

@@ -13,7 +13,8 @@ from torchsleuth.auditor.captured import Captured, called_name
 from torchsleuth.auditor.gradients import grad_state, grad_states
 from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
-from torchsleuth.auditor.observation import MixedGradient, NoUpdate, Observation, OptimizerFact
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation_training import MixedGradient, NoUpdate, OptimizerFact
 from torchsleuth.auditor.optimizers import OptimizerWatch
 from torchsleuth.auditor.session import Session
 from torchsleuth.auditor.sites import Place, site_of

@@ -6,7 +6,7 @@ import ast
 import os
 import typing
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 

@@ -10,7 +10,7 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.observation import NotFinite
+from torchsleuth.auditor.observation_training import NotFinite
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
 _SINGULAR = {"log", "log2", "log10", "exp", "div", "true_divide", "reciprocal", "pow", "rsqrt", "__rtruediv__", "__rdiv__", "__pow__", "expm1",

@@ -17,7 +17,8 @@ from torch import nn
 
 from torchsleuth.auditor.branches import ends_a_row, on_another_way
 from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
-from torchsleuth.auditor.observation import Cut, OptimizerFact, Site, Unused, Weight
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import Cut, OptimizerFact, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
 from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace

@@ -12,7 +12,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Leaf
 from torchsleuth.auditor.beginnings import maker
 from torchsleuth.auditor.lab import Lab
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding, idle_lengths
 from torchsleuth.auditor.sites import Place, call_at, site_of
 from torchsleuth.auditor.trace import Op, Seen, Trace

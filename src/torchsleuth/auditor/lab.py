@@ -16,7 +16,8 @@ from torchsleuth.auditor.beginnings import beginning
 from torchsleuth.auditor.changing import Changing, ChangingModules
 from torchsleuth.auditor.columns import Added
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
-from torchsleuth.auditor.observation import Move, Site
+from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.sites import expression, library_name, place_here

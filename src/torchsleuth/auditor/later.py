@@ -25,7 +25,8 @@ from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.evaluation import comparison
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
-from torchsleuth.auditor.observation import ModeFact, NoUpdate, Site
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import ModeFact, NoUpdate
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of, without_history

@@ -30,7 +30,8 @@ from torchsleuth.auditor.gradients import grad_states, starts_at_zero
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
-from torchsleuth.auditor.observation import Observation, Site
+from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.rates import RateWatch
 from torchsleuth.auditor.reading import StepReading

@@ -10,7 +10,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.compare import Found, moved_flags
 from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace

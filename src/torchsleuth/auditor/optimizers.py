@@ -12,7 +12,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.gradients import grad_state, grad_states
-from torchsleuth.auditor.observation import NoUpdate, OptimizerFact, Site
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import NoUpdate, OptimizerFact
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.trace import Trace
 

@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 
 from torchsleuth.auditor.gradients import origin_of_place
-from torchsleuth.auditor.observation import Site, Unused
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import Unused
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.model import Span

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.origin import Origin, origin_of_file
 

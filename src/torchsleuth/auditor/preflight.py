@@ -12,7 +12,8 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import padded
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.beginnings import beginning
-from torchsleuth.auditor.observation import InputFact, Site
+from torchsleuth.auditor.observation import InputFact
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 ENOUGH = 32  # elements from which a constant input is no accident of a small example

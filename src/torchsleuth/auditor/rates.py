@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch.optim.optimizer import Optimizer
 
-from torchsleuth.auditor.observation import NoUpdate
+from torchsleuth.auditor.observation_training import NoUpdate
 from torchsleuth.auditor.optimizers import OptimizerWatch
 
 NOTHING = 1e-6  # of the highest rate so far

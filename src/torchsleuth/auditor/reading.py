@@ -16,7 +16,8 @@ from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.gradients import is_lone_bias, optimizer_facts
 from torchsleuth.auditor.later import ModeNotes
 from torchsleuth.auditor.looseleaves import LooseLeaf, loose_leaves
-from torchsleuth.auditor.observation import ModeFact, NoUpdate, ScaledGradient, Site, Vanish
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import ModeFact, NoUpdate, ScaledGradient, Vanish
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.owners import built
 from torchsleuth.auditor.padded import known_padding, padded_labels

@@ -26,7 +26,8 @@ from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
-from torchsleuth.auditor.observation import Move, Observation, Site
+from torchsleuth.auditor.observation import Move, Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves

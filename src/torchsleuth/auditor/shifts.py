@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth.auditor.distributions import KEEPING
-from torchsleuth.auditor.observation import LabelShift, Site
+from torchsleuth.auditor.observation import LabelShift
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import Op, Trace
 
 _CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}

@@ -15,7 +15,7 @@ import typing
 
 from torch import nn
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.model import Excerpt, Span
 from torchsleuth.origin import Origin, origin_of_file
 

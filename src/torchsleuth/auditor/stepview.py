@@ -16,7 +16,9 @@ from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
-from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall, Site, Weight
+from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import Weight
 from torchsleuth.auditor.owners import criterion_built, owner_classes
 from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding

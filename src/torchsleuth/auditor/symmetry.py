@@ -9,7 +9,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from torchsleuth.auditor.observation import EqualUnits, Site
+from torchsleuth.auditor.observation_parts import Site
+
+from torchsleuth.auditor.observation_training import EqualUnits
 from torchsleuth.auditor.trace import Trace
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

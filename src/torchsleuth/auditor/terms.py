@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.auditor.exits import ARRAYS
 from torchsleuth.auditor.gradients import Flow
-from torchsleuth.auditor.observation import Cut
+from torchsleuth.auditor.observation_training import Cut
 from torchsleuth.auditor.trace import ENTRIES, Op, Seen, Trace
 
 _SUMS = {"add", "sub", "__radd__", "__rsub__", "radd", "rsub", "add_", "sub_", "__add__", "__sub__", "__iadd__", "__isub__"}

@@ -11,7 +11,8 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.captured import Captured, called_name
-from torchsleuth.auditor.observation import OptimizerFact, Site
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import OptimizerFact
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.sites import place_here, site_of, site_of_node, syntax_of
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
 MOST_OPERATIONS = 300_000

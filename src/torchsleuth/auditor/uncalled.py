@@ -7,7 +7,7 @@ import dataclasses
 import os
 import typing
 
-from torchsleuth.auditor.observation import Site
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 
 _METHODS = {"no-backward": "backward", "never-stepped": "step", "eval-in-training": "train", "train-in-evaluation": "eval"}

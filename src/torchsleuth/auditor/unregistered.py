@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.gradients import origin_of_place
-from torchsleuth.auditor.observation import Unregistered
+from torchsleuth.auditor.observation_training import Unregistered
 from torchsleuth.auditor.owners import built
 from torchsleuth.auditor.trace import Op, Trace
 from torchsleuth.origin import Origin

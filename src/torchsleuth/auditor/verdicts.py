@@ -5,7 +5,9 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterable, Sequence
 
-from torchsleuth.auditor.observation import Move, Observation, Site
+from torchsleuth.auditor.observation import Move, Observation
+
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.model import Applicability, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import Rule
 

@@ -15,7 +15,8 @@ from torchsleuth.auditor import distributions
 from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.beginnings import maker
 from torchsleuth.auditor.classaxis import wrong_layer
-from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall, Shape, Site
+from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall
+from torchsleuth.auditor.observation_parts import Shape, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
 from torchsleuth.auditor.sites import expression
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in

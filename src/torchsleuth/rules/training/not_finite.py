@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import NotFinite, Observation
+from torchsleuth.auditor.observation import Observation
+
+from torchsleuth.auditor.observation_training import NotFinite
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 

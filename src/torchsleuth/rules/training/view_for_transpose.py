@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation, Site, Swap
+from torchsleuth.auditor.observation import Observation, Swap
+
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 

@@ -1,0 +1,211 @@
+"""What an audit saw of gradients, parameters, optimizers and modes: how a step trains, or fails to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchsleuth.auditor.observation_parts import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter of the model, or one that only the optimizer holds."""
+
+    name: str
+    size: tuple[int, ...]
+    requires_grad: bool
+    grad: str  # "none", "zero", "nan", "inf", "ok", "unknown"
+    in_optimizer: bool | None  # None: no optimizer was seen
+    in_model: bool = True
+    module_called: bool = True
+    module_type: str = ""
+    module_is_user: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An operation that took something that needs a gradient and gave back something without history."""
+
+    operation: str
+    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero
+    site: Site
+    weights: tuple[str, ...]
+    whole_loss: bool = False  # nothing at all reaches the loss
+    forced: Site | None = None  # `requires_grad_()` called on the result
+    times: int = 1
+    scope: Site | None = None  # the `with torch.no_grad()` it stood in
+    sure: bool = True  # False: values were handed out here, and were not seen to come back
+    used: Site | None = None  # where a later step, which does not compute it anew, takes it up
+    term: Site | None = None  # a term of the loss, which is a constant because of this
+    partly: bool = False  # they get a gradient from elsewhere; what goes through here gives them none
+    remade: Site | None = None  # where the values that were handed out are made into a tensor again
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Parameters that got no gradient although nothing was cut: never used, or their result was dropped."""
+
+    weights: tuple[str, ...]
+    how: str  # "never-called", "dropped"; "overwritten": a loss, whose name was given to something else before it was used
+    module: str
+    module_type: str
+    site: Site | None = None
+    built: Site | None = None  # where the layer is made
+    end: Site | None = None  # the last thing computed from its result, which nothing takes up; or what overwrites it
+
+
+@dataclass(frozen=True, slots=True)
+class Vanish:
+    """Where a gradient that was there became exactly zero, or NaN."""
+
+    kind: str  # "zero", "nan"
+    weights: tuple[str, ...]
+    operation: str
+    site: Site | None
+    detail: str = ""
+    zero: bool = False  # of a product: the other factor is zero
+    factor: Site | None = None  # where that factor was made
+    setting: bool = False  # it is a number that somebody has set, as far as can be seen: the term is switched off
+    by_function: bool = False  # `operation` is a Function of the program's, and this is what its `backward` returns
+
+
+@dataclass(frozen=True, slots=True)
+class EqualUnits:
+    """All rows of a layer's weight are the same, and all rows of its gradient."""
+
+    weight: str
+    layer: str
+    units: int
+    norm: float  # of the gradient
+    site: Site | None  # where its values were written
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinite:
+    """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
+
+    kind: str  # "nan", "inf"; "given": NaN that came with an operand
+    operation: str
+    site: Site
+    why: str  # what about its inputs explains it
+    loss: str  # "NaN", "infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFact:
+    kind: str  # "missing", "stale"; "foreign": none of what it holds is trained by the loss; "thawed": frozen at the first step
+    optimizer: str
+    weights: tuple[str, ...]
+    count: int
+    site: Site | None = None
+    rebound: Site | None = None
+    step: int = 1  # the optimizer step at which it was seen
+    by_syntax: bool = False  # `rebound` was read in the source
+    total: int = 0  # trainable parameters of all models in the step
+    apart: bool = False  # none of what the optimizer holds is the model's
+    copied: Site | None = None  # these were copied here from tensors that the optimizer holds
+    copied_later: bool = False  # between two steps: `weights` are the names of what they were copied from
+    duplicate: Site | None = None  # the other way round: what the optimizer holds was copied here from these
+    added: tuple[Site, ...] = ()  # where they were put into the model, after the optimizer was built
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """Parameters that the model uses and does not own: `parameters()` does not list them."""
+
+    sizes: tuple[tuple[int, ...], ...]
+    site: Site
+    holder: str  # the attribute that holds their modules, if it was found
+    built: Site | None = None
+    kind: str = ""  # what it is, where it is an object of another class and not a list, tuple or dict; "tensor": a tensor itself
+    made: Site | None = None  # where the forward pass itself makes them
+
+
+@dataclass(frozen=True, slots=True)
+class NoUpdate:
+    """The first optimizer step changed nothing."""
+
+    optimizer: str
+    reason: str  # "learning-rate", "cleared", "zeroed", "no-gradient", "zero-gradient", "no-backward", "rebound", "never-stepped", "barren"; "vanished": its rate, in later steps
+    site: Site | None = None
+    cleared: Site | None = None
+    scheduled: bool = False
+    steps: int = 0  # above 0: so many steps were watched, and none changed anything
+    held: int = 0  # parameters of the optimizer
+    since: int = 0  # the step from which on the rate was next to nothing
+    advanced: int = 0  # how often the schedule had been advanced by then
+    beside: bool = False  # another optimizer trains the rest
+    built: Site | None = None  # where its learning rate comes from: the schedule is made there, or else the optimizer
+    named: Site | None = None  # the method that should have been called is written there, and not called
+    zeros: tuple[tuple[str, Site], ...] = ()  # parameters of one module that are zero in every element, with where they are made
+    decayed: bool = False  # weight decay has moved the parameters all the same
+    writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; or a step that was taken in the place of this one
+
+
+@dataclass(frozen=True, slots=True)
+class ModeFact:
+    kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"
+    modules: tuple[str, ...]
+    site: Site | None
+    distance: float = 0.0
+    operation: str = ""
+    changed: Site | None = None  # the `eval()` that was the last thing done to the model's mode
+    step: int = 1  # the first optimizer step in this mode
+    steps: int = 1  # how many steps were taken in it
+    metric: Site | None = None  # where the evaluation's result is compared with something
+    output: str = ""
+    stranger: bool = False  # it was a layer that is no part of the model
+    updated: bool = False  # BatchNorm took the evaluation's data into its running values
+    named: Site | None = None  # `model.eval` (or `model.train`) is written there, and not called
+    around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGradient:
+    """A step used a gradient that still held that of the step before."""
+
+    optimizer: str
+    weight: str
+    times: int
+    chances: int  # steps after the first that were watched
+    norm: float  # of the gradient that was there before the second backward pass
+    site: Site | None
+    backward: Site | None = None
+    closure: bool = False  # the backward passes are those of a closure, which the step calls
+    named: Site | None = None  # `optimizer.zero_grad` is written there, and not called
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardedGradient:
+    """Before each step several backward passes came, and the gradients of all but the last were cleared unused."""
+
+    optimizer: str
+    weight: str
+    count: int  # backward passes before each step
+    steps: int  # so many steps were watched
+    cleared: Site | None
+    backward: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class MixedGradient:
+    """A step used the gradients of its own loss together with those that the loss of another optimizer's step had left there."""
+
+    optimizer: str
+    other: str  # the optimizer whose step came in between
+    weight: str
+    cosine: float  # of the two gradients
+    early: Site | None  # the backward pass of the other one's loss
+    late: Site | None
+    entry: Site | None = None  # where the part that the other one trains was given what still had its history
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledGradient:
+    """The gradients of a loss that a scaler has multiplied were used, or limited, before they were divided again."""
+
+    kind: str  # "step", "limit"
+    optimizer: str
+    scale: float
+    site: Site | None
+    scaled: Site | None  # the backward pass of the scaled loss
