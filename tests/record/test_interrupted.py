@@ -181,7 +181,8 @@ def test_where_the_stack_ends(seconds: float) -> None:
     depths = [_deepest(), _deepest(), _deepest(), _deepest()]
     recorder.stop()
     assert len(set(depths)) == 1
-    assert plain - 2 <= depths[0] <= plain  # a callback of sys.monitoring's takes a frame or two
+    # A callback of sys.monitoring's takes a frame or two, and one more where another test has left torch.compile's hook on frames.
+    assert plain - 2 - ("torch._dynamo.eval_frame" in sys.modules) <= depths[0] <= plain
     assert sys.getrecursionlimit() == limit
 
 
