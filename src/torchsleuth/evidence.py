@@ -36,6 +36,7 @@ class WriteSite:
     grad_enabled: bool | None
     target: str = ""  # what the expression wrote through, where that differs from the saved tensor
     overlaps: bool | None = None  # whether the written region touches the saved one
+    whole: bool | None = None  # whether it wrote through the saved tensor itself; False: through a view of another region or shape
     fits_exactly: bool = False  # `x[i] = value`, seen each time with a value of the region's own shape, dtype and device
     module: str = ""  # torch's own module that wrote, by its path: "net.features.5"
     module_class: str = ""

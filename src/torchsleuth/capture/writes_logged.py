@@ -85,6 +85,7 @@ def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Wri
                 max(group[-1][1].after, ends.get(key, 0)),
                 operation.grad_enabled,
                 overlaps=None if None in overlaps else any(overlaps),
+                whole=all((mark.shape, mark.strides, mark.offset) == (tuple(tensor.shape), tensor.stride(), tensor.storage_offset()) for _, _, mark in group[:64]),
                 fits_exactly=all(_fits_exactly(each, write, mark) for each, write, mark in group[:64]),
                 module=module,
                 module_class=module_class,

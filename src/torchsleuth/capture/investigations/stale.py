@@ -246,7 +246,7 @@ def _unparsed(text: str) -> str:
 
 
 def _targets(writes: Writes) -> set[str]:
-    """What the one write goes to, as its own expression calls it."""
+    """What the one write goes to, as its own expression calls it. Where that is a name for a part of the saved tensor, it is not the tensor's."""
     if len(writes.sites) != 1:
         return set()
     try:
@@ -255,4 +255,5 @@ def _targets(writes: Writes) -> set[str]:
         return set()
     if isinstance(written, ast.Expr) and isinstance(written.value, ast.Subscript):
         return {simple_text(written.value.value)} - {""}  # the target of `x[i] = ...`
-    return {simple_text(target) for target, _, how in written_targets(written) if how not in ("call", "step")} - {""}
+    part = writes.sites[0].whole is False and not (isinstance(written, ast.AugAssign) and isinstance(written.target, ast.Subscript))
+    return set() if part else {simple_text(target) for target, _, how in written_targets(written) if how not in ("call", "step")} - {""}
