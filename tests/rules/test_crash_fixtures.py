@@ -41,9 +41,10 @@ def test_right_programs_get_silence(path: Path) -> None:
 
 # Without the operation log (a failure late in a long run) less is known; what is said must still be true.
 LATE = [path for path in CRASHES if path.parent.name in ("inplace_saved_tensor", "freed_graph")]
+UNTOLD_BY_LINES = {"crash_inside_a_view"}
 
 
-@pytest.mark.parametrize("path", LATE[::2], ids=_name)
+@pytest.mark.parametrize("path", LATE, ids=_name)
 def test_lines_alone_accuse_nobody_else(path: Path) -> None:
     if not marked_culprits(path):
         pytest.skip("the program has no file of its own to mark")
@@ -51,5 +52,7 @@ def test_lines_alone_accuse_nobody_else(path: Path) -> None:
     assert run.diagnoses, run.stderr
     assert run.culprits() <= marked_culprits(path), run.stderr
     roles = {role for role, _ in run.culprits()}
-    # What cannot be told from the lines is not guessed: then the way to find out is said.
-    assert roles & {"mutate", "create", "call"} or not roles and "--deep" in run.words(), run.stderr
+    if path.stem in UNTOLD_BY_LINES:  # what cannot be told from the lines is not guessed: the way to find out is said
+        assert not roles and "--deep" in run.words(), run.stderr
+    else:
+        assert roles & {"mutate", "create", "call"}, run.stderr
