@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -185,11 +186,14 @@ class Report:
         return notebook.html(self)
 
 
+def lines_with_ends(text: str) -> list[str]:
+    """A file's lines as Python counts them: `str.splitlines` also ends one at a form feed, which may stand anywhere in a source."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
+
+
 def unified_diff(file: str, before: str, after: str) -> str:
     """The change to one file in the form `patch` and `git apply` take."""
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{file}", f"b/{file}"
-    )
+    lines = difflib.unified_diff(lines_with_ends(before), lines_with_ends(after), f"a/{file}", f"b/{file}")
     out: list[str] = []
     for line in lines:
         out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")

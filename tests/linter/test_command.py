@@ -153,6 +153,17 @@ def test_other_encodings_and_columns(project) -> None:
     assert all(c["source"] == "F.softmax(x)" for c in found.values())
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp932"])
+def test_streams_that_lack_letters_of_the_source(project, encoding) -> None:
+    (project / "a.py").write_text(BAD.replace("return F", "é = '日本'; return F"), encoding="utf-8")
+    for option in ("full", "concise", "github", "json", "sarif"):
+        command = [sys.executable, "-m", "torchsleuth", "lint", "a.py", "--format", option]
+        done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": encoding})
+        assert done.returncode == 1 and b"Traceback" not in done.stderr, (option, done.stderr)
+        if option in ("json", "sarif"):
+            assert json.loads(done.stdout.decode(encoding))
+
+
 def notebook(*cells: str) -> dict:
     made = [{"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": c.splitlines(keepends=True)} for c in cells]
     return {"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# hi"]}, *made], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
@@ -186,6 +197,14 @@ def test_diff_shows_and_changes_nothing(project, capsys) -> None:
     assert "+    out[:] = x.flatten(1).sum(dim=1)" in out.out and "× faster on" in out.err
     assert (project / "a.py").read_text() == SLOW
     (project / "patch").write_text(out.out)
+    assert subprocess.run(["git", "apply", "--check", "patch"], capture_output=True).returncode == 0
+
+
+def test_a_diff_counts_lines_as_python_does(project, capsys) -> None:
+    """A form feed between two parts of a file, or in a string, ends no line."""
+    (project / "a.py").write_text(SLOW.replace("\n\n\ndef", "\n\x0c\nODD = 'a\x0cb\x1cc\u2028d'\ndef"))
+    assert lint("--diff", "a.py", "--quiet") == 1
+    (project / "patch").write_text(capsys.readouterr().out)
     assert subprocess.run(["git", "apply", "--check", "patch"], capture_output=True).returncode == 0
 
 

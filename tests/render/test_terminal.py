@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
 
 from torchsleuth.model import (
     Applicability,
@@ -71,6 +72,43 @@ def test_tabs_and_wide_letters_keep_the_underline_in_place() -> None:
     lines = _shown(_report("\tgröße = h.exp_()", "h.exp_()")).splitlines()
     at = next(i for i, line in enumerate(lines) if "h.exp_()" in line)
     assert lines[at + 1].index("^") == lines[at].index("h.exp_()")
+
+
+@pytest.mark.parametrize(
+    "line", ['    名前 = "日本語"; h.exp_()', "    s = 'e\u0301'; h.exp_()", "\tx =\t1; h.exp_()", "    s = '" + "長" * 90 + "'; h.exp_()  # " + "長" * 90]
+)
+def test_the_underline_is_counted_in_cells(line: str) -> None:
+    """Letters two cells wide, accents of none, tabs inside the line, and a line of wide letters that is too long."""
+    lines = _shown(_report(line, "h.exp_()", "written")).splitlines()
+    at = next(i for i, shown in enumerate(lines) if "h.exp_()" in shown)
+    assert cell_len(lines[at + 1][: lines[at + 1].index("^")]) == cell_len(lines[at][: lines[at].index("h.exp_()")])
+    assert cell_len(lines[at]) <= terminal.PIPE_WIDTH
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp932"])
+def test_letters_that_the_encoding_lacks_are_replaced_one_for_one(encoding: str) -> None:
+    lines = _shown(_report("    名 = 'é'; h.exp_()", "h.exp_()", "in 名é"), encoding).splitlines()
+    at = next(i for i, line in enumerate(lines) if "h.exp_()" in line)
+    assert cell_len(lines[at + 1][: lines[at + 1].index("^")]) == cell_len(lines[at][: lines[at].index("h.exp_()")])
+
+
+def test_source_does_not_steer_the_terminal() -> None:
+    """An escape sequence, a form feed or a mark that turns the reading order is shown as one replaced letter."""
+    text = _shown(_report("    s = '\x1b[2J\x1b]0;title\x07\x0c\u202e'; h.exp_()", "h.exp_()", "\x1b[31mred"))
+    assert not set(text) & set("\x1b\x07\x0c\u202e")
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if "h.exp_()" in line)
+    assert lines[at + 1].index("^") == lines[at].index("h.exp_()")
+
+
+@pytest.mark.parametrize("width", [1, 8, 30])
+def test_a_window_too_narrow_for_a_report_gets_one_all_the_same(width: int, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setenv("TERM", "xterm")
+    terminal.show(_report("    result = " + "a + " * 40 + "h.add_(1)", "h.add_(1)"), terminal.console_for(stream))
+    assert "h.add_(1)" in stream.getvalue() and "some-rule" in stream.getvalue()
 
 
 def test_an_ascii_stream_gets_ascii() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from torchsleuth.cli._streams import take_any_character
 from torchsleuth.errors import TorchsleuthError, UsageError
 
 SUMMARY = "is a custom autograd Function right, and if not, how is it wrong?"
@@ -44,6 +45,7 @@ def main(options: argparse.Namespace) -> int:
     from torchsleuth.render import json
     from torchsleuth.render.terminal import console_for, show
 
+    take_any_character()
     targets, notes = [], []
     for text in options.target:
         found, said = targets_of(text)

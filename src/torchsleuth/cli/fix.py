@@ -14,6 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from torchsleuth.cli._streams import take_any_character
 from torchsleuth.errors import UsageError
 
 SUMMARY = "apply the fix of the last report"
@@ -31,6 +32,7 @@ def main(options: argparse.Namespace) -> int:
     from torchsleuth.linter.edits import edited_bytes
     from torchsleuth.linter.source import Unreadable, digest_of, source_from
 
+    take_any_character()
     found = [(title, fix) for _, title, fixes in repair.kept() for fix in fixes]
     if not found:
         raise UsageError(

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from torchsleuth import model
+from torchsleuth.cli._streams import print_json, take_any_character
 from torchsleuth.errors import UsageError
 
 SUMMARY = "find problems in source without running it, and rewrite slow loops"
@@ -53,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from torchsleuth.linter.engine import lint_rules
 
+    take_any_character()
     rules = {rule.name: rule for rule in lint_rules()}
     if options.list_rules:
         for rule in rules.values():
@@ -252,7 +254,7 @@ class _Run:
         for option, text in (("json", self._json), ("sarif", self._sarif)):
             target = getattr(self.options, option)
             if target == "-":
-                print(text(report), end="")
+                print_json(text(report))
             elif target:
                 try:
                     Path(target).write_text(text(report), encoding="utf-8")
@@ -269,9 +271,9 @@ class _Run:
     def _print(self, report: model.Report, stream) -> None:
         style = self.options.format
         if style == "json":
-            print(self._json(report), end="", file=stream)
+            print_json(self._json(report), stream)
         elif style == "sarif":
-            print(self._sarif(report), end="", file=stream)
+            print_json(self._sarif(report), stream)
         elif style == "github":
             from torchsleuth.render import github
 

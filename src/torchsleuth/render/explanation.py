@@ -9,6 +9,7 @@ import typing
 from collections.abc import Iterator
 
 from torchsleuth.model_explanation import Code, Explanation
+from torchsleuth.render.shown import shown
 
 PLAIN_WIDTH = 100
 WIDEST = 110
@@ -29,17 +30,8 @@ def show(explanation: Explanation, stream: typing.TextIO | None = None) -> None:
     width = min(shutil.get_terminal_size().columns, WIDEST) if stream.isatty() else PLAIN_WIDTH
     for style, line in _lines(explanation, max(width, 40)):
         code = _STYLES[style] if coloured else ""
-        text = line.rstrip()
-        stream.write(_encodable(f"\x1b[{code}m{text}\x1b[0m\n" if code and text else text + "\n", stream))
-
-
-def _encodable(text: str, stream: typing.TextIO) -> str:
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        text = text.replace("“", '"').replace("”", '"').replace("…", "...").encode("ascii", "replace").decode()
-    return text
+        text = shown(line.rstrip(), getattr(stream, "encoding", None) or "utf-8")
+        stream.write(f"\x1b[{code}m{text}\x1b[0m\n" if code and text else text + "\n")
 
 
 def _lines(explanation: Explanation, width: int) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 Degrades to plain text in pipes and under NO_COLOR, and to ASCII where the encoding asks for it.
 Source lines are never wrapped (the underline would lose its place): a line too long for the window
-is cropped around the expression.
+is cropped around the expression. What comes from a program goes through `shown` first.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import sys
 import typing
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from torchsleuth.model import Confidence, Culprit, Diagnosis, Fix, Known, Outcome, Report, Role, Status
+from torchsleuth.render.cells import TAB, expanded, first_cells, fitted, last_cells
+from torchsleuth.render.shown import shown
 
 PIPE_WIDTH = 100
+NARROWEST = 40  # below, nothing would fit beside the margin: the terminal wraps the lines, then
 WIDEST = 110
 
 ROLE_WORDS = {
@@ -40,7 +44,7 @@ KNOWN_MARKS = {Known.OBSERVED: "", Known.RECOMPUTED: " (recomputed)", Known.INFE
 def console_for(stream: typing.TextIO | None = None) -> Console:
     stream = sys.stderr if stream is None else stream
     console = Console(file=stream, highlight=False, soft_wrap=False)
-    console.width = min(console.width, WIDEST) if console.is_terminal else PIPE_WIDTH
+    console.width = min(max(console.width, NARROWEST), WIDEST) if console.is_terminal else PIPE_WIDTH
     return console
 
 
@@ -51,7 +55,7 @@ def show(report: Report, console: Console | None = None) -> None:
             console.print()
         _show_diagnosis(diagnosis, console)
     for note in report.notes:
-        console.print(Text(f"note: {note}", style="dim"))
+        console.print(Text(shown(f"note: {note}", console.encoding), style="dim"))
     if report.outcome is Outcome.CRASH and not report.diagnoses:
         console.print(Text("torchsleuth: no rule explains this failure.", style="dim"))
 
@@ -65,7 +69,7 @@ def show_outcome(report: Report, console: Console) -> None:
 
 def _show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _heading(diagnosis, console)
-    console.print(Text(diagnosis.title, style="bold"))
+    console.print(Text(shown(diagnosis.title, console.encoding), style="bold"))
     for culprit in diagnosis.culprits:
         console.print()
         _show_culprit(culprit, console)
@@ -88,15 +92,15 @@ def _heading(diagnosis: Diagnosis, console: Console) -> None:
     line = Text.assemble((left, "bold cyan"))
     line.append(rule * max(2, console.width - len(left) - len(right)), style="cyan")
     line.append(right, style=CONFIDENCE_STYLES[diagnosis.confidence])
-    console.print(line, no_wrap=True, crop=False)
+    console.print(line, overflow="ignore", no_wrap=True, crop=False)
 
 
 def _show_culprit(culprit: Culprit, console: Console) -> None:
     style = ROLE_STYLES[culprit.role]
     head = Text.assemble((f"{ROLE_WORDS[culprit.role]:<14} ", style))
-    head.append(f"{culprit.span.file}:{culprit.span.line}", style="bold")
+    head.append(shown(f"{culprit.span.file}:{culprit.span.line}", console.encoding), style="bold")
     if culprit.function and culprit.function != "<module>":
-        head.append(f"  in {culprit.function}", style="dim")
+        head.append(shown(f"  in {culprit.function}", console.encoding), style="dim")
     head.append(KNOWN_MARKS[culprit.known], style="dim")
     console.print(head, overflow="ignore", no_wrap=True, crop=False)
     if culprit.excerpt is None:
@@ -105,18 +109,19 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
         return
     gutter = max(4, len(str(culprit.excerpt.first + len(culprit.excerpt.lines) - 1)) + 1)
     bar = _glyph(console, "│", "|")
-    label_pending = culprit.label
+    label_pending = shown(culprit.label, console.encoding)
     for number, line in enumerate(culprit.excerpt.lines, culprit.excerpt.first):
-        shown, start, end = _cropped(line, number, culprit, console.width - gutter - 4)
+        before, inside, after = _cropped(shown(line, console.encoding), number, culprit, console.width - gutter - 4)
         text = Text.assemble((f"{number:>{gutter}} {bar} ", "dim"))
-        text.append(shown[:start], style="none")
-        text.append(shown[start:end], style=style if end > start else "none")
-        text.append(shown[end:], style="none")
+        text.append(before, style="none")
+        text.append(inside, style=style if inside else "none")
+        text.append(after, style="none")
         console.print(text, overflow="ignore", no_wrap=True, crop=False)
-        if end > start and number == culprit.span.end_line:
+        if inside and number == culprit.span.end_line:
+            start, width = cell_len(before), cell_len(inside)
             under = Text.assemble((f"{'':>{gutter}} {bar} " + " " * start, "dim"))
-            under.append("^" * (end - start), style=style)
-            if label_pending and gutter + 3 + end + 1 + len(label_pending) <= console.width:
+            under.append("^" * width, style=style)
+            if label_pending and gutter + 3 + start + width + 1 + cell_len(label_pending) <= console.width:
                 under.append(" " + label_pending, style=style)
                 label_pending = ""
             console.print(under, overflow="ignore", no_wrap=True, crop=False)
@@ -126,35 +131,32 @@ def _show_culprit(culprit: Culprit, console: Console) -> None:
             console.print(prefix + line, overflow="ignore", no_wrap=True, crop=False)
 
 
-def _cropped(line: str, number: int, culprit: Culprit, room: int) -> tuple[str, int, int]:
-    """The line as shown, and where in it the culprit's expression starts and ends."""
+def _cropped(line: str, number: int, culprit: Culprit, room: int) -> tuple[str, str, str]:
+    """The line as shown: what is before the culprit's expression, the expression (or nothing), and what is after it."""
     span = culprit.span
     if not span.line <= number <= span.end_line:
-        return _fitted(line.expandtabs(4), room), 0, 0
+        return fitted(line.expandtabs(TAB), room), "", ""
     indent = len(line) - len(line.lstrip())
     start = span.column - 1 if number == span.line else indent
     end = span.end_column - 1 if number == span.end_line else len(line.rstrip())
     start, end = min(start, len(line)), min(max(end, start), len(line))
-    before, inside, after = (part.replace("\t", "    ") for part in (line[:start], line[start:end], line[end:]))
+    before, inside, after = expanded(line, start, end)
+    width = cell_len(inside)
     dots = "..."
-    if len(before) + len(inside) + len(after) > room and len(before) > indent + len(dots):
-        spare = max(room - len(inside) - len(dots), 10)
-        if len(before) > spare:
-            before = dots + before[-spare:]
-    rest = max(room - len(before) - len(inside), 0)
-    if len(after) > rest:
-        after = after[: max(rest - len(dots), 0)] + dots
-    return before + inside + after, len(before), len(before) + len(inside)
-
-
-def _fitted(line: str, room: int) -> str:
-    return line if len(line) <= room else line[: room - 3] + "..."
+    if cell_len(before) + width + cell_len(after) > room and len(before) > indent + len(dots):
+        spare = max(room - width - len(dots) * (1 + bool(after)), 10)
+        if cell_len(before) > spare:
+            before = dots + last_cells(before, spare)
+    rest = max(room - cell_len(before) - width, 0)
+    if cell_len(after) > rest:
+        after = first_cells(after, max(rest - len(dots), 0)) + dots
+    return before, inside, after
 
 
 def _paragraph(head: str, text: str, console: Console, style: str = "") -> None:
     """Prose with a short head in the margin, wrapped to a width that reads well."""
     margin = 6
-    body = Text(text, style=style)
+    body = Text(shown(text, console.encoding), style=style)
     width = min(console.width, WIDEST) - margin
     for position, line in enumerate(body.wrap(console, width)):
         lead = Text.assemble((f"{head if position == 0 else '':<{margin}}", "bold"))
@@ -181,7 +183,7 @@ _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 def _show_diff(diff: str, console: Console) -> None:
     """Unwrapped and without padding, so that what is copied from a pipe applies."""
-    for line in diff.rstrip("\n").split("\n"):
+    for line in shown(diff, console.encoding).rstrip("\n").split("\n"):
         style = "bold" if line.startswith(("---", "+++")) else _DIFF_STYLES.get(line[:1], "")
         console.print(Text.assemble("      ", (line, style)), no_wrap=True, overflow="ignore", crop=False)
 

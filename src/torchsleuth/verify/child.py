@@ -18,7 +18,7 @@ import sys
 import typing
 from pathlib import Path
 
-from torchsleuth.model import from_plain, to_plain
+from torchsleuth.model import from_plain, lines_with_ends, to_plain
 from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.program import _fresh_main, _set_first_path, begin_with_torch
 from torchsleuth.verify.instrument import BEGIN, MARK, marked
@@ -52,7 +52,7 @@ class Overlay(importlib.abc.MetaPathFinder):
             marked(tree, self._job.point_line, self._job.point_column)
         if real in self._texts:
             text = data.decode(errors="replace")
-            linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+            linecache.cache[filename] = (len(text), None, lines_with_ends(text), filename)
         return compile(tree, filename, "exec", dont_inherit=True)
 
 
