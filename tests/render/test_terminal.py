@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -131,3 +132,37 @@ def test_reports_survive_the_round_trip_and_json_keeps_the_contract() -> None:
     (culprit,) = data["diagnoses"][0]["culprits"]
     assert culprit | {"role": "mutate", "line": 7, "column": 5, "end_column": 11, "evidence": "inferred"} == culprit
     assert data["diagnoses"][0]["fixes"][0]["verdict"]["status"] == "not-run"
+
+
+def _two(line: str, first: str, second: str) -> str:
+    """What is shown between the title and the reason for a write and a save on one line."""
+    report = _report(line, first)
+    (diagnosis,) = report.diagnoses
+    column = line.index(second) + 1
+    save = Culprit(
+        Role.SAVE, Span("train.py", 7, column, 7, column + len(second)), second, Known.OBSERVED, "saved `h`", diagnosis.culprits[0].excerpt, "step"
+    )
+    text = _shown(dataclasses.replace(report, diagnoses=(dataclasses.replace(diagnosis, culprits=(*diagnosis.culprits, save, save)),)))
+    return text[text.index("a title") : text.index("Why")]
+
+
+def test_culprits_on_one_line_share_it_and_each_has_its_underline_and_label() -> None:
+    line = "    h /= h.std() + 1e-5"
+    lines = _two(line, "h /= h.std() + 1e-5", "h.std()").splitlines()
+    assert [text.split()[0] for text in lines if "train.py:7" in text] == ["written", "saved"]
+    (at,) = (i for i, text in enumerate(lines) if line in text)
+    offset = lines[at].index(line)
+    assert lines[at + 1][offset:] == "    ^^^^^^^^^^^^^^^^^^^ wrote into `h`"
+    assert lines[at + 2][offset:] == "         ^^^^^^^ saved `h`"
+
+
+def test_two_parts_of_one_expression_are_underlined_once() -> None:
+    text = _two("    h = f(h)", "f(h)", "f(h)")
+    assert text.count("^^^^") == 1
+    assert text.count("wrote into `h`") == text.count("saved `h`") == 1
+
+
+def test_culprits_that_no_crop_shows_together_are_shown_one_by_one() -> None:
+    text = _two("    h.add_(1); " + "a = a + 1; " * 30 + "b = h.exp()", "h.add_(1)", "h.exp()")
+    assert sum("train.py:7" in line for line in text.splitlines()) == 2
+    assert text.index("h.add_(1)") < text.index("wrote into `h`") < text.index("h.exp()") < text.index("saved `h`")
