@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import types
 
 CPYTHON = platform.python_implementation() == "CPython"
 
@@ -29,8 +30,21 @@ RECURSION_COUNTS_C_CALLS = sys.version_info < (3, 12)
 COMPILED_WRAPPERS = ("compile_wrapper", "_fn")
 
 
+def is_context_decorator(code: types.CodeType) -> bool:
+    """torch's wrapper around a function under `@torch.no_grad()` and its like. Up to torch 2.13 it is called
+    `decorate_context`, in 2.15 after the context that it enters; the file stays the same."""
+    return code.co_filename.replace("\\", "/").endswith("torch/utils/_contextlib.py") and "func" in code.co_freevars
+
+
 def saved_tensors_can_be_unpacked_one_by_one() -> bool:
     """torch 2.13's `SavedTensor` has `unpack()`; 2.11's has not, and a node's list of them is unpacked as a whole."""
     import torch
 
     return hasattr(torch._C._autograd.SavedTensor, "unpack")
+
+
+def function_apply_is_native() -> bool:
+    """Up to torch 2.13 `Function.apply` is a Python method that calls `super().apply`; in 2.15 it is the C++ one itself."""
+    import torch
+
+    return not isinstance(torch.autograd.Function.__dict__["apply"], classmethod)

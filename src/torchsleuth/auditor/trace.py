@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from torchsleuth import env
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
@@ -347,7 +348,7 @@ def _decorated(frame: types.FrameType | None) -> types.CodeType | None:
     for _ in range(6):
         if frame is None:
             return None
-        if frame.f_code.co_name == "decorate_context":
+        if env.is_context_decorator(frame.f_code):
             return getattr(inspect.unwrap(frame.f_locals.get("func")), "__code__", None)
         frame = frame.f_back
     return None

@@ -15,7 +15,7 @@ import typing
 
 import torch
 
-from torchsleuth import source
+from torchsleuth import env, source
 from torchsleuth.capture.attributes import attribute_definition, counted
 from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.evaluate import UNKNOWN
@@ -36,7 +36,7 @@ from torchsleuth.record.ring import Kind
 _DEPTH = 12
 _MOST_EVENTS = 60_000
 
-_PASSING = ("_wrapped_call_impl", "_call_impl", "inner", "wrapper", "decorate_context")  # hand on their arguments
+_PASSING = ("_wrapped_call_impl", "_call_impl", "inner", "wrapper")  # hand on their arguments
 
 Bound = tuple[ast.AST, ast.AST, str]  # (statement or comprehension, expression the value came from, kind)
 
@@ -204,7 +204,7 @@ class Definitions:
         if caller is None or not isinstance(caller.node, ast.Call):
             return None, None
         between = self._failure.entries[caller.position + 1 : entry.position]
-        if any(e.code.co_name not in _PASSING for e in between):
+        if not all(_passes_on(e.code) for e in between):
             return None, None
         names = list(_parameters(entry.code))
         if names and names[0] in ("self", "cls") and not _passes_self(caller):
@@ -214,7 +214,7 @@ class Definitions:
             outer = next((e for e in reversed(self._failure.entries[: caller.position]) if e.origin.is_program), None)
             if outer is None or not isinstance(outer.node, ast.Call) or not _hands_on(call, caller.code):
                 break
-            if any(e.code.co_name not in _PASSING for e in self._failure.entries[outer.position + 1 : caller.position]):
+            if not all(_passes_on(e.code) for e in self._failure.entries[outer.position + 1 : caller.position]):
                 return None, None
             caller, call = outer, outer.node
         for keyword in call.keywords:
@@ -362,6 +362,10 @@ def _hands_on(call: ast.Call, code: types.CodeType) -> bool:
     if len(call.args) != 1 or not isinstance(call.args[0], ast.Starred) or getattr(call.args[0].value, "id", "") != star:
         return False
     return all(keyword.arg is None and getattr(keyword.value, "id", "") == code.co_varnames[1] for keyword in call.keywords)
+
+
+def _passes_on(code: types.CodeType) -> bool:
+    return code.co_name in _PASSING or env.is_context_decorator(code)
 
 
 def _passes_self(caller: Entry) -> bool:

@@ -13,7 +13,9 @@ import dataclasses
 import typing
 
 import torch
-from torch.autograd.function import BackwardCFunction, _SingleLevelFunction
+from torch.autograd.function import BackwardCFunction
+
+from torchsleuth.probe.applying import Apply, apply_replaced
 
 if typing.TYPE_CHECKING:
     from torchsleuth.checker.report import CheckReport
@@ -42,6 +44,7 @@ class FunctionWatch:
         self._twice: set[type] = set()  # whose backward the program records, to differentiate it again
         self._kept: dict[int, dict[str, int | None]] = {}  # by the node of a first call: the versions of the tensors on its ctx
         self._get_user_fn: typing.Any = None
+        self._leave_apply: typing.Callable[[], None] | None = None
         self._overwritten: set[type] = set()  # of those: one had changed when backward came
 
     def __enter__(self) -> FunctionWatch:
@@ -57,15 +60,16 @@ class FunctionWatch:
         FunctionWatch._active = self
         seen, tells_more, capture, note = self._seen, self._tells_more, self._capture, self._note_ctx
 
-        # Function.apply calls super().apply, found on this class first: programs that bound
-        # `op = MyOp.apply` before `start` are seen too, which patching Function.apply would miss.
-        def apply(cls, *arguments, **keywords):
-            if cls not in seen and tells_more(cls, arguments):
-                capture(cls, arguments)
-                return note(cls, super(_SingleLevelFunction, cls).apply(*arguments, **keywords))
-            return super(_SingleLevelFunction, cls).apply(*arguments, **keywords)
+        def watching(as_it_was: Apply) -> Apply:
+            def apply(cls, *arguments, **keywords):
+                if cls not in seen and tells_more(cls, arguments):
+                    capture(cls, arguments)
+                    return note(cls, as_it_was(cls, *arguments, **keywords))
+                return as_it_was(cls, *arguments, **keywords)
 
-        _SingleLevelFunction.apply = classmethod(apply)
+            return apply
+
+        self._leave_apply = apply_replaced(watching)
 
         # Asked for before backward is called, so that no frame of ours stands in a traceback from there. Where torch has no such
         # method nothing is known of the program's backward passes, and nothing is said that depends on them.
@@ -83,8 +87,8 @@ class FunctionWatch:
             FunctionWatch._active = None
             if self._get_user_fn is not None:
                 BackwardCFunction._get_user_fn = self._get_user_fn
-            if "apply" in vars(_SingleLevelFunction):
-                del _SingleLevelFunction.apply
+            if self._leave_apply is not None:
+                self._leave_apply()
 
     def seen(self) -> list[type]:
         return list(self._inputs)

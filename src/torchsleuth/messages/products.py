@@ -42,7 +42,7 @@ def mat1_mat2(found: Found) -> Reading:
         raising(
             f"layer = torch.nn.Linear({l}, {m})",
             f"layer(torch.zeros({n}, {k}))",
-            raises=f"RuntimeError: mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})",
+            raises=f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})",
             says=OLD_WORDS if "m1:" in found.match[0] else "",
         ),
         (

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch.overrides import TorchFunctionMode
 
+from torchsleuth.probe.applying import Apply, apply_replaced
 from torchsleuth.verify.job import Difference
 from torchsleuth.verify.watching import leaves_of, optimized_parameters
 
@@ -190,14 +191,16 @@ class _FirstUse(TorchFunctionMode):
 
     def watch_functions(self) -> None:
         """`apply` of a custom Function is no torch function: it is watched by itself."""
-        mode, original = self, torch.autograd.Function.__dict__["apply"].__func__
 
-        def apply(cls, *arguments, **options):
-            if not mode.is_armed or not torch.is_grad_enabled():
-                return original(cls, *arguments, **options)
-            return mode._watched(functools.partial(original, cls), arguments, options)
+        def watching(as_it_was: Apply) -> Apply:
+            def apply(cls, *arguments, **options):
+                if not self.is_armed or not torch.is_grad_enabled():
+                    return as_it_was(cls, *arguments, **options)
+                return self._watched(functools.partial(as_it_was, cls), arguments, options)
 
-        torch.autograd.Function.apply = classmethod(apply)
+            return apply
+
+        apply_replaced(watching)
 
     def _watched(self, function, arguments, options):
         state, sequence = torch.get_rng_state(), torch._C._autograd._get_sequence_nr()
