@@ -43,6 +43,13 @@ def saved_tensors_can_be_unpacked_one_by_one() -> bool:
     return hasattr(torch._C._autograd.SavedTensor, "unpack")
 
 
+def saved_tensors_show_their_data() -> bool:
+    """torch 2.11's `SavedTensor` has `data`, the live tensor, overwritten or not; 2.6's has not, nor does it tell of hooks."""
+    import torch
+
+    return hasattr(torch._C._autograd.SavedTensor, "data")
+
+
 def function_apply_is_native() -> bool:
     """Up to torch 2.13 `Function.apply` is a Python method that calls `super().apply`; in 2.15 it is the C++ one itself."""
     import torch

@@ -107,8 +107,8 @@ def kept_tensors(node: typing.Any) -> Iterator[torch.Tensor]:
 
 
 def _has_hook(raw: typing.Any) -> bool:
-    """Unpacking would run the program's hook, and torch checks no version there."""
-    return getattr(raw, "unpack_hook", None) is not None
+    """Unpacking would run the program's hook, and torch checks no version there. (Where torch does not tell, it is run.)"""
+    return env.saved_tensors_show_their_data() and getattr(raw, "unpack_hook", None) is not None
 
 
 def _states_of_items(node: typing.Any, slot: str, raws: typing.Sequence[typing.Any]) -> Iterator[Saved]:
@@ -131,11 +131,15 @@ def _state_of_list(node: typing.Any, slot: str, raws: typing.Sequence[typing.Any
     """The list unpacks or fails as a whole; the version in the message tells which item it was."""
     attribute = "saved_tensors" if slot == "tensors" else f"_saved_{slot}"
     state = _state(slot, None, functools.partial(getattr, node, attribute))
-    if state.state != "stale":
+    if state.state != "stale" or state.tensor is not None:
         return state
+
+    def is_meant(tensor: torch.Tensor | None) -> bool:
+        return tensor is not None and tensor._version == state.version_now and f"{list(tensor.shape)}]" in state.message
+
     for raw in raws:
-        tensor = _raw_data(raw)
-        if tensor is not None and tensor._version == state.version_now and f"{list(tensor.shape)}]" in state.message:
+        tensor = _raw_data(raw) if env.saved_tensors_show_their_data() else _handed_over(raw, RuntimeError(state.message), is_meant)
+        if is_meant(tensor):
             return dataclasses.replace(state, tensor=tensor)
     return state
 
@@ -152,7 +156,8 @@ def _state(name: str, raw: typing.Any, unpack: typing.Callable[[], object]) -> S
         versions = _VERSIONS.search(message)
         if _STALE not in message or versions is None:
             return Saved(name, "fresh", message=message)
-        return Saved(name, "stale", int(versions[1]), int(versions[2]), message, _raw_data(raw))
+        tensor = _raw_data(raw) if env.saved_tensors_show_their_data() else _handed_over(raw, error)
+        return Saved(name, "stale", int(versions[1]), int(versions[2]), message, tensor)
     return Saved(name, "fresh")
 
 
@@ -162,6 +167,30 @@ def _raw_data(raw: typing.Any) -> torch.Tensor | None:
     except Exception:
         return None
     return data if isinstance(data, torch.Tensor) else None
+
+
+def _handed_over(
+    raw: typing.Any, refusal: RuntimeError, is_overwritten: typing.Callable[[torch.Tensor], bool] = lambda tensor: True
+) -> torch.Tensor | None:
+    """The tensor behind a save, where torch does not show it: a pack hook is given it. From then on unpacking runs the hook's
+    other half; of an overwritten tensor it refuses in the same words as torch did, and has the tensor for who asks again."""
+    known = getattr(refusal, "saved", None)
+    if known is not None or raw is None:
+        return known
+    packed: list[torch.Tensor] = []
+
+    def unpack(_: object) -> torch.Tensor:
+        if not is_overwritten(packed[0]):
+            return packed[0]
+        again = RuntimeError(str(refusal))
+        again.saved = packed[0]  # type: ignore[attr-defined]
+        raise again
+
+    try:
+        raw.register_hooks(packed.append, unpack)
+    except RuntimeError:  # it has hooks of the program's
+        return None
+    return packed[0]
 
 
 def is_freed(node: typing.Any) -> bool:

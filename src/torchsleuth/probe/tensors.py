@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from torchsleuth.evidence import TensorFact
@@ -49,6 +51,19 @@ def tensor_fact(tensor: torch.Tensor, name: str = "", kind: str = "", view_of: s
         kind,
         view_of,
     )
+
+
+_SAID = re.compile(r"\[(torch(?:\.cuda)?)\.(\w+) \[([\d, ]*)\]\]")
+
+
+def fact_from_message(message: str) -> TensorFact:
+    """What torch says of a tensor that nobody can look at: `[torch.FloatTensor [4, 6]]`."""
+    said = _SAID.search(message)
+    if said is None:
+        return TensorFact("", (), "unknown", "unknown", False, False)
+    dtype = getattr(getattr(torch, said[2], None), "dtype", None)
+    shape = tuple(int(size) for size in said[3].split(",") if size.strip())
+    return TensorFact("", shape, dtype_name(dtype) if dtype is not None else said[2], "cuda" if "cuda" in said[1] else "cpu", False, False)
 
 
 def may_overlap(

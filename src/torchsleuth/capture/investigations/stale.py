@@ -22,7 +22,7 @@ from torchsleuth.capture.writes_logged import Writes, grouped
 from torchsleuth.evidence import CarriedTensor, Place, StaleSave, TensorFact
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
-from torchsleuth.probe.tensors import storage_of, tensor_fact
+from torchsleuth.probe.tensors import fact_from_message, storage_of
 from torchsleuth.record.oplog import Operation
 
 if typing.TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
     number = sequence_of(node)
     if tensor is None:
         writes, named_in = Writes((), False), ""
-        fact = tensor_fact(torch.empty(0))
+        fact = fact_from_message(saved.message)
     else:
         key = (storage_of(tensor), tensor.storage_offset(), tuple(tensor.shape), number, saved.version_saved)
         if key not in cache:
