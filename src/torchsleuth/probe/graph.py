@@ -178,11 +178,12 @@ def _handed_over(
     if known is not None or raw is None:
         return known
     packed: list[torch.Tensor] = []
+    words = str(refusal)  # the exception itself has frames, which would live as long as the hook
 
     def unpack(_: object) -> torch.Tensor:
         if not is_overwritten(packed[0]):
             return packed[0]
-        again = RuntimeError(str(refusal))
+        again = RuntimeError(words)
         again.saved = packed[0]  # type: ignore[attr-defined]
         raise again
 
