@@ -69,7 +69,8 @@ class FullMemory:
     steps_at: Place | None = None  # the loss that made them
     keeper: str = ""  # the variable that keeps them
     largest: tuple[Holder, ...] = ()  # single tensors
-    keeper_made: Place | None = None  # the expression that made what the keeper holds last
+    keeper_made: Place | None = None  # the expression that made what the keeper holds last, or that put it there
+    gathered: bool = False  # the keeper is a list, and has one result for each of them
 
 
 @dataclass(frozen=True, slots=True)

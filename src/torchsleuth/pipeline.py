@@ -91,12 +91,16 @@ class Watch:
 
     # -- reporting ------------------------------------------------------------------------------
 
-    def report(self, error: BaseException | None) -> Report:
-        """What to say at the end: of the exception that ended the program, and of those it caught."""
+    def report(self, error: BaseException | None, handled: bool = False) -> Report:
+        """What to say at the end: of the exception that ended the program, and of those it caught.
+
+        `handled`: it caught this one, too, and ended itself because of it.
+        """
         self.stop()
         exception, diagnoses = None, ()
         if error is not None:
-            exception, diagnoses = self._diagnosed(error, None, final=True)
+            outer = error.__traceback__.tb_frame.f_back if handled and error.__traceback__ is not None else None
+            exception, diagnoses = self._diagnosed(error, outer, final=True, handled=handled)
         caught = [item for item in self._caught if error is None or item[0] != _identity(error)]
         caught += [((), *told) for told in self._children.died()]
         if self._unverified:
@@ -177,11 +181,11 @@ class Watch:
         _shown[key] = max(_shown.get(key, -1), self._serial)
         return within
 
-    def conclude(self, error: BaseException | None) -> None:
+    def conclude(self, error: BaseException | None, handled: bool = False) -> None:
         """Report and deliver; a failure of our own is one line, and the program's traceback stands."""
         try:
             with _never_harm():
-                self.deliver(self.report(error))
+                self.deliver(self.report(error, handled))
         except KeyboardInterrupt:
             _say("interrupted; there is no report")
 
@@ -199,23 +203,23 @@ class Watch:
         return ()
 
     def _diagnosed(
-        self, error: BaseException, outer: types.FrameType | None, final: bool = False
+        self, error: BaseException, outer: types.FrameType | None, final: bool = False, handled: bool = False
     ) -> tuple[RaisedException, tuple[Diagnosis, ...]]:
         exception = RaisedException(type(error).__name__, message_of(error))
         if not isinstance(error, Exception) or "torch" not in sys.modules:
             return exception, ()
         # Tensors of a class of the program's are asked about, too, and its `__torch_function__` must not run for that.
         with sys.modules["torch"]._C.DisableTorchFunctionSubclass():
-            return exception, self._explained(error, outer, final)
+            return exception, self._explained(error, outer, final, handled)
 
-    def _explained(self, error: Exception, outer: types.FrameType | None, final: bool) -> tuple[Diagnosis, ...]:
+    def _explained(self, error: Exception, outer: types.FrameType | None, final: bool, handled: bool) -> tuple[Diagnosis, ...]:
         from torchsleuth.capture.collect import collect
         from torchsleuth.capture.crash import Crash
         from torchsleuth.diagnose import diagnose
         from torchsleuth.repair import repaired
 
         recording = self._recorder.recording if self._recorder else None
-        for link in _causes(error):
+        for link in causes(error):
             crash = Crash(link, recording, outer)
             try:
                 told = self._children.told(link)
@@ -223,7 +227,7 @@ class Watch:
                     if final and self.replay is not None:
                         from torchsleuth.repair import verified
 
-                        told = verified(told, self.replay.verifier(self.replay.failure(error, crash, caught=False), self._progress))
+                        told = verified(told, self.replay.verifier(self.replay.failure(error, crash, caught=handled), self._progress))
                     return told
                 only = ""
                 if crash.is_the_programs_own():
@@ -235,7 +239,7 @@ class Watch:
                     continue
                 verifier = None
                 if self.replay is not None:
-                    failure = self.replay.failure(error, crash, caught=not final)
+                    failure = self.replay.failure(error, crash, caught=handled or not final)
                     if final:
                         verifier = self.replay.verifier(failure, self._progress)
                     elif len(self._unverified) < _MOST_VERIFIED:
@@ -307,7 +311,7 @@ def _spots(diagnoses: tuple[Diagnosis, ...]) -> list[tuple]:
     return [(diagnosis.rule, *((culprit.role, culprit.span) for culprit in diagnosis.culprits)) for diagnosis in diagnoses]
 
 
-def _causes(error: BaseException) -> typing.Iterator[Exception]:
+def causes(error: BaseException) -> typing.Iterator[Exception]:
     """The exception, then what it was raised from: a program may wrap torch's error in its own, or gather several in a group."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]

@@ -19,7 +19,7 @@ import typing
 from torchsleuth import env, source
 from torchsleuth.errors import UsageError
 from torchsleuth.offstage import Shadowed, frames_hidden
-from torchsleuth.pipeline import Watch
+from torchsleuth.pipeline import Watch, causes
 
 
 def run_script(path: str, arguments: list[str], watch: Watch) -> int:
@@ -146,7 +146,11 @@ def _run(body: typing.Callable[[], object], watch: Watch, folder: str) -> int:
     try:
         with frames_hidden(__file__):
             body()
-    except (SystemExit, UsageError):
+    except SystemExit as exit_:
+        with shadowed.back():
+            _settle(watch, _died_of(exit_), home, handled=True)
+        raise
+    except UsageError:
         with shadowed.back():
             _settle(watch, None, home)
         raise
@@ -197,7 +201,20 @@ def _display(error: BaseException) -> None:
         sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-def _settle(watch: Watch, error: BaseException | None, home: str | None) -> None:
+def _died_of(exit_: SystemExit) -> BaseException | None:
+    """The torch error that the program handled by leaving with a status of failure (`except …: print(…); sys.exit(1)`)."""
+    error = exit_.__cause__ or exit_.__context__
+    if exit_.code in (None, 0) or error is None or "torch" not in sys.modules:
+        return None
+    from torchsleuth.diagnose import is_nominated
+
+    if not any(is_nominated(link) for link in causes(error)):
+        return None
+    _clean(error)
+    return error
+
+
+def _settle(watch: Watch, error: BaseException | None, home: str | None, handled: bool = False) -> None:
     """The report, written relative to where the program was started even if it has moved."""
     watch.stop()
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -208,7 +225,7 @@ def _settle(watch: Watch, error: BaseException | None, home: str | None) -> None
         if moved:
             with contextlib.suppress(OSError):  # it may be gone
                 os.chdir(home)
-        watch.conclude(error)
+        watch.conclude(error, handled)
     finally:
         if moved and here is not None:
             with contextlib.suppress(OSError):

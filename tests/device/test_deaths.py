@@ -307,6 +307,43 @@ def test_full_memory_without_kept_graphs_accuses_no_sum(tmp_path) -> None:
     assert all(culprit["line"] != 13 for culprit in run.diagnoses[0]["culprits"])
 
 
+GATHERED = """
+import torch
+from torch import nn
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(64, 64)
+        self.seen = []
+    def score(self, x):
+        return (self.model(x) ** 2).mean()
+    def validate(self):
+        for step in range(5):
+            value = self.score(torch.randn(400, 64))
+            self.seen.append({kept})
+            {then}
+trainer = Trainer()
+trainer.validate()
+exec(compile("def fail(error): raise error", "<torch device>", "exec"))
+fail(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB."))
+"""
+
+
+def test_full_memory_names_the_list_that_keeps_results(tmp_path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(GATHERED.format(kept="value", then="pass"))
+    run = run_program(script)
+    (diagnosis,) = run.diagnoses
+    assert [culprit["line"] for culprit in diagnosis["culprits"][:2]] == [13, 9], run.words()
+    assert "`trainer.seen` keeps 5 results with their graphs alive" in run.words()
+
+
+@pytest.mark.parametrize(("kept", "then"), [("value.detach()", "pass"), ("value", "value.backward()"), ("value if step < 1 else self.seen[-1] + value", "pass")])
+def test_full_memory_accuses_no_list_of_numbers_freed_graphs_or_one_graph(tmp_path, kept: str, then: str) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(GATHERED.format(kept=kept, then=then))
+    assert "results with their graphs" not in run_program(script).words()
+
+
 def death(kind: str, state: DeviceState | None, message: str) -> dict:
     evidence = Evidence(
         RaisedException("RuntimeError", message), (), device=DeviceDeath(kind, None, False, None, ()), device_state=state

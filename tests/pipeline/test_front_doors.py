@@ -159,6 +159,44 @@ def test_a_wrapped_exception_is_explained_by_its_cause(tmp_path: Path) -> None:
     assert run.culprits() == {("mutate", 8), ("save", 7)}
 
 
+@pytest.mark.parametrize(
+    ("leaving", "status"),
+    [("sys.exit(3)", 3), ("raise SystemExit(4) from error", 4), ("raise SystemExit(5) from None", 5)],
+)
+def test_an_error_that_the_program_answers_by_leaving_is_explained(tmp_path: Path, leaving: str, status: int) -> None:
+    run = run_program(_write(tmp_path, _LEAVING.replace("LEAVE", leaving)))
+    assert run.status == status
+    assert run.report["outcome"] == "crash"
+    assert run.report["exception"]["type"] == "RuntimeError"
+    assert run.culprits() == {("mutate", 7), ("save", 6)}
+    assert run.stderr.startswith("gave up: one of the variables")  # and no traceback that python would not print
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("leaving", ["sys.exit(0)", "sys.exit()", "pass"])
+def test_an_error_that_the_program_lives_with_is_not(tmp_path: Path, leaving: str) -> None:
+    run = run_program(_write(tmp_path, _LEAVING.replace("LEAVE", leaving)))
+    assert (run.status, run.report["outcome"], run.diagnoses) == (0, "ok", [])
+
+
+_LEAVING = """
+import sys
+import torch
+
+def train():
+    x = torch.ones(3, requires_grad=True)
+    h = x.exp()
+    h += 1
+    h.sum().backward()
+
+try:
+    train()
+except RuntimeError as error:
+    print("gave up:", error, file=sys.stderr)
+    LEAVE
+"""
+
+
 def test_a_thread_that_dies_is_reported_and_the_program_goes_on(tmp_path: Path) -> None:
     path = _write(
         tmp_path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import re
 import typing
@@ -9,8 +10,11 @@ from collections import Counter
 
 import torch
 
+from torchsleuth import source
 from torchsleuth.evidence_device import FullMemory, Holder
 from torchsleuth.evidence_parts import Place
+from torchsleuth.model import Known
+from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.graph import kept_tensors, sequence_of, walk
 from torchsleuth.probe.tensors import storage_of
 
@@ -19,18 +23,21 @@ if typing.TYPE_CHECKING:
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _MOST_LINES = 5
+_FEWEST_STEPS = 3  # of whose graphs it is said that they are kept
 _LOSSES = re.compile(r"(NllLoss|MseLoss|BinaryCrossEntropy|L1Loss|SmoothL1Loss|HuberLoss|KlDiv|CtcLoss)\w*Backward")
 
 
 def investigate(crash: Crash) -> FullMemory | None:
-    tensors = [item for item in gc.get_objects() if isinstance(item, torch.Tensor)]
+    # By type: `isinstance` also asks an object for its `__class__`, and torch's deprecated ones answer with a warning.
+    tensors = [item for item in gc.get_objects() if issubclass(type(item), torch.Tensor)]
     tensors = [tensor for tensor in tensors if _counts(tensor)]
     seen: set[int] = set()
     held = _held(crash, seen)
     nodes = sorted(walk(tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None), key=sequence_of)
     saved, largest = _saved(crash, nodes, seen)
     others = _variables(crash, seen)
-    steps, where, keeper, built = _steps(crash, nodes)
+    gathered = _gathered(crash)
+    steps, where, keeper, built = gathered or _steps(crash, nodes)
     return FullMemory(
         _said(crash.message, r"Tried to allocate ([\d.]+) (\w+)"),
         _said(crash.message, r"total capacity of ([\d.]+) (\w+)"),
@@ -44,6 +51,7 @@ def investigate(crash: Crash) -> FullMemory | None:
         keeper,
         tuple(largest[:3]),
         built,
+        gathered is not None,
     )
 
 
@@ -115,6 +123,47 @@ def _variables(crash: Crash, seen: set[int]) -> list[Holder]:
     return [holder for holder in found if holder.size]
 
 
+def _gathered(crash: Crash) -> tuple[int, Place, str, Place | None] | None:
+    """A list that holds results of one expression, each with a graph of its own: those of other steps, as a rule."""
+    by_list: dict[str, list[typing.Any]] = {}
+    for named in crash.names.all():
+        name = re.sub(r"\[\d+\]$", "", named.name)
+        if name != named.name and named.kind == "variable" and named.tensor.grad_fn is not None:
+            by_list.setdefault(name, []).append(named.tensor.grad_fn)
+    for name, made in sorted(by_list.items(), key=lambda item: -len(item[1])):
+        made = [node for node in made if any(True for one in walk([node]) for _ in kept_tensors(one))]  # a backward pass frees what it has used
+        if len(made) < _FEWEST_STEPS or not _apart(made):
+            continue
+        places = [crash.timeline.place_of_node(node) for node in made]
+        if places[0] is not None and all(place is not None and place.span == places[0].span for place in places):
+            return len(made), places[0], name, _puts_in(crash, name)
+    return None
+
+
+def _apart(made: list[typing.Any]) -> bool:
+    """No result was computed from another one: then they would be one graph, of one step."""
+    wanted = {id(node) for node in made}
+    return all(sum(id(node) in wanted for node in walk([one])) == 1 for one in made[:_FEWEST_STEPS])
+
+
+def _puts_in(crash: Crash, name: str) -> Place | None:
+    """The one expression of the program's that puts something into the list."""
+    found: dict[tuple, Place] = {}
+    for frame, _ in crash.entries:
+        tree = source.tree_of(frame.f_code.co_filename) if origin_of(frame.f_code) is Origin.USER else None
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "appendleft", "extend", "add"):
+                place = source.place_of_node(frame.f_code, node, Known.INFERRED) if _same_path(ast.unparse(node.func.value), name) else None
+                if place is not None:
+                    found[place.span.file, place.span.line, place.span.column] = place
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _same_path(written: str, name: str) -> bool:
+    """`self.history` in a method is `trainer.history` to who called it."""
+    return written == name or ("." in written and "." in name and written.rsplit(".", 1)[1] == name.rsplit(".", 1)[1])
+
+
 def _steps(crash: Crash, nodes: typing.Sequence[typing.Any]) -> tuple[int, Place | None, str, Place | None]:
     """Graphs of several steps alive at once: as many nodes of one and the same loss, and the variable that reaches them all."""
     losses: dict[tuple, list] = {}
@@ -126,7 +175,7 @@ def _steps(crash: Crash, nodes: typing.Sequence[typing.Any]) -> tuple[int, Place
     if not losses:
         return 0, None, "", None
     place, *same = max(losses.values(), key=len)
-    if len(same) < 3:
+    if len(same) < _FEWEST_STEPS:
         return 0, None, "", None
     wanted = {id(node) for node in same}
     reach: Counter[str] = Counter()

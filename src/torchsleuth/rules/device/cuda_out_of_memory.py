@@ -73,10 +73,12 @@ class CudaOutOfMemory(CrashRule):
         fixes: list[str] = []
         if memory.steps and memory.steps_at is not None:
             who = f"`{memory.keeper}` keeps" if memory.keeper else "something keeps"
+            kept = f"{memory.steps} results with their graphs" if memory.gathered else f"the graphs of {memory.steps} steps"
             if memory.keeper_made is not None and memory.keeper_made.span != memory.steps_at.span:
-                culprits.add(memory.keeper_made, Role.CREATE, f"{memory.keeper} keeps the graphs of {memory.steps} steps")
+                culprits.add(memory.keeper_made, Role.CREATE, f"{memory.keeper} keeps {kept}")
             culprits.add(memory.steps_at, Role.CREATE, f"the graphs of {memory.steps} of these are still alive")
-            facts.append(Fact(f"{who} the graphs of {memory.steps} steps alive: so many results of this loss are still part of a live graph.", Known.OBSERVED))
+            what = "no backward has freed what these keep" if memory.gathered else "so many results of this loss are still part of a live graph"
+            facts.append(Fact(f"{who} {kept} alive: {what}.", Known.OBSERVED))
             name = memory.keeper or "the sum"
             fixes.append(f"Keep numbers instead of graphs: `.item()` (or `.detach()`) on what goes into `{name}`, unless you call backward on it.")
         for holder in memory.saved[:3]:
