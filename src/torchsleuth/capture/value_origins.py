@@ -16,6 +16,7 @@ import typing
 
 import torch
 
+from torchsleuth import source
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import frame_at, frames_of, node_in
 from torchsleuth.capture.origins import Origins
@@ -104,12 +105,15 @@ class ValueOrigins:
         here = (operation.user_code, operation.user_lasti)
         stack = operation.stack[operation.stack.index(here) :] if here in operation.stack else (here,)
         call, frame = node_in(*stack[0]), frames_of(stack)
-        if not isinstance(call, ast.Call) or frame is None or not operation.results:
+        if call is None or frame is None:
             return made
         if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
             frame = frame_at(frame.filename, call, frame.name) or frame
-        where = position if position is not None else (None,) * len(operation.results[0].shape)
-        given = value_argument(call, where)
+        given = None
+        if isinstance(call, ast.Call) and operation.results:
+            given = value_argument(call, position if position is not None else (None,) * len(operation.results[0].shape))
+        elif operation.name == "__setitem__" and 2 not in operation.arguments:  # a plain number is written, no tensor
+            given = _assigned(frame.filename, call)
         found = self._values.follow(frame, given[0], given[1], number) if given is not None else None
         return dataclasses.replace(made, given=self._origins.definitions.source_made(found)) if found is not None else made
 
@@ -160,6 +164,14 @@ class ValueOrigins:
                 if target.storage == mark.storage and _may_cover(operation, target, mark, position):
                     return operation
         return None
+
+
+def _assigned(filename: str, target: ast.AST) -> tuple[ast.AST, tuple[()]] | None:
+    """The right side of `ids[:, 0] = value`."""
+    for statement in source.statements_at(filename, target.lineno):  # type: ignore[attr-defined]
+        if isinstance(statement, ast.Assign) and (statement is target or target in statement.targets):
+            return statement.value, ()
+    return None
 
 
 def _is_layer(made: Made) -> bool:

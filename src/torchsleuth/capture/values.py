@@ -16,7 +16,7 @@ from torchsleuth.capture.finished import Frame, frame_at
 from torchsleuth.capture.number_sources import ANOTHER, At, Invoked, Source
 from torchsleuth.capture.number_trails import Trail
 from torchsleuth.capture.returns import returns_of
-from torchsleuth.capture.scopes import Selector, key_of, loosened, stores_into
+from torchsleuth.capture.scopes import Selector, constant_value, key_of, loosened, stores_into
 
 # They hold the very numbers they are given.
 COPIES = frozenset({
@@ -29,6 +29,11 @@ _DRAWS = frozenset({"sample", "choices", "shuffle", "sorted", "deque"})  # hold 
 _EMPTY = frozenset({"list", "dict", "set", "deque", "OrderedDict", "Counter", "defaultdict"})
 _LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _CONTAINERS = (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Call, ast.BinOp)
+
+_ZEROS, _ONES = frozenset({"zeros", "zeros_like", "new_zeros"}), frozenset({"ones", "ones_like", "new_ones"})
+_COUNTS = frozenset({"randint", "randint_like", "arange", "randperm"})
+# They take no value from anybody: a number of the program's that stands in such a tensor was written there later.
+BLANK = _ZEROS | _ONES | _COUNTS | {"empty", "empty_like", "new_empty"}
 
 # Which argument of a call a value is that fills a tensor: by position, and by name.
 _FILLS = {
@@ -50,6 +55,23 @@ def value_argument(call: ast.Call, position: tuple[Selector, ...]) -> tuple[ast.
         given = next((k.value for k in call.keywords if k.arg == word), call.args[place] if place < len(call.args) else None)
         return (given, ()) if given is not None else None
     return None
+
+
+def _cannot_hold(name: str, call: ast.Call, number: int) -> bool:
+    """Whether a call makes a tensor that does not hold this number as it comes: `randint(0, 64, …)` draws no 64."""
+    if name in _ZEROS or name in _ONES:
+        return number != (name in _ONES)
+    if name not in _COUNTS:
+        return False
+    given = call.args[1:] if name == "randint_like" else call.args
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    sized = name == "randint" and bool(given) and isinstance(given[-1], (ast.Tuple, ast.List))
+    bounds = list(given[:-1] if sized else given[:2])
+    high = named.get("high", named.get("end", named.get("n", bounds[1] if len(bounds) > 1 else bounds[0] if bounds else None)))
+    if any(isinstance(bound, ast.Starred) for bound in bounds) or name == "randint" and not sized and "size" not in named:
+        return False
+    end = constant_value(high) if high is not None else None
+    return end is not None and 0 <= end <= number
 
 
 def _is_list(node: ast.AST) -> bool:
@@ -76,6 +98,11 @@ class _ValueTrail(Trail):
     def __init__(self, files: tuple[str, ...], number: int, rank: int) -> None:
         super().__init__(files, number)
         self._rank = rank  # of the tensor that holds the value: so many of the selectors are a position in it
+
+    def follow(self, at: At, node: ast.AST) -> Source | None:
+        """A number that is written into a tensor stands at every position of what it is written to: `ids[:, 0] = 101`."""
+        written = isinstance(node, ast.Constant) and 0 < len(at.selectors) <= self._rank
+        return super().follow(at.of() if written else at, node)
 
     def _one(self, found: list[Source | None]) -> Source | None:
         """Only where no other way is left: a constant that happens to be the number proves nothing beside another way."""
@@ -133,6 +160,8 @@ class _ValueTrail(Trail):
                 return self.follow(at.of(*loosened(at.selectors)), node.args[0])
             if name in _EMPTY and not node.args:
                 return ANOTHER  # nothing is in it yet
+            if _cannot_hold(name, node, self._number):
+                return ANOTHER
             samples = self._samples(at, node, name)
             if samples is not None:
                 return self.follow(at.of(*samples[1]), samples[0])

@@ -166,4 +166,28 @@ def train(net, xs):
 xs, ys = load(6)
 train(nn.Linear(4, 2), xs)
 """, "dtype-mismatch", ("`part` [2, 4] is float64, from `torch.from_numpy(table)`",), late=False),
+    Case("written-over-what-was-drawn", """\
+import torch
+from torch import nn
+def drawn(step):
+    x = torch.randint(0, 64, (4, 16))
+    if step:
+        x[2, 5] = 64  #! create
+    return x
+embed = nn.Embedding(64, 8)  #! create
+embed(drawn(0))
+embed(drawn(1))  #! index
+""", "index-out-of-range", ("`(drawn(1))[2, 5]` = 64", "the value 64 comes from here"), late=(6, 8, 10)),
+    Case("marker-in-the-first-column", """\
+import torch
+from torch import nn
+MARKER = 30  #! create
+def marked(batch):
+    out = torch.zeros(batch.size(0), batch.size(1) + 1, dtype=torch.long)
+    out[:, 1:] = batch
+    out[:, 0] = MARKER  #! create
+    return out
+embed = nn.Embedding(30, 8)  #! create
+embed(marked(torch.randint(0, 30, (2, 5))))  #! index
+""", "index-out-of-range", ("[0, 0]` = 30", "the value 30 comes from here", "the 30 is set here"), late=False),
 ]

@@ -24,7 +24,7 @@ from torchsleuth.capture.traced import traced_layer, traced_name, traced_operand
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.capture.value_origins import VALUE_COPIES, Locate, ValueOrigins
-from torchsleuth.capture.values import COPIES
+from torchsleuth.capture.values import BLANK, COPIES
 from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -144,8 +144,8 @@ def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Opera
     if made is None and held is not None and not gathering.origins.log_reaches:
         made = Trails(gathering.origins.definitions).follow(*held[:2], value_choice(VALUE_COPIES))
         given = whence.by_syntax(*held)
-        if given is not None and (made is None or not made.complete and made.operation not in COPIES):
-            made = given  # not the call of some function that returned it
+        if given is not None and (made is None or made.operation in BLANK or not made.complete and made.operation not in COPIES):
+            made = given  # not the call of some function that returned it, nor of what was written over
         elif made is not None and made.given is None:
             made = dataclasses.replace(made, given=given)
     return dataclasses.replace(operand, values=values, value_made=made or operand.made)

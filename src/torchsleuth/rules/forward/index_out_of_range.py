@@ -82,6 +82,8 @@ class IndexOutOfRange(CrashRule):
         r"index -?\d+ (is )?out of (bounds|range)",
         r"out of range: tried to access index",
         r"takes value -?\d+ which is not in the valid range",
+        r"Expected i < index_size to be true",  # EmbeddingBag on two threads, with an index below 0
+        r"Expected idx >= 0 && idx < num_embeddings",
         r"index \S+ is out of bounds for dimension",
         r"INDICES element is out of DATA bounds",
         r"start \(-?\d+\) \+ length",
