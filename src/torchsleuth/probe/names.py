@@ -144,12 +144,13 @@ def _is_transpose(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def locals_of(frame: types.FrameType) -> dict[str, typing.Any]:
-    """A copy of a frame's locals that leaves nothing behind in the frame.
+    """A copy of a frame's locals, by the names that stand in the source (pytest's `@py_assert1` does not), that leaves
+    nothing behind in the frame.
 
     Up to Python 3.12 reading `f_locals` makes the frame keep a second reference to every local. The frame may go on
     running (the program caught the exception), so that copy is emptied again; the variables themselves are untouched.
     """
-    scope = dict(frame.f_locals)
+    scope = {name: value for name, value in frame.f_locals.items() if isinstance(name, str) and name.isidentifier()}
     if env.LOCALS_ARE_A_SNAPSHOT and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
         frame.f_locals.clear()
     return scope
