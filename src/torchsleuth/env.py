@@ -23,6 +23,10 @@ HAS_POSITIONS = next(iter((lambda: 0).__code__.co_positions()), (None,) * 4)[2] 
 # `sys.last_exc` beside `sys.last_value` and its like.
 HAS_LAST_EXC = sys.version_info >= (3, 12)
 
+# Up to 3.13 a program's `__main__` has an empty `__annotations__` from the start; later (PEP 649) a module makes them when asked,
+# unless there is something of that name already.
+MAIN_HAS_ANNOTATIONS = sys.version_info < (3, 14)
+
 # Up to 3.11 the recursion limit counts calls of C functions (`exec`, `map`), too.
 RECURSION_COUNTS_C_CALLS = sys.version_info < (3, 12)
 

@@ -111,7 +111,8 @@ def _fresh_main(filename: str | None) -> types.ModuleType:
     main = types.ModuleType("__main__")
     main.__builtins__ = builtins
     main.__spec__ = None
-    main.__dict__["__annotations__"] = {}
+    if env.MAIN_HAS_ANNOTATIONS:
+        main.__dict__["__annotations__"] = {}
     if filename is not None:
         main.__file__ = filename
         main.__dict__["__cached__"] = None

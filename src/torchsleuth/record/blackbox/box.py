@@ -26,6 +26,7 @@ from torchsleuth.record.blackbox.entrance import Entrance
 from torchsleuth.record.blackbox.memory import RING_BYTES, Copier, CudaCopier, Ring
 from torchsleuth.record.blackbox.operations import EMBEDDING, WATCHED, Allows, Watched
 from torchsleuth.record.blackbox.transcript import transcript
+from torchsleuth.record.ring import taken
 from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
 
 MOST_ENTRIES = 4096  # a power of two
@@ -139,7 +140,7 @@ class BlackBox:
 
     @property
     def written(self) -> int:
-        return self._count.__reduce__()[1][0]
+        return taken(self._count)
 
     def newest_first(self) -> typing.Iterator[Entry]:
         written = self.written
