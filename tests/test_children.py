@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from programs import Run, run_program
@@ -175,3 +178,34 @@ if __name__ == "__main__":
         print(pool.map(names, [0])[0])
 """)
     assert run.stdout.splitlines() == ["('telling', 'telling')", "('print_exc', 'format_exc')"], run.stderr
+
+
+PARTNERS = """
+import os, sys
+import torch
+import torch.distributed as dist
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+x = torch.ones(1)
+dist.all_reduce(x)
+if rank == 1:
+    os._exit(3)
+dist.all_reduce(x)
+"""
+
+
+def test_a_process_whose_partner_has_gone_accuses_no_line_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PARTNERS)
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-m", "torchsleuth", "run", "train.py", str(rank), str(tmp_path / "store")],
+            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    (_, left), _ = [process.communicate(timeout=120) for process in begun]
+    assert begun[1].returncode == 3
+    assert begun[0].returncode == 1 and "all_reduce" in left, left
+    assert "━━ torchsleuth" not in left, left

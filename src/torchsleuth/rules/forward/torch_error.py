@@ -14,6 +14,10 @@ from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import argument_fact, failed, operand_facts, setting_facts
 
 
+# A process of the group has gone while this one was waiting for it. What is wrong is in that one's output; no line here is.
+_ANOTHER_PROCESS = re.compile(r"(closed|reset) by peer|remote (worker|process) (crash|exited)|communicator was aborted|Broken pipe")
+
+
 class TorchError(CrashRule):
     """A torch operation refused its arguments.
 
@@ -55,7 +59,7 @@ class TorchError(CrashRule):
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:
         operation = failed(evidence)
-        if operation is None:
+        if operation is None or _ANOTHER_PROCESS.search(operation.message):
             return None
         if "modified by an inplace operation" in operation.message:
             return self._hidden_save(operation)
