@@ -106,7 +106,7 @@ class Watch:
         if self._unverified:
             caught = self._verified(caught)
         diagnoses += tuple(diagnosis for _, _, found in caught for diagnosis in found)
-        findings, audit_notes = self._audited(crashed=error is not None)
+        findings, audit_notes = self._audited(crashed=isinstance(error, Exception))  # Ctrl-C ends a long training, and spoils nothing
         diagnoses += findings
         if error is not None:
             outcome = Outcome.CRASH

@@ -197,6 +197,30 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.parametrize(("shape", "found"), [("6", ["silent-broadcast"]), ("6, 1", [])])
+def test_a_training_that_is_interrupted_is_audited_as_far_as_it_came(tmp_path: Path, shape: str, found: list[str]) -> None:
+    path = _write(
+        tmp_path,
+        f"""
+        import os, signal
+        import torch
+        from torch import nn
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(1000):
+            loss = nn.functional.mse_loss(model(torch.randn(6, 4)), torch.randn({shape}))
+            if step == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    run = run_program(path, audit=True)
+    assert run.report["exception"]["type"] == "KeyboardInterrupt"
+    assert [diagnosis["rule"] for diagnosis in run.diagnoses] == found
+
+
 def test_a_thread_that_dies_is_reported_and_the_program_goes_on(tmp_path: Path) -> None:
     path = _write(
         tmp_path,
