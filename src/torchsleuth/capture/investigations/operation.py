@@ -12,12 +12,14 @@ from torchsleuth import source
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
+from torchsleuth.capture.foreign import foreign
 from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.reckoning import Agreed
+from torchsleuth.capture.results import results_unpacked
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands
@@ -91,6 +93,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         config=_config(failure),
         training=module.training if module is not None else None,
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
+        foreign=foreign(failure, gathering, origins),
     )
 
 
@@ -244,6 +247,12 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
     value = container_of(crash.error, entry) if failure.is_direct else None
     if value is None:
         returned = unpacked(crash, entry) if failure.is_direct else None
+        several = results_unpacked(crash.message, entry.statement, entry.evaluator) if failure.is_direct and returned is None else None
+        if several is not None:
+            gathering.__dict__.pop("operands", None)
+            gathering.raws = []
+            place = source.place_of_node(several.code, several.node, Known.INFERRED) if several.code is not None and several.node is not None else None
+            return several.words, Made("results", place) if place is not None else None
         if returned is None:
             return "", None
         gathering.__dict__.pop("operands", None)
