@@ -119,6 +119,10 @@ class Trail(ThroughObjects):
 
     _setcomp = _generatorexp = _listcomp
 
+    def _dictcomp(self, at: At, node: ast.DictComp) -> Source | None:
+        """`{name: dict(entries) for name, entries in DEFAULTS.items()}`: an entry of one of them, whichever has the number."""
+        return self.follow(at.of(*at.selectors[1:]), node.value) if at.selectors else None
+
     # -- names ------------------------------------------------------------------------------------
 
     def _name(self, at: At, node: ast.Name) -> Source | None:

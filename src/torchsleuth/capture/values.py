@@ -58,23 +58,29 @@ def _is_list(node: ast.AST) -> bool:
     return isinstance(node, (ast.List, ast.Tuple, ast.ListComp)) or isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("list", "tuple", "tolist", "split")
 
 
+# What an expression in a function stands for in objects that still live: all that is found.
+Live = typing.Callable[[Frame, ast.expr], list[object]]
+
+
 class Values:
     """Follows values. `files` are the program's own."""
 
-    def __init__(self, files: typing.Iterable[str]) -> None:
+    def __init__(self, files: typing.Iterable[str], live: Live) -> None:
         self._files = tuple(dict.fromkeys(files))
+        self._live = live
 
     def follow(self, frame: Frame, node: ast.AST, position: tuple[Selector, ...], number: int) -> Source | None:
         """The expression behind the value at this position of what `node` stands for; None where it is `node` itself."""
-        found = _ValueTrail(self._files, number, len(position)).follow(At(frame, position), node)
+        found = _ValueTrail(self._files, number, len(position), self._live).follow(At(frame, position), node)
         if found is None or found is ANOTHER or found.refuted or found.node is node or isinstance(found.node, (ast.Name, ast.Attribute)):
             return None
         return found._replace(crossed=())
 
 
 class _ValueTrail(Trail):
-    def __init__(self, files: tuple[str, ...], number: int, rank: int) -> None:
+    def __init__(self, files: tuple[str, ...], number: int, rank: int, live: Live) -> None:
         super().__init__(files, number)
+        self._live = live
         self._rank = rank  # of the tensor that holds the value: so many of the selectors are a position in it
 
     def _one(self, found: list[Source | None]) -> Source | None:
@@ -95,8 +101,13 @@ class _ValueTrail(Trail):
 
     # -- by syntax --------------------------------------------------------------------------------
 
-    def _dictcomp(self, at: At, node: ast.DictComp) -> Source | None:
-        return self.follow(at.of(*at.selectors[1:]), node.value) if at.selectors else None
+    def _list(self, at: At, node: ast.List | ast.Tuple | ast.Set) -> Source | None:
+        return super()._list(at, node) if node.elts else ANOTHER  # nothing is in it yet
+
+    _tuple = _set = _list
+
+    def _dict(self, at: At, node: ast.Dict) -> Source | None:
+        return super()._dict(at, node) if node.values else ANOTHER
 
     def _binop(self, at: At, node: ast.BinOp) -> Source | None:
         """`[START] + ids`; where neither side is written as a list, an array may be reckoned with, and the numbers are new."""
@@ -137,10 +148,16 @@ class _ValueTrail(Trail):
             if samples is not None:
                 return self.follow(at.of(*samples[1]), samples[0])
         if isinstance(node.func, ast.Attribute) and name in ("get", "pop", "setdefault") and node.args:
-            ways = [self.follow(at.of(*key_of(node.args[0]), *at.selectors), node.func.value)]
+            empty = name == "get" and not at.selectors and self._lacks(at.frame, node.func.value)
+            ways = [ANOTHER if empty else self.follow(at.of(*key_of(node.args[0]), *at.selectors), node.func.value)]
             ways += [self.follow(at.of(*at.selectors), default) for default in node.args[1:2]]
             return self._one(ways)
         return super()._call(at, node)
+
+    def _lacks(self, frame: Frame, table: ast.expr) -> bool:
+        """Whether the tables that this expression stands for now all are without the number: then it was the default."""
+        found = self._live(frame, table)
+        return bool(found) and all(isinstance(one, dict) and self._number not in one.values() for one in found)
 
     # -- samples ----------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
-        sample_words(failure),
+        sample_words(failure) or origins.smaller_batch,
         sample_made(failure, [raw.tensor for raw in gathering.raws if raw.live is not None]),
         failure.operation is not None,
         gathering.raised_in_python,
@@ -101,7 +101,13 @@ def _both_directions(failure: Failure, operand: Operand) -> bool:
     """Its last size comes from the call of a recurrent layer that reads in both directions."""
     made = operand.origin_of(-1) if operand.shape else None
     entry = failure.program
-    if made is None or source.display_name(entry.code.co_filename) != made.place.span.file:
+    if made is None:
+        return False
+    if made.operation in ("lstm", "gru", "rnn_tanh", "rnn_relu"):  # the log has seen it: which of the layers has that size?
+        layers = [module for _, root in failure.crash.names.modules for module in root.modules() if isinstance(module, torch.nn.RNNBase)]
+        fitting = {bool(layer.bidirectional) for layer in layers if layer.hidden_size * (1 + bool(layer.bidirectional)) == operand.shape[-1]}
+        return fitting == {True}
+    if source.display_name(entry.code.co_filename) != made.place.span.file:
         return False
     span = made.place.span
     call = source.expression_at(entry.code.co_filename, (span.line, span.column - 1, span.end_line, span.end_column - 1))

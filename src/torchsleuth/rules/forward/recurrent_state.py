@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._culprits import is_at_failure, of_axis, of_tensor
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape
 from torchsleuth.wording import upper_first
@@ -87,13 +87,17 @@ class RecurrentState(CrashRule):
             axis = next((k for k, (a, b) in enumerate(zip(want, have)) if a != b), 1)
             called = state.called if state is not None else "the state"
             batch = given.shape[1 if given and want[1] == given.shape[1] and want[1] != given.shape[0] else 0] if given and len(given.shape) == 3 else None
-            creates = [of_axis(state, axis)]
+            creates, kept = [of_axis(state, axis)], None
+            if axis == 1 and state is not None and state.source.startswith("self.") and (creates[0][0] is None or is_at_failure(creates[0][0], operation)):
+                kept = state.made
+                creates.append((kept, f"{called} of the batch before is kept here"))
             if axis == 1:
                 facts.append(seen(f"{called} has a batch of {have[1]}; {given.called if given else 'the input'} {shape(given.shape) if given else ''} has {want[1]}."))
                 at = next((k for k in (0, 1) if given is not None and len(given.shape) == 3 and given.shape[k] == want[1]), None)
                 if at is not None:
                     creates.append(of_axis(given, at))
-                fixes.append("Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`).")
+                fixes.append(f"Begin each batch without a state, `{state.source} = None`, or give the DataLoader `drop_last=True`, so that all batches have {have[1]} samples." if kept is not None and state is not None
+                             else "Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`).")  # fmt: skip
                 if given is not None and len(given.shape) == 3 and have[1] == given.shape[1 - (at or 0)] and have[1] != batch:
                     facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
                     fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")

@@ -1,0 +1,130 @@
+"""Sizes and values behind running loops, loaders and configurations that are put together at run time."""
+
+from forward_harness import Case
+
+CASES = [
+    Case("positions-of-a-slice", """\
+import torch
+from torch import nn
+class Config:
+    block = 8  #! create
+    length = 10  #! create
+class Net(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(50, 4), nn.Embedding(cfg.block, 4)  #! create
+    def forward(self, ids):
+        rows, length = ids.size()
+        places = torch.arange(length)  #! create
+        return self.tokens(ids) + self.places(places)  #! index
+def batches(cfg):
+    text = torch.randint(0, 50, (200,))
+    for _ in range(2):
+        starts = torch.randint(0, 100, (3,))
+        yield torch.stack([text[k : k + cfg.length] for k in starts])  #! create
+config = Config()
+net = Net(config)
+for ids in batches(config):
+    net(ids).sum().backward()
+""", "index-out-of-range", ("8 rows",), late=False),
+    Case("configuration-of-defaults", """\
+import torch
+from torch import nn
+DEFAULTS = {
+    "data": {"features": 18, "window": 5},  #! create
+    "model": {"inputs": 16, "hidden": 12},  #! create
+}
+def load(changes):
+    merged = {name: dict(entries) for name, entries in DEFAULTS.items()}
+    for name, entries in changes.items():
+        merged[name].update(entries)
+    return merged
+cfg = load({"model": {"hidden": 24}})
+rnn = nn.GRU(cfg["model"]["inputs"], cfg["model"]["hidden"], batch_first=True)  #! create
+series = torch.randn(3, cfg["data"]["window"], cfg["data"]["features"])  #! create
+rnn(series)  #! operand
+""", "recurrent-state", ("18 features",), late=False),
+    Case("arrays-of-a-dataset", """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __init__(self):
+        self.x, self.y = np.ones((8, 6)), np.arange(8) % 2
+    def __len__(self):
+        return 8
+    def __getitem__(self, k):
+        return torch.from_numpy(self.x[k]), int(self.y[k])  #! create
+net = nn.Linear(6, 2)
+loader = DataLoader(Rows(), batch_size=4)
+for x, y in loader:
+    net(x)  #! operand
+""", "dtype-mismatch", ("float64",), late=(14, 15)),
+    Case("state-of-the-batch-before", """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(3, 5, batch_first=True)
+        self.state = None
+    def forward(self, x):
+        out, state = self.rnn(x, self.state)  #! operand
+        self.state = state.detach()  #! create
+        return out
+net = Net()
+loader = DataLoader(TensorDataset(torch.randn(10, 4, 3)), batch_size=8)  #! create
+for x, in loader:
+    net(x)
+""", "recurrent-state", ("A batch has 8 samples here, this one has 2", "`self.state = None`"), late=(10, 11, 15)),
+    Case("unknown-word", """\
+import torch
+from torch import nn
+class Words:
+    def __init__(self, words):
+        self.numbers = {word: k for k, word in enumerate(sorted(set(words)))}
+        self.unknown = len(self.numbers)  #! create
+    def encode(self, text):
+        return [self.numbers.get(word, self.unknown) for word in text.split()]
+words = Words("a b c".split())
+table = nn.Embedding(len(words.numbers), 4)  #! create
+ids = torch.tensor(words.encode("a d"))  #! create
+table(ids)  #! index
+""", "index-out-of-range", ("holds 3",)),
+    Case("kinds-of-the-parts", """\
+import torch
+from torch import nn
+def encode(samples):
+    ids, kinds = [], []
+    for parts in samples:
+        row, kind = [], []
+        for k, part in enumerate(parts):  #! create
+            row += part
+            kind += [k] * len(part)
+        ids.append(row)
+        kinds.append(kind)
+    return torch.tensor(ids), torch.tensor(kinds)  #! create
+table = nn.Embedding(2, 4)  #! create
+ids, kinds = encode([([1, 2], [3], [4]), ([5], [6, 7], [8])])
+table(kinds)  #! index
+""", "index-out-of-range", ("holds 2",), late=False),
+    Case("both-directions-of-another-module", """\
+import torch
+from torch import nn
+class Encoder(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.rnn = nn.LSTM(4, width, batch_first=True, bidirectional=True)  #! create
+    def forward(self, x):
+        return self.rnn(x)[0]  #! create
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = Encoder(6), nn.Linear(6, 3)  #! create
+    def forward(self, x):
+        return self.head(self.encoder(x))  #! operand
+Tagger()(torch.randn(2, 5, 4))
+""", "matmul-shape", ("both directions: 2 × 6 = 12",), late=False),
+]  # fmt: skip
