@@ -259,6 +259,12 @@ class Definitions:
         found, left = constants_behind(self.numbers.files, frame, arguments[0], size, agreed)
         return [made for made in map(self.source_made, found) if made is not None], left
 
+    def size_asked_for(self, stack: typing.Sequence[tuple[types.CodeType, int]], axis: int | None) -> Source | None:
+        """The one argument of a call that is the size of a tensor: `len(x)`, `x.size(1)`, `x.shape[1]`."""
+        call = node_in(*stack[0])
+        asked = [argument for argument in arguments_for(call, axis) if size_asked(argument, None) is not None] if isinstance(call, ast.Call) else []
+        return Source(stack[0][0].co_filename, asked[0], "", ()) if len(asked) == 1 else None
+
     def sized(self, found: Source) -> tuple[torch.Tensor, int] | None:
         """For a number that was asked of a tensor, `x.size(1)`: the tensor, where it stands in a live frame, and the axis."""
         asked = size_asked(found.node, found.axis)

@@ -191,6 +191,8 @@ class _Search:
         if found.kind == "None" and part is None and not returns:
             place = _headline(code, scope)
             return dataclasses.replace(found, maker=maker, story="no return", layer_made=Made("def", place) if place is not None else None)
+        if found.kind == "None" and part is None:
+            return dataclasses.replace(found, maker=maker, **_left_without(code, scope))
         value = returns[0].value if len(returns) == 1 else None
         if part is not None:
             value = value.elts[part] if isinstance(value, ast.Tuple) and part < len(value.elts) and not any(isinstance(e, ast.Starred) for e in value.elts) else None
@@ -229,6 +231,16 @@ def _by_name(kind: str) -> tuple[str, str]:
     """The same for a value that is gone, by what the message calls it."""
     kind = {"NoneType": "None", "numpy.ndarray": "array"}.get(kind, kind)
     return (kind if kind in ("None", "array", "tuple", "list", "dict") else "object"), "None" if kind == "None" else "a numpy array" if kind == "array" else f"a {kind}"
+
+
+def _left_without(code: types.CodeType, scope: ast.FunctionDef) -> dict[str, typing.Any]:
+    """For a function that returns a value on some ways only: the one `return` without, or the function, whose end can be reached."""
+    bare = [statement for statement in returns_of(scope) if statement.value is None or isinstance(statement.value, ast.Constant) and statement.value.value is None]
+    falls = not isinstance(scope.body[-1], (ast.Return, ast.Raise)) and not (isinstance(scope.body[-1], ast.If) and scope.body[-1].orelse)
+    if len(bare) + falls != 1:
+        return {}
+    place = source.place_of_node(code, bare[0], Known.INFERRED) if bare else _headline(code, scope)
+    return {"story": "some return", "layer_made": Made("def", place)} if place is not None else {}
 
 
 def _headline(code: types.CodeType, scope: ast.FunctionDef) -> typing.Any:

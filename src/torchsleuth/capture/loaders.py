@@ -8,7 +8,7 @@ import typing
 import torch
 
 from torchsleuth.capture.finished import node_in
-from torchsleuth.capture.samples import part_made
+from torchsleuth.capture.samples import kind_of_samples, part_made
 from torchsleuth.evidence_forward import Made
 from torchsleuth.origin import Origin
 from torchsleuth.probe.names import locals_of
@@ -26,6 +26,7 @@ class Loop(typing.NamedTuple):
     target: ast.expr
     over: ast.expr  # the expression for the loader
     loader: torch.utils.data.DataLoader | None  # None where it stands in the loop itself: `for x, y in DataLoader(…)`
+    dataset: type | None  # its class; None where samples are joined by a function of the program's
 
 
 class Loaders:
@@ -68,10 +69,10 @@ class Loaders:
     def sample(self, operation: Operation) -> Made | None:
         """The expression that the dataset returns for the part of its samples that became this batch."""
         loop = self.loop_of(operation)
-        if loop is None or not operation.results or loop.loader is None or loop.loader.collate_fn is not torch.utils.data.default_collate:
+        if loop is None or not operation.results or loop.dataset is None:
             return None
         key = _key(loop, operation.results[0].ident)
-        return part_made(loop.loader.dataset, key[0]) if key is not None else None
+        return part_made(loop.dataset, key[0]) if key is not None else None
 
 
 def _loop(entry: Entry, statement: ast.For | ast.AsyncFor) -> Loop | None:
@@ -82,10 +83,17 @@ def _loop(entry: Entry, statement: ast.For | ast.AsyncFor) -> Loop | None:
                 return None
             target = target.elts[1]
         over = over.args[0]
-    value = entry.evaluator.value(over)
+    evaluator = entry.evaluator
     if isinstance(over, ast.Call):
-        return Loop(entry, target, over, None) if entry.evaluator.value(over.func) is torch.utils.data.DataLoader else None
-    return Loop(entry, target, over, value) if isinstance(value, torch.utils.data.DataLoader) else None
+        if evaluator.value(over.func) is not torch.utils.data.DataLoader:
+            return None
+        given = over.args[0] if over.args and not any(keyword.arg == "collate_fn" for keyword in over.keywords) else None
+        kind = evaluator.value(given.func) if isinstance(given, ast.Call) else kind_of_samples(evaluator.value(given)) if given is not None else None
+        return Loop(entry, target, over, None, kind if isinstance(kind, type) else None)
+    loader = evaluator.value(over)
+    if not isinstance(loader, torch.utils.data.DataLoader):
+        return None
+    return Loop(entry, target, over, loader, kind_of_samples(loader.dataset) if loader.collate_fn is torch.utils.data.default_collate else None)
 
 
 def _key(loop: Loop, ident: int) -> tuple[int | str | None] | None:

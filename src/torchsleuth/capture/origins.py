@@ -124,6 +124,9 @@ class Origins:
         via = None
         if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
             via = place_at(operation.user_code, operation.user_lasti)
+        sample = self._loaders.sample(operation) if size is None else None
+        if sample is not None:  # not the loop over the loader, in which torch has joined the samples
+            return sample
         place = place_at(operation.code, operation.lasti, Known.OBSERVED, via)
         if place is None:
             return None
@@ -139,7 +142,8 @@ class Origins:
         """Where a call was given a size: the caller's expressions; for the size of another tensor, where that one has it from."""
         library = operation.stack[: len(operation.stack) - len(stack)]
         found = self.definitions.given_size(stack, size, axis, bool(operation.operands), self._names_in(library) if library else None)
-        sized = self.definitions.sized(found) if found is not None else None
+        asked = found or self.definitions.size_asked_for(stack, axis)  # `torch.arange(len(ids))`
+        sized = self.definitions.sized(asked) if asked is not None else None
         if sized is not None and self._limit is not None:
             mark, own = mark_of(sized[0]), sized[1] % sized[0].dim()
             if mark is not None and mark.shape[own] == size and operation.index < self._limit:
@@ -160,6 +164,10 @@ class Origins:
         configs = (plain_attribute(locals_of(entry.frame).get("self"), "config") for entry in self._failure.entries)
         maps = (plain_attribute(type(config), "attribute_map") for config in configs if config is not UNKNOWN)
         return next((dict(found) for found in maps if isinstance(found, dict)), {})
+
+    def is_batch(self, operation: Operation) -> bool:
+        """Whether torch has joined the samples of a DataLoader by this call."""
+        return self._loaders.loop_of(operation) is not None
 
     # -- questions ------------------------------------------------------------------------------
 

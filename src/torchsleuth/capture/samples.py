@@ -49,9 +49,12 @@ def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Mad
     return None
 
 
-def part_made(dataset: typing.Any, key: int | str | None) -> Made | None:
+def kind_of_samples(dataset: typing.Any) -> type:
+    return type(_innermost(dataset))
+
+
+def part_made(owner: type, key: int | str | None) -> Made | None:
     """The expression that `__getitem__` of a dataset of the program's returns at this key, where syntax leaves only one."""
-    owner = type(_innermost(dataset))
     function: typing.Any = getattr(owner, "__getitem__", None)
     return _made(owner, function, returned_part(function.__code__, key)) if _is_programs(function) else None
 

@@ -76,10 +76,14 @@ def arguments_for(call: ast.Call, axis: int | None) -> list[ast.AST]:
     sizes = _sizes_written(call, name) if plain and axis is not None else []
     if axis is not None and axis < len(sizes):
         return [sizes[axis]]
+    if name in _OF_DATA:  # as long as the data: a number in it is no size
+        given = call.args[0] if call.args else None
+        return slice_lengths(given) if isinstance(given, ast.Subscript) and axis in (0, None) else []
     every = [*call.args, *(keyword.value for keyword in call.keywords)]
     return [part for argument in every for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
 
 
+_OF_DATA = frozenset({"tensor", "as_tensor", "asarray", "array", "LongTensor", "FloatTensor", "IntTensor", "stack", "cat"})
 _SIZED = frozenset({"rand", "randn", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})  # called with sizes alone
 
 

@@ -92,7 +92,7 @@ class ValueOrigins:
                 mark, position = last.operands[0], None
             before = last.index
         made = self._made(last, position, first.value, result) if last is not None else None
-        if held is not None and (last is None or _is_torchs_own(last)):
+        if held is not None and (last is None or _is_torchs_own(last) or self._origins.is_batch(last)):
             return self.by_syntax(*held) or made
         return made
 

@@ -27,6 +27,7 @@ _SAME_TENSOR = frozenset({
 })  # fmt: skip
 _DRAWS = frozenset({"sample", "choices", "shuffle", "sorted", "deque"})  # hold elements of what they are given
 _EMPTY = frozenset({"list", "dict", "set", "deque", "OrderedDict", "Counter", "defaultdict"})
+_FILLED = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
 _LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _CONTAINERS = (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Call, ast.BinOp)
 
@@ -82,6 +83,12 @@ class _ValueTrail(Trail):
         super().__init__(files, number)
         self._live = live
         self._rank = rank  # of the tensor that holds the value: so many of the selectors are a position in it
+
+    def follow(self, at: At, node: ast.AST) -> Source | None:
+        """`mask[0] = 255`: a number that is stored in a part of an array fills it."""
+        if isinstance(node, ast.Constant) and at.selectors and type(node.value) is int:
+            return Source(at.frame.filename, node, at.frame.name, at.crossed) if node.value == self._number else ANOTHER
+        return super().follow(at, node)
 
     def _one(self, found: list[Source | None]) -> Source | None:
         """Only where no other way is left: a constant that happens to be the number proves nothing beside another way."""
@@ -142,8 +149,8 @@ class _ValueTrail(Trail):
                 return self.follow(at.of(None, at.selectors[0], *at.selectors[2:]), node.args[0].value)  # rows become columns
             if name in _DRAWS and node.args:
                 return self.follow(at.of(*loosened(at.selectors)), node.args[0])
-            if name in _EMPTY and not node.args:
-                return ANOTHER  # nothing is in it yet
+            if name in _EMPTY and not node.args or name in _FILLED and self._number != _FILLED[name]:
+                return ANOTHER  # nothing is in it yet, or another number
             samples = self._samples(at, node, name)
             if samples is not None:
                 return self.follow(at.of(*samples[1]), samples[0])

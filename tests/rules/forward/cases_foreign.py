@@ -200,4 +200,19 @@ for _ in range(2):
     loss = m(torch.randn(3, 5, 4)).sum()
     loss.backward()
 """, "list-of-tensors", ('output, (h_n, c_n)',)),  # fmt: skip
+    Case("mask-on-some-ways", """\
+import torch
+def mask_of(x, causal):  #! create
+    if causal:
+        return torch.ones(x.size(1), x.size(1)).triu(1)
+scores = torch.randn(2, 4, 4)
+mask = mask_of(scores, causal=False)  #! create
+print(scores + mask)  #! operand
+""", "not-a-tensor", ("on the others it returns None",)),  # fmt: skip
+    Case("text-for-a-number", """\
+import torch
+from torch import nn
+options = dict(pair.split("=") for pair in "hidden=16,classes=3".split(","))
+net = nn.Linear(8, options["hidden"])  #! operand
+""", "torch-error", ("int(options[\"hidden\"])",)),  # fmt: skip
 ]

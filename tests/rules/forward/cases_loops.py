@@ -127,4 +127,66 @@ class Tagger(nn.Module):
         return self.head(self.encoder(x))  #! operand
 Tagger()(torch.randn(2, 5, 4))
 """, "matmul-shape", ("both directions: 2 × 6 = 12",), late=False),
+    Case("masks-of-a-dataset", """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Masks(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, k):
+        mask = np.zeros((8, 8), dtype=np.int64)
+        mask[2:4, 2:4] = 3
+        mask[0] = 255  #! create
+        return torch.randn(3, 8, 8), torch.from_numpy(mask)
+net = nn.Conv2d(3, 21, 1)
+loader = DataLoader(Masks(), batch_size=2)
+for image, mask in loader:
+    nn.functional.cross_entropy(net(image), mask)  #! index
+""", "class-out-of-range", ("255",), late=False),
+    Case("as-long-as-a-slice", """\
+import torch
+from torch import nn
+LENGTH = 10  #! create
+table = nn.Embedding(8, 4)  #! create
+def parts(tokens, size):
+    for k in range(0, len(tokens) - size, size):
+        yield torch.tensor(tokens[k : k + size])  #! create
+tokens = [(7 * k) % 5 for k in range(40)]
+for ids in parts(tokens, LENGTH):  #! create
+    places = torch.arange(len(ids))  #! create
+    table(places)  #! index
+""", "index-out-of-range", ("8 rows",), late=False),
+    Case("half-and-whole", """\
+import torch
+scores = torch.randn(3, 4)  #! create
+best, at = scores.topk(2, dim=-1)
+weights = torch.zeros_like(scores, dtype=torch.float16)  #! create
+weights.scatter_(-1, at, best.softmax(-1))  #! operand
+""", "dtype-mismatch", ("float16",), late=(3, 4, 5)),
+    Case("longer-than-the-sequences", """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+rows = [torch.randn(n, 3) for n in (4, 9, 3)]
+lengths = torch.tensor([len(row) for row in rows])
+cut = pad_sequence([row[:6] for row in rows], batch_first=True)
+packed = pack_padded_sequence(cut, lengths, batch_first=True, enforce_sorted=False)  #! create
+nn.LSTM(3, 5, batch_first=True)(packed)  #! operand
+""", "recurrent-state", ("lengths up to 9",), late=False),
+    Case("class-numbers-for-columns", """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Genres(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, k):
+        return torch.randn(12), k % 5  #! create
+net = nn.Linear(12, 5)
+for x, y in DataLoader(Genres(), batch_size=4):
+    scores = net(x)  #! create
+    nn.BCEWithLogitsLoss()(scores, y.float())  #! operand
+""", "loss-target", ("one_hot(y.long(), 5)",), late=(10, 11, 12)),
 ]  # fmt: skip

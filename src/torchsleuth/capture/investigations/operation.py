@@ -22,11 +22,12 @@ from torchsleuth.capture.reckoning import Agreed
 from torchsleuth.capture.results import results_unpacked
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
-from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands
+from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands, traced_origin
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.capture.value_origins import VALUE_COPIES, Locate, ValueOrigins
 from torchsleuth.capture.values import COPIES
+from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -342,7 +343,7 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
     if place.via is None and place.in_library and outer is not None:
         place = dataclasses.replace(place, via=source.place_of_instruction(outer.code, outer.lasti))
     compiled = found.wrapper == "torch.compile"
-    operands = traced_operands(crash.message, place) if compiled else ()
+    operands = _with_origins(crash, place, traced_operands(crash.message, place)) if compiled else ()
     weight = next((operand.shape for operand in operands if operand.argument == "weight"), None)
     layer = traced_layer(crash, place, weight) if weight is not None else None
     return FailedOperation(
@@ -357,6 +358,27 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
         wrapper=found.wrapper,
         sample=worker_samples(_entries(crash)) if found.wrapper == "a DataLoader worker" else "",
     )
+
+
+def _with_origins(crash: Crash, place: Place, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """What syntax tells of the variables that the traced line names."""
+    result = []
+    for operand in operands:
+        made = traced_origin(crash, place, operand.source) or _given_outside(crash, operand) if operand.source.isidentifier() else None
+        sizes = tuple(SizeOrigin(axis, size, made) for axis, size in enumerate(operand.shape)) if made is not None else ()
+        result.append(dataclasses.replace(operand, made=made, sizes=sizes))
+    return tuple(result)
+
+
+def _given_outside(crash: Crash, operand: Operand) -> Made | None:
+    """The one tensor of this shape and dtype that the program's own call, `model(x)`, has handed over."""
+    failure = Failure.at_the_users_call(crash)
+    call = failure.user.node if failure is not None and failure.user is not None else None
+    if failure is None or failure.user is None or not isinstance(call, ast.Call):
+        return None
+    values = [(node, failure.user.evaluator.value(node)) for node in (*call.args, *(keyword.value for keyword in call.keywords))]
+    same = [node for node, value in values if isinstance(value, torch.Tensor) and tuple(value.shape) == operand.shape and operand.tensor.dtype in str(value.dtype)]
+    return Origins(failure).definitions.made(failure.user, same[0]) if len(same) == 1 else None
 
 
 def _entries(crash: Crash) -> list[Entry]:

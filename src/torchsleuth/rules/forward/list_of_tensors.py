@@ -77,7 +77,9 @@ class ListOfTensors(CrashRule):
                 fixes = ["Unpack one state: `output, h = ...`."]
         else:
             title = f"{code(operation.place.source)} is out of range: {operation.container}"
-            fixes = ["Positions count from 0; the last one is -1."]
+            count = re.match(r"a (?:list|tuple) of (\d+) tensors|the shape .*, (\d+) sizes", operation.container)
+            most = int(count[1] or count[2]) - 1 if count else None
+            fixes = [f"Positions go from 0 to {most} here; the last one is also -1." if most is not None else "Positions count from 0; the last one is -1."]
             if item is not None and item.value is not None and item.source != str(item.value):
                 facts.insert(0, seen(f"`{item.source}` is {item.value}."))
                 creates.append((item.made, f"{item.source} = {item.value} comes from here"))

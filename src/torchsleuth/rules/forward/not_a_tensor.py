@@ -108,7 +108,7 @@ def _creates(culprits: Culprits, given: Foreign) -> None:
         culprits.create(given.layer_made, _layer_label(given))
         culprits.create(given.taker_made, f"{_article(given.taker)} takes one tensor")
     elif given.layer_made is not None:
-        labels = {"no return": f"{given.maker} returns nothing", "comma": "the comma makes a tuple"}
+        labels = {"some return": f"{given.maker} returns None this way" if given.layer_made.place.source.startswith("return") else f"{given.maker} can end without a return", "no return": f"{given.maker} returns nothing", "comma": "the comma makes a tuple"}
         culprits.create(given.layer_made, labels.get(given.story, f"{given.maker} returns this"))
 
 
@@ -142,6 +142,8 @@ def _facts(given: Foreign) -> list[Fact]:
         return [inferred(f"`{given.maker}` returns {given.words}: {made_words(given.layer_made)}.")]
     if given.story == "no return":
         return [inferred(f"`{given.maker}` has no `return` with a value, so it returns None.")]
+    if given.story == "some return":
+        return [inferred(f"`{given.maker}` returns a value on some ways only; on the others it returns None.")]
     if given.kind == "None" and given.source.endswith(".grad"):
         return [seen("`.grad` is None until a `backward` has reached the tensor.")]
     return []
@@ -171,6 +173,8 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
         return ["Drop the comma at the end."]
     if given.story == "no return":
         return [f"End `{given.maker}` with `return ...`, the tensor that it computes."]
+    if given.story == "some return":
+        return [f"Return a tensor from `{given.maker}` in every case, or ask before it is used: `if {name} is not None:`."]
     if given.story == "layer" and results:
         return [f"`{results[0]}, {'weights' if 'Attention' in given.maker else 'state'} = {call}`, and give {results[0]} on."]
     if given.parts:

@@ -61,10 +61,11 @@ class RecurrentState(CrashRule):
         r"has inconsistent (input|hidden)_size",
         r"(LSTM|GRU|RNN)(Cell)?: Expected",
         r"`?lengths`? array must be sorted|Expected `len\(lengths\)`|Length of all samples has to be greater than 0",
+        r"start \(-?\d+\) \+ length \(\d+\) exceeds dimension size",
         r"Expected more than 1 batch|hidden has inconsistent|Expected cell state",
     )
     needs = ("operation",)
-    priority = 10
+    priority = 12
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:
         operation = failed(evidence)
@@ -79,6 +80,8 @@ class RecurrentState(CrashRule):
         words = made_words(made)
         if words:
             facts.append(seen(f"{layer} was made by {words}."))
+        if "exceeds dimension size" in message:
+            return self._packed_beyond(operation, layer)
         said = re.search(r"Expected hidden(?:\[(\d)\])? size \(([\d, ]+)\), got \[([\d, ]+)\]", message)
         if said:
             want = tuple(int(n) for n in said[2].split(",") if n.strip())
@@ -145,6 +148,19 @@ class RecurrentState(CrashRule):
             fixes = ["Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`)."]
         return report(self.name, operation, title=upper_first(title), label=label, lead=state, why="The state of a cell has shape [batch, hidden], with the batch of the input.",
                       creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+
+    def _packed_beyond(self, operation: FailedOperation, layer: str) -> Diagnosis | None:
+        """`pack_padded_sequence` believes the lengths: it packs fewer rows than they promise, and the layer runs out of them."""
+        data, steps = operation.operand("input"), operation.operand("batch_sizes")
+        if data is None or steps is None or len(steps.shape) != 1:
+            return None
+        called = data.source.partition("[")[0] or "the packed sequence"
+        title = f"`{called}` was packed with lengths up to {steps.shape[0]}, longer than the padded sequences"
+        facts = [seen(f"`{called}` has {steps.shape[0]} time steps, the longest of the lengths, and {data.shape[0]} rows of data: fewer than the lengths add up to.")]
+        creates = [(data.made, f"it is packed here, with lengths up to {steps.shape[0]}")]
+        why = f"`pack_padded_sequence` does not compare the lengths with the sequences; {layer} then asks for a row that is not there."
+        fixes = ["Take the lengths of the sequences as they are packed, after they were cut: `lengths.clamp(max=x.size(1))` for a batch `x` [batch, time, ...]."]
+        return report(self.name, operation, title=title, label=f"lengths up to {steps.shape[0]}", why=why, creates=creates, facts=facts, fixes=fixes, shown=2)
 
     def _lengths(self, operation: FailedOperation, message: str) -> Diagnosis:
         """`pack_padded_sequence`: not sorted, a sequence of length 0, or not one length for each sample."""
