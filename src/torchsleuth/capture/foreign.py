@@ -180,6 +180,8 @@ class _Search:
         if isinstance(called, torch.nn.Module) and origin_of(type(called).forward.__code__) is Origin.TORCH:
             return dataclasses.replace(found, maker=type(called).__name__, story="layer" if part is None else "")
         function = type(called).forward if isinstance(called, torch.nn.Module) else called
+        if not isinstance(called, (types.FunctionType, types.MethodType, type)) and called is not UNKNOWN and function is called:
+            function = getattr(type(called), "__call__", None)  # an object of the program's that can be called
         function = getattr(function, "__func__", function)
         code = getattr(function, "__code__", None)
         if not isinstance(code, types.CodeType) or origin_of(code) is not Origin.USER or hasattr(function, "__wrapped__") or code.co_flags & inspect.CO_GENERATOR:
@@ -191,8 +193,9 @@ class _Search:
         if found.kind == "None" and part is None and not returns:
             place = _headline(code, scope)
             return dataclasses.replace(found, maker=maker, story="no return", layer_made=Made("def", place) if place is not None else None)
-        if found.kind == "None" and part is None:
-            return dataclasses.replace(found, maker=maker, **_left_without(code, scope))
+        ended = _left_without(code, scope) if found.kind == "None" and part is None else {}
+        if ended:
+            return dataclasses.replace(found, maker=maker, **ended)
         value = returns[0].value if len(returns) == 1 else None
         if part is not None:
             value = value.elts[part] if isinstance(value, ast.Tuple) and part < len(value.elts) and not any(isinstance(e, ast.Starred) for e in value.elts) else None

@@ -128,10 +128,11 @@ class ThroughObjects:
         filename, definition = defined
         if isinstance(definition, ast.ClassDef):
             return self._of_object(at, node, filename, definition)
-        returns = list(returns_of(definition))
-        if len(returns) != 1 or returns[0].value is None:
+        returns = [statement.value for statement in returns_of(definition)]
+        if not returns or any(value is None for value in returns):
             return None
-        return self.follow(at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors), returns[0].value)
+        inside = at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors)
+        return self._one([self.follow(inside, value) for value in returns if value is not None])
 
     def _by_method(self, at: At, node: ast.Call) -> Source | None:
         """`vocabulary.encode(text)`, `self.encode(text)`: what the method returns, of the class whose object that is."""

@@ -108,6 +108,10 @@ class _ValueTrail(Trail):
 
     # -- by syntax --------------------------------------------------------------------------------
 
+    def _name(self, at: At, node: ast.Name) -> Source | None:
+        """`a = torch.tensor(a)`: the way that leads back to the name itself brings no number of its own."""
+        return ANOTHER if (id(at.frame.scope), node.id, at.selectors) in self._open else super()._name(at, node)
+
     def _list(self, at: At, node: ast.List | ast.Tuple | ast.Set) -> Source | None:
         return super()._list(at, node) if node.elts else ANOTHER  # nothing is in it yet
 

@@ -189,4 +189,75 @@ for x, y in DataLoader(Genres(), batch_size=4):
     scores = net(x)  #! create
     nn.BCEWithLogitsLoss()(scores, y.float())  #! operand
 """, "loss-target", ("one_hot(y.long(), 5)",), late=(10, 11, 12)),
+    Case("beyond-the-end-of-the-queue", """\
+import torch
+class Queue:
+    def __init__(self, size=20):  #! create
+        self.rows, self.at = torch.zeros(size, 4), 0  #! create
+    def push(self, keys):
+        n = len(keys)
+        self.rows[self.at : self.at + n] = keys  #! operand
+        self.at = (self.at + n) % len(self.rows)
+queue = Queue()
+for _ in range(4):
+    keys = torch.randn(6, 4)  #! create
+    queue.push(keys)
+""", "expand-size", ("2 of 6 are left",), late=False),
+    Case("numbers-out-of-a-star", """\
+import torch
+from torch import nn
+def build(kind, classes):
+    width = {"small": 8, "large": 16}[kind]
+    return nn.Sequential(nn.Linear(10, width), nn.ReLU(), nn.Linear(width, classes))  #! create
+specs = [("small", 5), ("large", 6)]  #! create
+models = [build(*spec) for spec in specs]
+x = torch.randn(4, 10)
+torch.stack([model(x) for model in models])  #! operand
+""", "cat-shape", ("[4, 6]",), late=False),
+    Case("table-that-is-repeated", """\
+import torch
+from torch import nn
+class Turn(nn.Module):
+    def __init__(self, width, most=16):  #! create
+        super().__init__()
+        angles = torch.outer(torch.arange(most), torch.ones(width // 2))  #! create
+        self.register_buffer("cos", angles.cos().repeat(1, 2))
+    def forward(self, x):
+        return x * self.cos[: x.shape[-2]]  #! operand
+x = torch.randn(2, 20, 8)  #! create
+Turn(8)(x)
+""", "broadcast-mismatch", ("[16, 8]",), late=False),
+    Case("bound-again-as-a-tensor", """\
+import random
+from collections import deque
+import torch
+from torch import nn
+class Env:
+    def action(self):
+        return 3  #! create
+env, net = Env(), nn.Linear(5, 3)  #! create
+buffer = deque(maxlen=50)
+for _ in range(8):
+    buffer.append((torch.randn(5), env.action()))
+def update(batch):
+    s, a = zip(*batch)
+    s, a = torch.stack(s), torch.tensor(a)  #! create
+    return net(s).gather(1, a.unsqueeze(1))  #! index
+update(random.sample(buffer, 4))
+""", "index-out-of-range", ("holds 3",), late=False),
+    Case("pooling-of-a-helper", """\
+import torch
+from torch import nn
+def stage(a, b):
+    return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.MaxPool2d(2))  #! create
+net = nn.Sequential(*[stage(a, b) for a, b in zip((1, 4, 4), (4, 4, 4))])
+x = torch.randn(2, 1, 3, 3)  #! create
+net(x)  #! operand
+""", "conv-shape", ("MaxPool2d",), late=False),
+    Case("heads-that-do-not-divide", """\
+from torch import nn
+width = 24  #! create
+heads = 5  #! create
+layer = nn.TransformerEncoderLayer(d_model=width, nhead=heads)  #! operand
+""", "torch-error", ("24 is not divisible by 5", "4 or 6")),
 ]  # fmt: skip

@@ -71,6 +71,9 @@ class TorchError(CrashRule):
         unknown = "unexpected keyword argument" in message  # whatever its value
         if argument is not None and argument.made is not None and not unknown:
             culprits.create(argument.made, f"{argument.name} = {argument.value} comes from here")
+        divided = _not_divisible(named, message)
+        for item in divided:
+            culprits.create(item.made, f"{item.name} = {item.value} comes from here")
         culprits.create(*_size_said(operation))
         facts = offender_facts(named)
         facts += operand_facts(operation)
@@ -85,7 +88,7 @@ class TorchError(CrashRule):
         refused = operation.name and operation.name not in ("backward", "grad")
         unwritten = evidence.exception.type == "NotImplementedError" and 'missing the required "forward"' in operation.message
         title = f"`{what}` calls a module whose class has no `forward`" if unwritten else f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}", advice(*_kind_advice(_of_kind(operation))))
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}", advice(*_kind_advice(_of_kind(operation)), *_divisors(divided)))
 
     def _hidden_save(self, operation: FailedOperation) -> Diagnosis:
         """A node that hides what it saved (a write into a view): the lines alone do not say which one, and `backward` is innocent."""
@@ -115,6 +118,24 @@ def _kind_advice(found: list[Argument]) -> list[str]:
         return []
     number = re.fullmatch(r"'(-?\d+)'|(-?\d+)\.0*", found[0].value)
     return [f"`int({found[0].source})`: it is {found[0].value}, and a whole number is wanted."] if number else []
+
+
+def _not_divisible(named: list[Operand | Argument], message: str) -> list[Argument]:
+    """The two numbers of `embed_dim must be divisible by num_heads`, the one to be divided first."""
+    numbers = [item for item in named if isinstance(item, Argument) and len(item.numbers) == 1]
+    if len(numbers) != 2 or "must be divisible by" not in message:
+        return []
+    whole, part = sorted(numbers, key=lambda item: -item.numbers[0])
+    return [whole, part] if part.numbers[0] > 0 and whole.numbers[0] % part.numbers[0] else []
+
+
+def _divisors(divided: list[Argument]) -> list[str]:
+    if not divided:
+        return []
+    whole, part = (item.numbers[0] for item in divided)
+    fitting = [number for number in range(1, whole + 1) if whole % number == 0]
+    near = sorted(sorted(fitting, key=lambda number: abs(number - part))[:4])
+    return [f"{whole} is not divisible by {part}: take {' or '.join(map(str, near))} as `{divided[1].name}`, or a multiple of {part} as `{divided[0].name}`."]
 
 
 def _size_said(operation: FailedOperation) -> tuple[Made | None, str]:
