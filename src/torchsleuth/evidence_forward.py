@@ -133,6 +133,24 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreign:
+    """What was given where a tensor is wanted: a tuple, None, a list, an array."""
+
+    argument: str  # as the operation calls it, "" for what an attribute was asked of
+    source: str  # the program's expression for it, "" where there is none in sight
+    kind: str  # "tuple", "list", "dict", "None", "array", "number", "text", "tensor", "object"
+    words: str  # what it is: "a tuple of 2 tensors, each [3, 4]"
+    place: Place | None
+    parts: tuple[str, ...] = ()  # the names under which its parts can be had
+    made: Made | None = None  # the expression that it was bound to
+    maker: str = ""  # the layer's class or the function that returned it
+    story: str = ""  # "layer", "chain" (the layer before, in a Sequential), "returns" (several), "no return", "comma"
+    layer_made: Made | None = None  # that layer's constructor, or what the function returns
+    taker: str = ""  # in a Sequential, the class of the layer that refused it
+    taker_made: Made | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IndexItem:
     """One element of `x[a, b, …]`."""
 
@@ -204,6 +222,7 @@ class FailedOperation:
     refused_by: str = ""  # a library whose own check of sizes raised: no operation of torch's has failed then
     said: tuple[int, ...] = ()  # the numbers that such a check names
     said_made: tuple[SizeOrigin, ...] = ()  # those of them that the program has set in the making of the model
+    foreign: Foreign | None = None  # what stood where a tensor is wanted
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it
 

@@ -16,6 +16,8 @@ from torchsleuth.origin import Origin
 def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
     """The one `self.name = …` in the class of a live object of the program's own."""
     found = _assignments(owner, name)
+    if len(found) > 1:  # `self.state = None` in the constructor is no value to ask about
+        found = [(code, statement) for code, statement in found if not (isinstance(statement.value, ast.Constant) and statement.value.value is None)]
     return (found[0][0], found[0][1].value) if len(found) == 1 and not isinstance(found[0][1], ast.AugAssign) else None
 
 

@@ -51,11 +51,13 @@ def followed(operation: Operation, result: Mark, axis: int) -> tuple[Mark, int] 
         if all(len(operand.shape) == rank and operand.shape[axis] == size for operand in operands):
             return operands[0], axis
         return None
+    if name in ("outer", "ger") and len(operands) == 2 and rank == 2:
+        return operands[axis], 0
     if name == "stack":
         return _through_stack(operands, result, axis)
     if name in ("pad", "one_hot", "repeat", "tile", "repeat_interleave", "interpolate", "lstm", "gru", "rnn_tanh", "rnn_relu"):
         same = operands[0]
-        if len(same.shape) == rank and same.shape[axis] == size and name in ("pad", "interpolate"):
+        if len(same.shape) == rank and same.shape[axis] == size and name in ("pad", "interpolate", "repeat", "tile", "repeat_interleave"):
             return same, axis
         if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
             state = next((operand for operand in operands[1:3] if operand.shape == result.shape), None)

@@ -25,7 +25,7 @@ from torchsleuth.capture.number_sources import Source
 from torchsleuth.capture.numbers import Numbers
 from torchsleuth.capture.reckoning import Agreed, constants_behind
 from torchsleuth.capture.returns import returned
-from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, enclosing, parameter_of, size_asked
+from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, enclosing, parameter_of, size_asked, slice_lengths
 from torchsleuth.capture.unlogged import operation_word, stand_in
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
@@ -237,11 +237,11 @@ class Definitions:
         """
         call = node_in(*stack[0])
         frame = frames_of(stack)
-        if not isinstance(call, ast.Call) or frame is None:
+        if not isinstance(call, (ast.Call, ast.Subscript)) or frame is None and len(stack) > 1:
             return None
-        if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
-            frame = frame_at(frame.filename, call, frame.name)
-        arguments = arguments_for(call, axis)
+        if frame is None or len(stack) == 1 and not isinstance(frame.scope, ast.Module):  # a comprehension's own frame has no syntax of a function
+            frame = frame_at(stack[0][0].co_filename, call, frame.name if frame is not None else "")
+        arguments = arguments_for(call, axis) if isinstance(call, ast.Call) else slice_lengths(call)
         if frame is None or any(constant_value(argument) == size for argument in arguments):
             return None  # the call names the number itself
         return self.numbers.given(frame, arguments, size, tensors, read)
@@ -258,6 +258,12 @@ class Definitions:
             return [], []
         found, left = constants_behind(self.numbers.files, frame, arguments[0], size, agreed)
         return [made for made in map(self.source_made, found) if made is not None], left
+
+    def size_asked_for(self, stack: typing.Sequence[tuple[types.CodeType, int]], axis: int | None) -> Source | None:
+        """The one argument of a call that is the size of a tensor: `len(x)`, `x.size(1)`, `x.shape[1]`."""
+        call = node_in(*stack[0])
+        asked = [argument for argument in arguments_for(call, axis) if size_asked(argument, None) is not None] if isinstance(call, ast.Call) else []
+        return Source(stack[0][0].co_filename, asked[0], "", ()) if len(asked) == 1 else None
 
     def sized(self, found: Source) -> tuple[torch.Tensor, int] | None:
         """For a number that was asked of a tensor, `x.size(1)`: the tensor, where it stands in a live frame, and the axis."""

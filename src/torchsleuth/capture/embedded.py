@@ -5,6 +5,7 @@ A forked child diagnoses its own errors (see `children`); what is read here come
 
 from __future__ import annotations
 
+import ast
 import re
 import typing
 from dataclasses import dataclass
@@ -89,6 +90,12 @@ def _marked(filename: str, line: int, function: str, following: str) -> Place | 
         return None
     moved = len(lines[line - 1]) - len(lines[line - 1].lstrip()) - len(carets["indent"])
     first = len(carets["before"]) + moved
+    # torch.compile underlines to the end of the line, comments included: the expression that begins there is what is meant.
+    tree, last = source.tree_of(filename), first + len(carets["marks"])
+    ranges = [source.node_range(filename, node) for node in ast.walk(tree) if isinstance(node, ast.expr) and node.lineno == line] if tree is not None else []
+    inside = [where for where in ranges if where[1] == first and where[2] == line and where[3] <= last]
+    if inside:
+        return source.place(stand_in(filename, function), max(inside, key=lambda where: where[3]), Known.OBSERVED)
     return source.place(stand_in(filename, function), (line, first, line, first + len(carets["marks"])), Known.OBSERVED)
 
 

@@ -14,6 +14,7 @@ import functools
 import operator
 import types
 import typing
+import warnings
 
 import torch
 
@@ -254,7 +255,9 @@ class Evaluator:
                 if "_like" not in getattr(function, "__name__", "") and not tensors:
                     named["device"] = "meta"
         device = next((self.device_of(tensor) for tensor in tensors), str(torch.get_default_device()))
-        result = function(*positional, **named)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the program has been warned where it called it itself
+            result = function(*positional, **named)
         for tensor in _tensors(result if isinstance(result, (tuple, list)) else (result,)):
             self.recomputed.add(id(tensor))
             self._kept.append(tensor)

@@ -16,6 +16,8 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
+from torchsleuth.capture.foreign_kinds import asked_of_no_tensor
+from torchsleuth.capture.results import results_unpacked
 from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.errors import message_of
 from torchsleuth.evidence import Place
@@ -153,14 +155,17 @@ class Failure:
             return None  # `torch.testing.assert_close` found what it was asked to look for
         if isinstance(error, TypeError) and is_module_call(inner):
             return None  # the program's own `forward` was called with the wrong arguments: Python says that best
-        if isinstance(error, AttributeError) and (inner.origin is not Origin.TORCH or inner.code.co_name == "__getattr__"):
+        asked = inner.origin is Origin.USER and asked_of_no_tensor(error)
+        if isinstance(error, AttributeError) and not asked and (inner.origin is not Origin.TORCH or inner.code.co_name == "__getattr__"):
             return None  # a misspelt name, not an operation that failed
         failure = cls(crash, entries, program, user)
-        if inner.origin is Origin.TORCH or failure.operation is not None:
+        if inner.origin is Origin.TORCH or failure.operation is not None or asked:
             return failure
         if inner.raises_itself:
             return None
-        return failure if _works_on_tensors(error, inner) or unpacked(crash, inner) is not None else None
+        if _works_on_tensors(error, inner) or unpacked(crash, inner) is not None:
+            return failure
+        return failure if results_unpacked(message_of(error), inner.statement, inner.evaluator) is not None else None
 
 
 def _without_ours(frames: typing.Iterable[tuple[types.FrameType, int]]) -> list[Entry]:

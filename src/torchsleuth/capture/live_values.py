@@ -9,6 +9,8 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.bindings import function_node
+from torchsleuth.capture.scopes import bound_to, parameter_of
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.names import locals_of
 
@@ -29,16 +31,40 @@ def values_of(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[
                 found.append(value)
     found.extend(_looped_over(crash, code, expression))
     if not found and isinstance(expression, (ast.Attribute, ast.Subscript, ast.Name)):
-        for owner in _owners(crash, code):
+        for owner in _owners(crash, lambda kind: _defines(kind, code)):
             value = _resolved(expression, {"self": owner})
             if value is not None:
                 found.append(value)
     return found
 
 
-def _owners(crash: Crash, code: types.CodeType) -> list[object]:
-    """Live objects whose class has this code as a method: modules, and what the variables in sight and their attributes hold."""
-    modules = [module for _, root in crash.names.modules for module in root.modules() if _defines(type(module), code)]
+def in_objects(crash: Crash, filename: str, scope: ast.AST, expression: ast.expr) -> list[object]:
+    """What an expression in a method stands for in the live objects of its class; in another function, what its global names do."""
+    root = expression
+    while isinstance(root, (ast.Attribute, ast.Subscript)):
+        root = root.value
+    if not isinstance(root, ast.Name):
+        return []
+    if isinstance(scope, ast.FunctionDef) and scope.args.args and root.id == scope.args.args[0].arg:
+        owners = _owners(crash, lambda kind: _has_method(kind, filename, scope))
+        return [value for owner in owners if (value := _resolved(expression, {root.id: owner})) is not None]
+    if parameter_of(scope, root.id) is not None or not isinstance(scope, ast.Module) and bound_to(scope, root.id):
+        return []
+    for frame, _ in crash.entries:
+        if frame.f_code.co_filename == filename and root.id in frame.f_globals:
+            value = _resolved(expression, frame.f_globals)
+            return [value] if value is not None else []
+    return []
+
+
+def _has_method(kind: type, filename: str, scope: ast.FunctionDef) -> bool:
+    code = _code_of(vars(kind).get(scope.name))
+    return code is not None and code.co_filename == filename and function_node(code) is scope
+
+
+def _owners(crash: Crash, defines: typing.Callable[[type], bool]) -> list[object]:
+    """Live objects of a class with a certain method: modules, and what the variables in sight and their attributes hold."""
+    modules = [module for _, root in crash.names.modules for module in root.modules() if defines(type(module))]
     if modules:
         return modules
     known: dict[int, object] = {}
@@ -48,7 +74,7 @@ def _owners(crash: Crash, code: types.CodeType) -> list[object]:
         plain = [value for value in plain if not isinstance(value, (type, types.ModuleType, types.FunctionType, torch.Tensor))]
         known.update((id(value), value) for value in plain[:_MOST_OWNERS])
         pending = [held for value in plain[:_MOST_OWNERS] for held in vars(value).values()]
-    return [value for value in known.values() if _defines(type(value), code)]
+    return [value for value in known.values() if defines(type(value))]
 
 
 def _looped_over(crash: Crash, code: types.CodeType, expression: ast.expr) -> list[object]:

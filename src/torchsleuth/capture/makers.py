@@ -13,7 +13,8 @@ from torchsleuth.capture.bindings import function_node
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import Failure
 from torchsleuth.capture.scopes import argument_for, parameter_of
-from torchsleuth.capture.unlogged import operation_word
+from torchsleuth.capture.returns import returns_of
+from torchsleuth.capture.unlogged import operation_word, stand_in
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
 
@@ -63,12 +64,32 @@ def _handed_over(code: types.CodeType, name: ast.Name, owner: tuple[types.CodeTy
     return (owner[0], given) if isinstance(given, ast.Call) else None
 
 
+def _returned_by_helper(code: types.CodeType, call: ast.Call) -> tuple[types.CodeType, ast.Call] | None:
+    """`stage(8, 16)`, where `stage` is a function of the same file with one `return nn.Sequential(…)`."""
+    tree = source.tree_of(code.co_filename)
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    found = [item for item in tree.body if isinstance(item, ast.FunctionDef) and item.name == name] if tree is not None and name else []
+    returns = list(returns_of(found[0])) if len(found) == 1 else []
+    value = returns[0].value if len(returns) == 1 else None
+    return (stand_in(code.co_filename, name), value) if isinstance(value, ast.Call) else None
+
+
 def _element(made: tuple[types.CodeType, ast.AST] | None, position: int, count: int) -> tuple[types.CodeType, ast.AST] | None:
-    """The element of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where the syntax shows all of them."""
+    """The element of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where the syntax shows all of them, also in a helper
+    that returned it; else the whole."""
     if made is None or not isinstance(made[1], ast.Call):
         return made
-    arguments = made[1].args
-    elements = arguments[0].elts if len(arguments) == 1 and isinstance(arguments[0], (ast.List, ast.Tuple)) else arguments
+    helper = _returned_by_helper(made[0], made[1])
+    return (_written(*helper, position, count) if helper is not None else None) or _written(made[0], made[1], position, count) or made
+
+
+def _written(code: types.CodeType, call: ast.Call, position: int, count: int) -> tuple[types.CodeType, ast.AST] | None:
+    arguments = call.args
+    alone = arguments[0] if len(arguments) == 1 else None
+    alone = alone.value if isinstance(alone, ast.Starred) else alone
+    if isinstance(alone, (ast.ListComp, ast.GeneratorExp)) and len(alone.generators) == 1:  # all are made by this one expression
+        return code, alone.elt
+    elements = alone.elts if isinstance(alone, (ast.List, ast.Tuple)) else arguments
     if len(elements) != count or any(isinstance(element, ast.Starred) for element in elements):
-        return made
-    return made[0], elements[position]
+        return None
+    return code, elements[position]

@@ -84,6 +84,8 @@ class ThroughObjects:
             if name == "enumerate" and len(selectors) > 1 and selectors[1] == 1:
                 return self.follow(at.of(selectors[0], *selectors[2:]), node.args[0])
         if isinstance(node.func, ast.Attribute):
+            if name == "size" and not node.args and len(selectors) == 1 and type(selectors[0]) is int:  # `batch, length = x.size()`
+                return Source(at.frame.filename, node, at.frame.name, at.crossed, selectors[0])
             if name in ("get", "pop") and node.args and isinstance(node.args[0], ast.Constant):
                 found = self.follow(at.of(node.args[0].value, *selectors), node.func.value)
                 return found if found is not None and found is not ANOTHER else (self.follow(at.of(*selectors), node.args[1]) if len(node.args) > 1 else None)
@@ -94,7 +96,7 @@ class ThroughObjects:
             if name in ("parse_args", "parse_known_args") and selectors:
                 return self._parsed(at, name)
         found = self._entry(at, node, name) if selectors and isinstance(selectors[0], str) else self._returned(at, node)
-        if found is None and selectors and name in _LOADS and not isinstance(selectors[0], Invoked):
+        if found is None and selectors and name in _LOADS and not isinstance(selectors[0], Invoked) and self._defined(at.frame, node.func) is None:
             return Source(at.frame.filename, node, at.frame.name, at.crossed)
         return found
 
@@ -126,10 +128,11 @@ class ThroughObjects:
         filename, definition = defined
         if isinstance(definition, ast.ClassDef):
             return self._of_object(at, node, filename, definition)
-        returns = list(returns_of(definition))
-        if len(returns) != 1 or returns[0].value is None:
+        returns = [statement.value for statement in returns_of(definition)]
+        if not returns or any(value is None for value in returns):
             return None
-        return self.follow(at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors), returns[0].value)
+        inside = at.inside(Frame(filename, definition, definition.name, node, at.frame, ""), *at.selectors)
+        return self._one([self.follow(inside, value) for value in returns if value is not None])
 
     def _by_method(self, at: At, node: ast.Call) -> Source | None:
         """`vocabulary.encode(text)`, `self.encode(text)`: what the method returns, of the class whose object that is."""

@@ -119,6 +119,10 @@ class Trail(ThroughObjects):
 
     _setcomp = _generatorexp = _listcomp
 
+    def _dictcomp(self, at: At, node: ast.DictComp) -> Source | None:
+        """`{name: dict(entries) for name, entries in DEFAULTS.items()}`: an entry of one of them, whichever has the number."""
+        return self.follow(at.of(*at.selectors[1:]), node.value) if at.selectors else None
+
     # -- names ------------------------------------------------------------------------------------
 
     def _name(self, at: At, node: ast.Name) -> Source | None:
@@ -187,13 +191,23 @@ class Trail(ThroughObjects):
         given, certain = argument_for(call, frame.scope, of_self, name)
         if given is not None:
             return self.follow(at.inside(outer, *at.selectors)._replace(crossed=_crossed(at, outer, given, name)), given)
-        found = None
+        found = self._out_of_star(at, outer, call, name)
         for keyword in call.keywords:
-            if keyword.arg is None:
+            if keyword.arg is None and found is None:
                 way = self.follow(at.inside(outer, name, *at.selectors), keyword.value)
                 found = found or (way if way is not ANOTHER else None)
         default = default_of(frame.scope, name) if found is None and (certain or not any(isinstance(a, ast.Starred) for a in call.args)) else None
         return found or (self.follow(at.of(*at.selectors), default) if default is not None else None)
+
+    def _out_of_star(self, at: At, outer: Frame, call: ast.Call, name: str) -> Source | None:
+        """`build(*spec)`: the element of `spec` at the parameter's place, behind what is written before the star."""
+        names = positional_names(at.frame.scope, at.frame.arguments == "self")
+        stars = [k for k, argument in enumerate(call.args) if isinstance(argument, ast.Starred)]
+        if len(stars) != 1 or name not in names or names.index(name) < stars[0] or stars[0] != len(call.args) - 1:
+            return None
+        starred = call.args[stars[0]].value  # type: ignore[attr-defined]
+        found = self.follow(at.inside(outer, names.index(name) - stars[0], *at.selectors), starred)
+        return found if found is not ANOTHER else None
 
     def _uncalled(self, at: At, name: str) -> Source | None:
         """Nobody calls the function by its name: `KINDS[kind](**options)`, or a library calls it back.

@@ -25,6 +25,7 @@ from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
 from torchsleuth.capture.finished import node_in
+from torchsleuth.capture.loaders import Loaders
 from torchsleuth.capture.reckoning import Agreed
 from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.trails import mark_of
@@ -49,6 +50,8 @@ class Origins:
         self._failure = failure
         self._crash = failure.crash
         self.definitions = Definitions(failure)
+        self._loaders = Loaders(failure, self.definitions)
+        self.smaller_batch = ""  # in words, where a size was followed to the last batch of a DataLoader
         self._limit = failure.operation.index if failure.operation is not None else self._end_of_log()
 
     @property
@@ -121,6 +124,9 @@ class Origins:
         via = None
         if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
             via = place_at(operation.user_code, operation.user_lasti)
+        sample = self._loaders.sample(operation) if size is None else None
+        if sample is not None:  # not the loop over the loader, in which torch has joined the samples
+            return sample
         place = place_at(operation.code, operation.lasti, Known.OBSERVED, via)
         if place is None:
             return None
@@ -136,7 +142,8 @@ class Origins:
         """Where a call was given a size: the caller's expressions; for the size of another tensor, where that one has it from."""
         library = operation.stack[: len(operation.stack) - len(stack)]
         found = self.definitions.given_size(stack, size, axis, bool(operation.operands), self._names_in(library) if library else None)
-        sized = self.definitions.sized(found) if found is not None else None
+        asked = found or self.definitions.size_asked_for(stack, axis)  # `torch.arange(len(ids))`
+        sized = self.definitions.sized(asked) if asked is not None else None
         if sized is not None and self._limit is not None:
             mark, own = mark_of(sized[0]), sized[1] % sized[0].dim()
             if mark is not None and mark.shape[own] == size and operation.index < self._limit:
@@ -157,6 +164,10 @@ class Origins:
         configs = (plain_attribute(locals_of(entry.frame).get("self"), "config") for entry in self._failure.entries)
         maps = (plain_attribute(type(config), "attribute_map") for config in configs if config is not UNKNOWN)
         return next((dict(found) for found in maps if isinstance(found, dict)), {})
+
+    def is_batch(self, operation: Operation) -> bool:
+        """Whether torch has joined the samples of a DataLoader by this call."""
+        return self._loaders.loop_of(operation) is not None
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -241,12 +252,17 @@ class Origins:
         older = self._before_the_log(last, first) if last is not None and not complete else None
         if older is not None:
             return older
+        loader, words = self._loaders.made(last, own, mark.shape[axis]) if last is not None else (None, "")
+        if loader is not None:
+            self.smaller_batch = words or self.smaller_batch
+            return loader
         if made is not None and last is not None and made.given is None:
             made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first) or self._convolution_behind(last))
         return made if made is None or complete else Made(made.operation, made.place, False, made.given)
 
     def _before_the_log(self, operation: Operation, operand: Mark) -> Made | None:
-        """For an operand that came into being unseen (`torch.from_numpy`): what it was bound to, in a frame that is still alive."""
+        """For an operand that came into being unseen (`torch.from_numpy`): what it was bound to, in a frame that is still alive; for a
+        sample of a batch what the dataset returned."""
         for entry in self._failure.entries:
             if entry.code is not operation.user_code or entry.origin is not Origin.USER:
                 continue
@@ -257,7 +273,7 @@ class Origins:
                 if isinstance(value, torch.Tensor) and id(value) == operand.ident and tuple(value.shape) == operand.shape:
                     made = self.definitions.made(entry, node)
                     return made if made is not None and made.operation in UNSEEN else None
-        return None
+        return self._loaders.sample(operation)
 
     def _layer_behind(self, operation: Operation, result: Mark, axis: int) -> Made | None:
         """A recurrent layer's features are its hidden size, once for each direction, and its states one for each layer and direction: its

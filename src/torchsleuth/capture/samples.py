@@ -49,6 +49,16 @@ def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Mad
     return None
 
 
+def kind_of_samples(dataset: typing.Any) -> type:
+    return type(_innermost(dataset))
+
+
+def part_made(owner: type, key: int | str | None) -> Made | None:
+    """The expression that `__getitem__` of a dataset of the program's returns at this key, where syntax leaves only one."""
+    function: typing.Any = getattr(owner, "__getitem__", None)
+    return _made(owner, function, returned_part(function.__code__, key)) if _is_programs(function) else None
+
+
 def length_made(failure: Failure, definitions: Definitions, entry: Entry, index: ast.AST) -> Made | None:
     """For an index that a DataLoader has counted: what the dataset's `__len__` returns."""
     above, owner = failure.entries[entry.position - 1] if entry.position else None, locals_of(entry.frame).get("self")

@@ -26,8 +26,8 @@ def size_asked(node: ast.AST, axis: int | None) -> tuple[ast.AST, int] | None:
     """The tensor and the axis of `x.size(1)`, `x.shape[1]`, `len(x)`, and of `x.shape` with a known position."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1:
         return node.args[0], 0
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) == 1:
-        place = key_of(node.args[0])[0]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and len(node.args) <= 1:
+        place = key_of(node.args[0])[0] if node.args else axis
         return (node.func.value, place) if type(place) is int else None
     if isinstance(node, ast.Subscript):
         place = key_of(node.slice)[0]
@@ -76,10 +76,14 @@ def arguments_for(call: ast.Call, axis: int | None) -> list[ast.AST]:
     sizes = _sizes_written(call, name) if plain and axis is not None else []
     if axis is not None and axis < len(sizes):
         return [sizes[axis]]
+    if name in _OF_DATA:  # as long as the data: a number in it is no size
+        given = call.args[0] if call.args else None
+        return slice_lengths(given) if isinstance(given, ast.Subscript) and axis in (0, None) else []
     every = [*call.args, *(keyword.value for keyword in call.keywords)]
     return [part for argument in every for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
 
 
+_OF_DATA = frozenset({"tensor", "as_tensor", "asarray", "array", "LongTensor", "FloatTensor", "IntTensor", "stack", "cat"})
 _SIZED = frozenset({"rand", "randn", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})  # called with sizes alone
 
 
@@ -89,6 +93,30 @@ def _sizes_written(call: ast.Call, name: str) -> list[ast.expr]:
     if name in (*_SIZED, "full", "new_full", "randint") and len(tuples) == 1 and not any(isinstance(size, ast.Starred) for size in tuples[0].elts):
         return tuples[0].elts
     return call.args if name in _SIZED and not tuples and len(call.args) > 1 else []
+
+
+def slice_lengths(node: ast.Subscript) -> list[ast.AST]:
+    """The numbers that a slice says are its length: the `n` of `x[i : i + n]`, `x[:n]` and `x[-n:]`, where only one slice does so."""
+    found: list[ast.AST] = []
+    for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+        if not isinstance(part, ast.Slice) or part.step is not None:
+            continue
+        lower, upper = part.lower, part.upper
+        if lower is None and upper is not None and not isinstance(upper, ast.UnaryOp):
+            found.append(upper)
+        elif upper is None and isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.USub):
+            found.append(lower.operand)
+        elif lower is not None and isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add):
+            start = ast.dump(lower)
+            terms = _summands(upper)
+            rest = [term for term in terms if ast.dump(term) not in {ast.dump(one) for one in _summands(lower)}]
+            if len(rest) == 1 and (start in map(ast.dump, terms) or len(terms) == len(_summands(lower)) + 1):
+                found += rest
+    return found if len(found) == 1 else []
+
+
+def _summands(node: ast.AST) -> list[ast.AST]:
+    return [*_summands(node.left), *_summands(node.right)] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else [node]
 
 
 def key_of(node: ast.AST) -> tuple[Selector, ...]:

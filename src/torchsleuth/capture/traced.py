@@ -10,7 +10,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.attributes import attribute_definition
-from torchsleuth.capture.bindings import function_node
+from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence import Place, TensorFact
@@ -72,6 +72,8 @@ def traced_layer(crash: Crash, place: Place, weight: tuple[int, ...]) -> Layer |
         call = ast.parse(place.source.strip(), mode="eval").body
     except SyntaxError:
         return None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+        return _listed_layer(crash, place, weight)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, ast.Name):
         return None
     found: dict[int, tuple[str, torch.nn.Module, torch.nn.Module]] = {}
@@ -90,6 +92,43 @@ def traced_layer(crash: Crash, place: Place, weight: tuple[int, ...]) -> Layer |
     made_at = source.place_of_node(*defined, Known.INFERRED) if defined is not None else None
     made = Made(operation_word(defined[1]), made_at) if defined is not None and made_at is not None else None
     return Layer(name if len(found) == 1 else ast.unparse(call.func), type(layer).__name__, made)
+
+
+def _listed_layer(crash: Crash, place: Place, weight: tuple[int, ...]) -> Layer | None:
+    """`for layer in self.layers: x = layer(x)`: the one layer with this weight in the lists and chains of the module that runs the line."""
+    found: dict[int, tuple[str, torch.nn.Module, str, torch.nn.Module]] = {}
+    for root_name, root in crash.names.modules:
+        for path, owner in root.named_modules():
+            for name, held in owner.named_children() if _runs(owner, place) else ():
+                if isinstance(held, (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)):
+                    for key, layer in held.named_children():
+                        if tuple(getattr(getattr(layer, "weight", None), "shape", ())) == weight:
+                            parts = (root_name, path.replace("_orig_mod.", "").replace("_orig_mod", ""), name, key)
+                            found.setdefault(id(layer), (".".join(part for part in parts if part), owner, name, layer))
+    if len(found) != 1:
+        return None
+    called, owner, name, layer = next(iter(found.values()))
+    defined = attribute_definition(owner, name)
+    place_made = source.place_of_node(*defined, Known.INFERRED) if defined is not None else None
+    return Layer(called, type(layer).__name__, Made(operation_word(defined[1]), place_made) if defined is not None and place_made is not None else None)
+
+
+def traced_origin(crash: Crash, place: Place, text: str) -> Made | None:
+    """For a variable of the traced function: the expression it was bound to, where it is bound only once and is no parameter."""
+    for _, root in crash.names.modules:
+        for owner in root.modules():
+            for base in type(owner).__mro__:
+                for function in vars(base).values():
+                    code = getattr(function, "__code__", None)
+                    scope = function_node(code) if code is not None and source.display_name(code.co_filename) == place.span.file else None
+                    if scope is None or code is None or not scope.lineno <= place.span.line <= (scope.end_lineno or 0):
+                        continue
+                    bound = [item for item in bindings(scope) if item[0] == text]
+                    if len(bound) != 1 or bound[0][3] != "assign" or text in code.co_varnames[: code.co_argcount]:
+                        return None
+                    where = source.place_of_node(code, bound[0][2], Known.INFERRED)
+                    return Made(operation_word(bound[0][2]), where, complete=False) if where is not None else None
+    return None
 
 
 def _runs(owner: torch.nn.Module, place: Place) -> bool:

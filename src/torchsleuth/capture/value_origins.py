@@ -18,7 +18,8 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.capture.finished import frame_at, frames_of, node_in
+from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
+from torchsleuth.capture.live_values import in_objects
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.values import Values, value_argument
 from torchsleuth.evidence_forward import BadValue, Made
@@ -92,7 +93,7 @@ class ValueOrigins:
                 mark, position = last.operands[0], None
             before = last.index
         made = self._made(last, position, first.value, result) if last is not None else None
-        if held is not None and (last is None or _is_torchs_own(last)):
+        if held is not None and (last is None or _is_torchs_own(last) or self._origins.is_batch(last)):
             return self.by_syntax(*held) or made
         return made
 
@@ -100,6 +101,8 @@ class ValueOrigins:
         made = self._origins.made_by(operation)
         if made is not None and operation.name in _CHOOSES and result is not None and not result.dtype.is_floating_point:
             return dataclasses.replace(made, given=self._searched(operation))
+        if made is not None and operation.name == "arange" and operation.results:
+            return self._counted(operation) or made
         if made is None or type(number) is not int or origin_of(operation.user_code) is not Origin.USER:
             return made
         here = (operation.user_code, operation.user_lasti)
@@ -116,6 +119,12 @@ class ValueOrigins:
             given = _assigned(frame.filename, call)
         found = self._values.follow(frame, given[0], given[1], number) if given is not None else None
         return dataclasses.replace(made, given=self._origins.definitions.source_made(found)) if found is not None else made
+
+    def _counted(self, operation: Operation) -> Made | None:
+        """`torch.arange(length)` counts as far as it is long: with what gave it that number."""
+        call = node_in(operation.user_code, operation.user_lasti)
+        numbers = [argument for argument in call.args if not isinstance(argument, ast.Starred)] if isinstance(call, ast.Call) else []
+        return self._origins.made_by(operation, operation.results[0].shape[0], 0) if len(numbers) == 1 else None
 
     def _searched(self, operation: Operation) -> Made | None:
         """The positions that `argmax`, `topk` and the like return go as far as the dimension they search is long: who set that,
@@ -136,7 +145,11 @@ class ValueOrigins:
 
     @functools.cached_property
     def _values(self) -> Values:
-        return Values(entry.code.co_filename for entry in self._failure.entries if entry.origin is Origin.USER)
+        return Values((entry.code.co_filename for entry in self._failure.entries if entry.origin is Origin.USER), self._live)
+
+    def _live(self, frame: Frame, expression: ast.expr) -> list[object]:
+        """What an expression of a method stands for in the live objects of its class."""
+        return in_objects(self._failure.crash, frame.filename, frame.scope, expression)
 
     def carries_from(self, mark: Mark, ident: int) -> bool:
         """Whether the values of a tensor were carried over, unchanged, from the tensor with this identity."""

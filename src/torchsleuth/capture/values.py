@@ -80,29 +80,36 @@ def _is_list(node: ast.AST) -> bool:
     return isinstance(node, (ast.List, ast.Tuple, ast.ListComp)) or isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("list", "tuple", "tolist", "split")
 
 
+# What an expression in a function stands for in objects that still live: all that is found.
+Live = typing.Callable[[Frame, ast.expr], list[object]]
+
+
 class Values:
     """Follows values. `files` are the program's own."""
 
-    def __init__(self, files: typing.Iterable[str]) -> None:
+    def __init__(self, files: typing.Iterable[str], live: Live) -> None:
         self._files = tuple(dict.fromkeys(files))
+        self._live = live
 
     def follow(self, frame: Frame, node: ast.AST, position: tuple[Selector, ...], number: int) -> Source | None:
         """The expression behind the value at this position of what `node` stands for; None where it is `node` itself."""
-        found = _ValueTrail(self._files, number, len(position)).follow(At(frame, position), node)
+        found = _ValueTrail(self._files, number, len(position), self._live).follow(At(frame, position), node)
         if found is None or found is ANOTHER or found.refuted or found.node is node or isinstance(found.node, (ast.Name, ast.Attribute)):
             return None
         return found._replace(crossed=())
 
 
 class _ValueTrail(Trail):
-    def __init__(self, files: tuple[str, ...], number: int, rank: int) -> None:
+    def __init__(self, files: tuple[str, ...], number: int, rank: int, live: Live) -> None:
         super().__init__(files, number)
+        self._live = live
         self._rank = rank  # of the tensor that holds the value: so many of the selectors are a position in it
 
     def follow(self, at: At, node: ast.AST) -> Source | None:
-        """A number that is written into a tensor stands at every position of what it is written to: `ids[:, 0] = 101`."""
-        written = isinstance(node, ast.Constant) and 0 < len(at.selectors) <= self._rank
-        return super().follow(at.of() if written else at, node)
+        """`mask[0] = 255`: a number that is stored in a part of an array fills it."""
+        if isinstance(node, ast.Constant) and at.selectors and type(node.value) is int:
+            return Source(at.frame.filename, node, at.frame.name, at.crossed) if node.value == self._number else ANOTHER
+        return super().follow(at, node)
 
     def _one(self, found: list[Source | None]) -> Source | None:
         """Only where no other way is left: a constant that happens to be the number proves nothing beside another way."""
@@ -122,8 +129,17 @@ class _ValueTrail(Trail):
 
     # -- by syntax --------------------------------------------------------------------------------
 
-    def _dictcomp(self, at: At, node: ast.DictComp) -> Source | None:
-        return self.follow(at.of(*at.selectors[1:]), node.value) if at.selectors else None
+    def _name(self, at: At, node: ast.Name) -> Source | None:
+        """`a = torch.tensor(a)`: the way that leads back to the name itself brings no number of its own."""
+        return ANOTHER if (id(at.frame.scope), node.id, at.selectors) in self._open else super()._name(at, node)
+
+    def _list(self, at: At, node: ast.List | ast.Tuple | ast.Set) -> Source | None:
+        return super()._list(at, node) if node.elts else ANOTHER  # nothing is in it yet
+
+    _tuple = _set = _list
+
+    def _dict(self, at: At, node: ast.Dict) -> Source | None:
+        return super()._dict(at, node) if node.values else ANOTHER
 
     def _binop(self, at: At, node: ast.BinOp) -> Source | None:
         """`[START] + ids`; where neither side is written as a list, an array may be reckoned with, and the numbers are new."""
@@ -166,10 +182,16 @@ class _ValueTrail(Trail):
             if samples is not None:
                 return self.follow(at.of(*samples[1]), samples[0])
         if isinstance(node.func, ast.Attribute) and name in ("get", "pop", "setdefault") and node.args:
-            ways = [self.follow(at.of(*key_of(node.args[0]), *at.selectors), node.func.value)]
+            empty = name == "get" and not at.selectors and self._lacks(at.frame, node.func.value)
+            ways = [ANOTHER if empty else self.follow(at.of(*key_of(node.args[0]), *at.selectors), node.func.value)]
             ways += [self.follow(at.of(*at.selectors), default) for default in node.args[1:2]]
             return self._one(ways)
         return super()._call(at, node)
+
+    def _lacks(self, frame: Frame, table: ast.expr) -> bool:
+        """Whether the tables that this expression stands for now all are without the number: then it was the default."""
+        found = self._live(frame, table)
+        return bool(found) and all(isinstance(one, dict) and self._number not in one.values() for one in found)
 
     # -- samples ----------------------------------------------------------------------------------
 

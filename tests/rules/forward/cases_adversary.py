@@ -233,7 +233,7 @@ def build(cfg):
     return nn.Sequential(first, nn.ReLU(), nn.Linear(cfg["model"]["layers"][0], 2))  #! create
 m = build(CFG)
 m(torch.randn(3, 20))  #! operand
-""", "matmul-shape", ("the 12 is set here", "the 24 is set here"), late=(9, 10)),
+""", "matmul-shape", ("the 12 is set here", "the 24 is set here"), late=(8, 10)),
     Case("numbers-through-keywords", """\
 import torch
 from torch import nn

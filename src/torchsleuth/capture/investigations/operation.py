@@ -12,19 +12,22 @@ from torchsleuth import source
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
+from torchsleuth.capture.foreign import foreign
 from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.reckoning import Agreed
+from torchsleuth.capture.results import results_unpacked
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
-from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands
+from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands, traced_origin
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.capture.value_origins import VALUE_COPIES, Locate, ValueOrigins
 from torchsleuth.capture.values import BLANK, COPIES
+from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -82,7 +85,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
-        sample_words(failure),
+        sample_words(failure) or origins.smaller_batch,
         sample_made(failure, [raw.tensor for raw in gathering.raws if raw.live is not None]),
         failure.operation is not None,
         gathering.raised_in_python,
@@ -91,6 +94,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         config=_config(failure),
         training=module.training if module is not None else None,
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
+        foreign=foreign(failure, gathering, origins),
     )
 
 
@@ -98,7 +102,13 @@ def _both_directions(failure: Failure, operand: Operand) -> bool:
     """Its last size comes from the call of a recurrent layer that reads in both directions."""
     made = operand.origin_of(-1) if operand.shape else None
     entry = failure.program
-    if made is None or source.display_name(entry.code.co_filename) != made.place.span.file:
+    if made is None:
+        return False
+    if made.operation in ("lstm", "gru", "rnn_tanh", "rnn_relu"):  # the log has seen it: which of the layers has that size?
+        layers = [module for _, root in failure.crash.names.modules for module in root.modules() if isinstance(module, torch.nn.RNNBase)]
+        fitting = {bool(layer.bidirectional) for layer in layers if layer.hidden_size * (1 + bool(layer.bidirectional)) == operand.shape[-1]}
+        return fitting == {True}
+    if source.display_name(entry.code.co_filename) != made.place.span.file:
         return False
     span = made.place.span
     call = source.expression_at(entry.code.co_filename, (span.line, span.column - 1, span.end_line, span.end_column - 1))
@@ -244,6 +254,12 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
     value = container_of(crash.error, entry) if failure.is_direct else None
     if value is None:
         returned = unpacked(crash, entry) if failure.is_direct else None
+        several = results_unpacked(crash.message, entry.statement, entry.evaluator) if failure.is_direct and returned is None else None
+        if several is not None:
+            gathering.__dict__.pop("operands", None)
+            gathering.raws = []
+            place = source.place_of_node(several.code, several.node, Known.INFERRED) if several.code is not None and several.node is not None else None
+            return several.words, Made("results", place) if place is not None else None
         if returned is None:
             return "", None
         gathering.__dict__.pop("operands", None)
@@ -327,7 +343,7 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
     if place.via is None and place.in_library and outer is not None:
         place = dataclasses.replace(place, via=source.place_of_instruction(outer.code, outer.lasti))
     compiled = found.wrapper == "torch.compile"
-    operands = traced_operands(crash.message, place) if compiled else ()
+    operands = _with_origins(crash, place, traced_operands(crash.message, place)) if compiled else ()
     weight = next((operand.shape for operand in operands if operand.argument == "weight"), None)
     layer = traced_layer(crash, place, weight) if weight is not None else None
     return FailedOperation(
@@ -342,6 +358,27 @@ def _from_text(crash: Crash, found: Embedded) -> FailedOperation | None:
         wrapper=found.wrapper,
         sample=worker_samples(_entries(crash)) if found.wrapper == "a DataLoader worker" else "",
     )
+
+
+def _with_origins(crash: Crash, place: Place, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """What syntax tells of the variables that the traced line names."""
+    result = []
+    for operand in operands:
+        made = traced_origin(crash, place, operand.source) or _given_outside(crash, operand) if operand.source.isidentifier() else None
+        sizes = tuple(SizeOrigin(axis, size, made) for axis, size in enumerate(operand.shape)) if made is not None else ()
+        result.append(dataclasses.replace(operand, made=made, sizes=sizes))
+    return tuple(result)
+
+
+def _given_outside(crash: Crash, operand: Operand) -> Made | None:
+    """The one tensor of this shape and dtype that the program's own call, `model(x)`, has handed over."""
+    failure = Failure.at_the_users_call(crash)
+    call = failure.user.node if failure is not None and failure.user is not None else None
+    if failure is None or failure.user is None or not isinstance(call, ast.Call):
+        return None
+    values = [(node, failure.user.evaluator.value(node)) for node in (*call.args, *(keyword.value for keyword in call.keywords))]
+    same = [node for node, value in values if isinstance(value, torch.Tensor) and tuple(value.shape) == operand.shape and operand.tensor.dtype in str(value.dtype)]
+    return Origins(failure).definitions.made(failure.user, same[0]) if len(same) == 1 else None
 
 
 def _entries(crash: Crash) -> list[Entry]:

@@ -144,7 +144,10 @@ def is_at_failure(made: Made | None, operation: FailedOperation) -> bool:
 def elsewhere(operand: Operand | None, operation: FailedOperation) -> tuple[Made | None, str]:
     """As `of_tensor`; where the failing expression itself made the tensor (`labels.float()`), where its rows came from."""
     made, words = of_tensor(operand)
-    return of_axis(operand, 0) if operand is not None and operand.shape and is_at_failure(made, operation) else (made, words)
+    if operand is None or not operand.shape or not is_at_failure(made, operation):
+        return made, words
+    before = next((step for step in operand.chain if not is_at_failure(step, operation)), None)
+    return (before, f"{operand.called} is made of this") if before is not None else of_axis(operand, 0)
 
 
 def squeezer(operand: Operand | None) -> Made | None:

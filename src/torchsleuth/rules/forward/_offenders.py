@@ -17,7 +17,8 @@ def _offender(item: Operand | Argument) -> str:
     return argument_fact(item) if isinstance(item, Argument) else f"`{item.argument}`: {described(item)}"
 
 
-_ALIASES = {"self": ("input", "self", "tensor a"), "input": ("input", "self"), "other": ("other", "tensor b")}
+_ALIASES = {"self": ("input", "self", "tensor a"), "input": ("input", "self"), "other": ("other", "tensor b"), "nhead": ("nhead", "num_heads"),
+            "d_model": ("d_model", "embed_dim")}  # fmt: skip
 # Words of the message that are parameter names by accident.
 _EVERYDAY = {"a", "b", "n", "p", "x", "y", "k", "t", "input", "self", "other", "size", "value", "end", "start", "dim", "out", "dtype",
              "tensor", "tensors", "index", "to", "source", "device", "step", "mode"}  # fmt: skip

@@ -10,7 +10,7 @@ from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import code, expr, failed, fully, line_of, made_words, seen, shape
+from torchsleuth.rules.forward._words import code, expr, failed, fully, line_of, made_words, seen, shape, users
 
 
 class DtypeMismatch(CrashRule):
@@ -118,7 +118,7 @@ class DtypeMismatch(CrashRule):
             self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
             why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
-            creates=_converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here")], facts=facts, fixes=fixes, shown=0,
+            creates=_converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
     def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
@@ -140,6 +140,15 @@ def _converted(odd: Operand, weights: Operand | None) -> list[tuple[Made | None,
     if weights is None or odd.tensor.dtype != "float32" or weights.tensor.dtype in ("float32", "") or weights.dtype_made is None:
         return []
     return [(weights.dtype_made, f"{weights.called} gets its dtype {weights.tensor.dtype} here")]
+
+
+def _asked_for(operands: list[Operand], odd: Operand) -> list[tuple[Made | None, str]]:
+    """The other one of two, where its own dtype was asked for by name: `torch.zeros(3, dtype=torch.float16)`, `.half()`."""
+    others = [operand for operand in operands if operand is not odd]
+    made = others[0].dtype_made if len(others) == 1 else None
+    place = users(made.place) if made is not None else None
+    asked = place is not None and re.search(r"dtype\s*=|\.(half|bfloat16|double|float|long|int|bool|to|type)\(", place.source)
+    return [(made, f"{others[0].called} gets its dtype {others[0].tensor.dtype} here")] if asked else []
 
 
 def _odd(operands: list[Operand], message: str) -> tuple[Operand, str]:

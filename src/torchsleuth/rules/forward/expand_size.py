@@ -101,6 +101,14 @@ class ExpandSize(CrashRule):
         if storing:
             title = f"{called} [{said[5]}] does not fit into {code(operation.place.source)}, which has shape [{said[4]}]"
         fixes = [f"Only dimensions of size 1 can be stretched. Add one with `unsqueeze`, or make the {have} a {want} where it comes from."]
+        cut = next((item for item in operation.index if item.kind == "slice" and item.size is not None and item.axis is not None and item.size > want), None)
+        if storing and cut is not None and receiver is not None and have > want and re.search(r":.*\+", cut.source):
+            # `queue[at : at + n] = keys`, and the end of the queue is nearer than that
+            creates.append(of_axis(receiver, cut.axis))
+            facts.append(inferred(f"{receiver.called} has {cut.size} at dimension {cut.axis}: the slice `{cut.source}` seems to reach beyond the end, where it is cut off; {want} of {have} are left."))
+            fixes = [f"Write only what fits, `{called.strip('`')}[:{want}]`, and the rest from the beginning on (`index = (torch.arange({have}) + start) % {cut.size}`), or let {have} divide {cut.size}."]
+        elif storing:
+            fixes = [f"Make the {have} of {called} a {want}, or select {have} places on the left side."]
         if operation.place.in_library and is_about_positions(operation, tensor.source if tensor else ""):
             facts.append(inferred(f"The sequence has {want} tokens; the model has {have} positions."))
             fixes = [TRUNCATE]

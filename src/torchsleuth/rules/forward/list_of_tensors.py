@@ -66,7 +66,10 @@ class ListOfTensors(CrashRule):
             said = re.search(r"expected (\d+)(?:, got (\d+))?", message)
             title = f"{said[1] if said else 'Another number of'} values are to be unpacked from {operation.container}"
             fixes = ["Bring the tensor to the number of dimensions that is unpacked here, or unpack what is there."]
-            if "returned by" in operation.container:
+            if re.match(r"\d+ ", operation.container):
+                named = operation.container.partition(": ")[2]
+                fixes = [f"Unpack what is there: `{named} = ...`." if named else "Unpack as many values as there are, or hand over as many as are unpacked here."]
+            elif "returned by" in operation.container:
                 facts.append(seen("Unpacking a tensor goes along its first dimension: one value for each row."))
                 fixes = ["Take the tensor as one value, or return as many values as are unpacked here."]
             if operation.container.endswith(("a GRU", "a RNN")):
@@ -74,12 +77,15 @@ class ListOfTensors(CrashRule):
                 fixes = ["Unpack one state: `output, h = ...`."]
         else:
             title = f"{code(operation.place.source)} is out of range: {operation.container}"
-            fixes = ["Positions count from 0; the last one is -1."]
+            count = re.match(r"a (?:list|tuple) of (\d+) tensors|the shape .*, (\d+) sizes", operation.container)
+            most = int(count[1] or count[2]) - 1 if count else None
+            fixes = [f"Positions go from 0 to {most} here; the last one is also -1." if most is not None else "Positions count from 0; the last one is -1."]
             if item is not None and item.value is not None and item.source != str(item.value):
                 facts.insert(0, seen(f"`{item.source}` is {item.value}."))
                 creates.append((item.made, f"{item.source} = {item.value} comes from here"))
         base = operation.operands[0] if len(operation.operands) == 1 and not operation.container.startswith(("a list", "a tuple")) else None
-        creates.append((operation.container_made, "the list was made here"))
+        results = operation.container_made is not None and operation.container_made.operation == "results"
+        creates.append((operation.container_made, "this is what it hands over" if results else "the list was made here"))
         if base is not None:
             creates.append((base.made, f"{base.called if base.source else 'the tensor'} {shape(base.shape)} comes from here"))
         return report(self.name, operation, title=title, label=operation.container, role=Role.INDEX, why=f"Python says: {message}", creates=creates,

@@ -184,6 +184,10 @@ def _shapes(
         fix += f"; and `{name}.float()`, since targets of this loss are floating point." if target.tensor.dtype in _WHOLE else "."
         return f"Predictions and targets differ in shape: {both}", why, [fix], None
     axis = next((k for k, (a, b) in enumerate(zip(scores.shape, target.shape)) if a != b), None)
+    if len(scores.shape) == 2 and scores.shape[:1] == target.shape and scores.shape[1] > 1:
+        name = re.sub(r"\.float\(\)$", "", name)
+        fix = f"If {target.called} holds class numbers: `torch.nn.functional.cross_entropy({scores.source or 'scores'}, {name}.long())`, or one column for each class: `torch.nn.functional.one_hot({name}.long(), {scores.shape[1]}).float()`."
+        return f"Predictions and targets differ in shape: {both}", why, [fix], axis
     return f"Predictions and targets differ in shape: {both}", why, ["Bring both to the same shape where they are made."], axis
 
 

@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._culprits import is_at_failure, of_axis, of_tensor
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape
 from torchsleuth.wording import upper_first
@@ -61,10 +61,11 @@ class RecurrentState(CrashRule):
         r"has inconsistent (input|hidden)_size",
         r"(LSTM|GRU|RNN)(Cell)?: Expected",
         r"`?lengths`? array must be sorted|Expected `len\(lengths\)`|Length of all samples has to be greater than 0",
+        r"start \(-?\d+\) \+ length \(\d+\) exceeds dimension size",
         r"Expected more than 1 batch|hidden has inconsistent|Expected cell state",
     )
     needs = ("operation",)
-    priority = 10
+    priority = 12
 
     def diagnose(self, evidence: Evidence) -> Diagnosis | None:
         operation = failed(evidence)
@@ -79,6 +80,8 @@ class RecurrentState(CrashRule):
         words = made_words(made)
         if words:
             facts.append(seen(f"{layer} was made by {words}."))
+        if "exceeds dimension size" in message:
+            return self._packed_beyond(operation, layer)
         said = re.search(r"Expected hidden(?:\[(\d)\])? size \(([\d, ]+)\), got \[([\d, ]+)\]", message)
         if said:
             want = tuple(int(n) for n in said[2].split(",") if n.strip())
@@ -87,13 +90,17 @@ class RecurrentState(CrashRule):
             axis = next((k for k, (a, b) in enumerate(zip(want, have)) if a != b), 1)
             called = state.called if state is not None else "the state"
             batch = given.shape[1 if given and want[1] == given.shape[1] and want[1] != given.shape[0] else 0] if given and len(given.shape) == 3 else None
-            creates = [of_axis(state, axis)]
+            creates, kept = [of_axis(state, axis)], None
+            if axis == 1 and state is not None and state.source.startswith("self.") and (creates[0][0] is None or is_at_failure(creates[0][0], operation)):
+                kept = state.made
+                creates.append((kept, f"{called} of the batch before is kept here"))
             if axis == 1:
                 facts.append(seen(f"{called} has a batch of {have[1]}; {given.called if given else 'the input'} {shape(given.shape) if given else ''} has {want[1]}."))
                 at = next((k for k in (0, 1) if given is not None and len(given.shape) == 3 and given.shape[k] == want[1]), None)
                 if at is not None:
                     creates.append(of_axis(given, at))
-                fixes.append("Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`).")
+                fixes.append(f"Begin each batch without a state, `{state.source} = None`, or give the DataLoader `drop_last=True`, so that all batches have {have[1]} samples." if kept is not None and state is not None
+                             else "Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`).")  # fmt: skip
                 if given is not None and len(given.shape) == 3 and have[1] == given.shape[1 - (at or 0)] and have[1] != batch:
                     facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
                     fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
@@ -141,6 +148,19 @@ class RecurrentState(CrashRule):
             fixes = ["Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`)."]
         return report(self.name, operation, title=upper_first(title), label=label, lead=state, why="The state of a cell has shape [batch, hidden], with the batch of the input.",
                       creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+
+    def _packed_beyond(self, operation: FailedOperation, layer: str) -> Diagnosis | None:
+        """`pack_padded_sequence` believes the lengths: it packs fewer rows than they promise, and the layer runs out of them."""
+        data, steps = operation.operand("input"), operation.operand("batch_sizes")
+        if data is None or steps is None or len(steps.shape) != 1:
+            return None
+        called = data.source.partition("[")[0] or "the packed sequence"
+        title = f"`{called}` was packed with lengths up to {steps.shape[0]}, longer than the padded sequences"
+        facts = [seen(f"`{called}` has {steps.shape[0]} time steps, the longest of the lengths, and {data.shape[0]} rows of data: fewer than the lengths add up to.")]
+        creates = [(data.made, f"it is packed here, with lengths up to {steps.shape[0]}")]
+        why = f"`pack_padded_sequence` does not compare the lengths with the sequences; {layer} then asks for a row that is not there."
+        fixes = ["Take the lengths of the sequences as they are packed, after they were cut: `lengths.clamp(max=x.size(1))` for a batch `x` [batch, time, ...]."]
+        return report(self.name, operation, title=title, label=f"lengths up to {steps.shape[0]}", why=why, creates=creates, facts=facts, fixes=fixes, shown=2)
 
     def _lengths(self, operation: FailedOperation, message: str) -> Diagnosis:
         """`pack_padded_sequence`: not sorted, a sequence of length 0, or not one length for each sample."""

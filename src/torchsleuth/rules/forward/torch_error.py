@@ -63,7 +63,7 @@ class TorchError(CrashRule):
             return None
         if "modified by an inplace operation" in operation.message:
             return self._hidden_save(operation)
-        named = offenders(operation)
+        named = _of_kind(operation) or offenders(operation)
         culprits = Culprits()
         message = first_sentence(operation.message)
         lead = next((item for item in named if isinstance(item, Operand)), None)
@@ -72,8 +72,12 @@ class TorchError(CrashRule):
         if argument is not None and lead is None:
             label = argument_fact(argument).replace("`", "")
         culprits.lead(operation, Role.OPERAND, label, lead)
-        if argument is not None and argument.made is not None:
+        unknown = "unexpected keyword argument" in message  # whatever its value
+        if argument is not None and argument.made is not None and not unknown:
             culprits.create(argument.made, f"{argument.name} = {argument.value} comes from here")
+        divided = _not_divisible(named, message)
+        for item in divided:
+            culprits.create(item.made, f"{item.name} = {item.value} comes from here")
         culprits.create(*_size_said(operation))
         facts = offender_facts(named)
         facts += operand_facts(operation)
@@ -88,8 +92,7 @@ class TorchError(CrashRule):
         refused = operation.name and operation.name not in ("backward", "grad")
         unwritten = evidence.exception.type == "NotImplementedError" and 'missing the required "forward"' in operation.message
         title = f"`{what}` calls a module whose class has no `forward`" if unwritten else f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}")
-
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}", advice(*_kind_advice(_of_kind(operation)), *_divisors(divided)))
 
     def _hidden_save(self, operation: FailedOperation) -> Diagnosis:
         """A node that hides what it saved (a write into a view): the lines alone do not say which one, and `backward` is innocent."""
@@ -101,6 +104,42 @@ class TorchError(CrashRule):
         settle = "Run it again with `torchsleuth run --deep`: every operation is then logged, and both lines are named."
         title = "a tensor that backward needs was overwritten; the recorded lines do not say which"
         return Diagnosis(self.name, title, Confidence.POSSIBLE, (), facts, why, advice(settle))
+
+
+_KINDS = {"str": r"'|\"", "float": r"-?\d+\.\d*(e|$)|-?\d+e", "NoneType": r"None$"}
+
+
+def _of_kind(operation: FailedOperation) -> list[Argument]:
+    """The one argument that is of the kind which the message complains about: `found element of type str`, `but got float`."""
+    said = re.search(r"(?:must be .*?, (?:not|but found element of type)|but got|invalid data type) '?(str|float|NoneType)\b", operation.message)
+    whole = [item for item in operation.arguments if "[" not in item.name]
+    found = [item for item in whole if re.match(_KINDS[said[1]], item.value)] if said else []
+    return found if len(found) == 1 else []
+
+
+def _kind_advice(found: list[Argument]) -> list[str]:
+    if len(found) != 1 or not found[0].source:
+        return []
+    number = re.fullmatch(r"'(-?\d+)'|(-?\d+)\.0*", found[0].value)
+    return [f"`int({found[0].source})`: it is {found[0].value}, and a whole number is wanted."] if number else []
+
+
+def _not_divisible(named: list[Operand | Argument], message: str) -> list[Argument]:
+    """The two numbers of `embed_dim must be divisible by num_heads`, the one to be divided first."""
+    numbers = [item for item in named if isinstance(item, Argument) and len(item.numbers) == 1]
+    if len(numbers) != 2 or "must be divisible by" not in message:
+        return []
+    whole, part = sorted(numbers, key=lambda item: -item.numbers[0])
+    return [whole, part] if part.numbers[0] > 0 and whole.numbers[0] % part.numbers[0] else []
+
+
+def _divisors(divided: list[Argument]) -> list[str]:
+    if not divided:
+        return []
+    whole, part = (item.numbers[0] for item in divided)
+    fitting = [number for number in range(1, whole + 1) if whole % number == 0]
+    near = sorted(sorted(fitting, key=lambda number: abs(number - part))[:4])
+    return [f"{whole} is not divisible by {part}: take {' or '.join(map(str, near))} as `{divided[1].name}`, or a multiple of {part} as `{divided[0].name}`."]
 
 
 def _size_said(operation: FailedOperation) -> tuple[Made | None, str]:
