@@ -15,7 +15,7 @@ from correct_zoo import CORRECT  # noqa: E402
 import torchsleuth  # noqa: E402
 from torchsleuth.model import Outcome  # noqa: E402
 
-TEXT = [name for name in architectures.ARCHITECTURES if name.split("-")[0] not in ("vit", "deit", "resnet", "convnext", "clip")]
+TEXT = [name for name in architectures.ARCHITECTURES if name.split("-")[0] not in ("vit", "deit", "resnet", "convnext", "clip", "wav2vec2")]
 ENCODERS = [n for n in TEXT if n.split("-")[0] in ("bert", "roberta", "distilbert", "electra", "albert", "deberta", "t5", "bart", "marian")]
 CAUSAL = ["gpt2", "gpt-neox", "opt", "llama", "mistral", "qwen2", "gemma", "phi"]
 

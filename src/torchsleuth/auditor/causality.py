@@ -135,6 +135,9 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         return []
     result, _ = lab.run([(leaf, late)])
     difference = _difference(lab, result, may, question)
+    if difference is not None and lab.astray([(leaf, late)]):
+        calm = lab.calmed()
+        return causal_moves(calm, question, step) if calm is not None else []
     if difference is None or not _in_the_same_row(lab, question, late, may, difference):
         return []
     places, trace = lab.locate([(leaf, late)], difference, may, False)

@@ -42,7 +42,7 @@ class May:
     def allows(self, moved: torch.Tensor, near: bool = False, plain: bool = False) -> bool:
         """Does any reading of the axes allow this movement? `near`: positions may also be part of an axis, or fewer than they were, if none is as long.
 
-        `plain`: where an axis has the size of the batch, samples are not looked for as part of another one.
+        `plain`: where an axis has the size of the batch, samples are not looked for as part of another one (but for all positions of all samples).
         """
         if not moved.any() or (self.rows is not None and self.rows.allows(moved, plain=plain)):
             return True
@@ -124,12 +124,12 @@ class May:
         """Pairs of the moved flags, reshaped, and the flags of where they may be."""
         batch, length = self.batch, self.length
         shapes: list[torch.Tensor] = [moved]
-        for axis, size in enumerate(moved.shape if split else ()):
+        for axis, size in enumerate(moved.shape):
             before, after = moved.shape[:axis], moved.shape[axis + 1 :]
             if length is not None and size == batch * length and length > 1 and batch > 1:
                 shapes.append(moved.reshape(*before, batch, length, *after))
                 shapes.append(moved.reshape(*before, length, batch, *after))
-            if size != batch and batch > 1 and size % batch == 0:
+            if split and size != batch and batch > 1 and size % batch == 0:
                 shapes.append(moved.reshape(*before, batch, size // batch, *after))
                 shapes.append(moved.reshape(*before, size // batch, batch, *after))
         if length is None and batch not in moved.shape:  # the samples' axis, parted into groups
@@ -340,12 +340,23 @@ def first_moved(
                 continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
             chosen = _decided(one, seen) if _counts(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
-            if may.allows(flags, near=True, plain=True):
+            if may.allows(flags, near=not _asked_by_others(one, two, a, b), plain=True):
                 if a.name in _VIEWS and may.misread(flags):
                     misread[seen.key] = found
                 continue
             return _first_misread(one, found, misread) or found
     return None
+
+
+_ATTENTIONS = {"multi_head_attention_forward", "scaled_dot_product_attention"}
+
+
+def _asked_by_others(one: Trace, two: Trace, a: Op, b: Op) -> bool:
+    """An attention whose queries did not move: its result has their positions (latents, slots), however many these happen to be."""
+    if a.name not in _ATTENTIONS or not a.ins or not b.ins:
+        return False
+    first, second = value_of(one, a.ins[0]), value_of(two, b.ins[0])
+    return first is not None and second is not None and first.shape == second.shape and not bool(moved_flags(first, second)[0].any())
 
 
 def _widens(op: Op) -> bool:

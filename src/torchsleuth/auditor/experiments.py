@@ -233,8 +233,9 @@ def _second_axis_separates(lab: Lab, leaves: list[Leaf]) -> bool:
 
 
 def _clean_in_eval(lab: Lab, leaves: list[Leaf], may: May, row: int, axis: int) -> bool:
-    calm = Lab(lab.runner, lab.call, lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval"), lab.trace, lab.floor, "eval")
-    calm.loudness, calm.anyhow = lab.loudness, lab.anyhow
+    calm = lab.calmed()
+    if calm is None:
+        return False
     result, _ = calm.run([(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves])
     return first_difference(calm.base, result, may, scalars=False, floor=lab.floor, needs_batch=True) is None
 

@@ -40,6 +40,23 @@ class Lab:
         self.anyhow = False  # ids that are looked up in another order than they are given in are changed themselves
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
 
+    def astray(self, leaf_where: list[tuple[Leaf, torch.Tensor]]) -> bool:
+        """Does dropout draw for other sizes than in the undisturbed run (an expert was given another number of tokens)? From there on the random numbers are others."""
+        before = _dropped(self.trace)
+        if not before:
+            return False
+        _, trace = self.run(leaf_where, healing=lambda op, args, kwargs, result: result)
+        return trace is not None and _dropped(trace) != before
+
+    def calmed(self) -> Lab | None:
+        """The same in eval mode, where there is no dropout to draw them for; None if this one is."""
+        if self.mode == "eval" or not self.runner.model.training:
+            return None
+        base = self.runner.run(self.call.args, self.call.kwargs, mode="eval")
+        calm = Lab(self.runner, self.call, base, self.trace, self.floor, "eval")
+        calm.paddings, calm.called, calm.step, calm.loudness, calm.anyhow = self.paddings, self.called, self.step, self.loudness, self.anyhow
+        return calm
+
     def embedded(self, leaf: Leaf) -> list[Op]:
         """The lookups of this input's ids in embedding tables, as seen in the undisturbed run."""
         key = self.trace.known_key(leaf.tensor)
@@ -164,6 +181,10 @@ class Lab:
             operation_shape=found.op.outs[0].size if found and found.op.outs else (),
             site=site, **more,
         )  # fmt: skip
+
+
+def _dropped(trace: Trace) -> list[tuple[int, ...]]:
+    return [op.outs[0].size for op in trace.ops if "dropout" in op.name and op.outs]
 
 
 # -- changes ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import typing
 import torch
 
 from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor.batch import HIDES
 from torchsleuth.auditor.compare import Found, moved_flags
 from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
@@ -22,7 +23,6 @@ _REPEATING = {"repeat", "tile", "cat", "concat"}  # as a whole, along the first 
 _COMPARING = {"eq", "ne", "__eq__", "__ne__", "lt", "gt"}
 _JOINING = {"__or__", "__and__", "bitwise_or", "bitwise_and", "logical_or", "logical_and"}
 HIDES_NOTHING = "the same at all positions: it hides nothing"
-HIDES = 1e2  # what is added to a score must be larger than that to hide it
 
 
 # Where each kind of attention takes its masks: (position, name), the one for padding first.

@@ -56,6 +56,7 @@ class Move:
     mask_of_ids: bool = False  # the one that is applied is not that, but made of the ids
     sequence: str = ""  # the input that has the padding
     inverted: bool = False  # the experiment also showed that hidden words do not count
+    turned: bool = False  # and the mask is one that is added: `made_site` made it zero at padding
     alone: str = ""  # what a row gives that is run alone and without its padding
     rank: int = 0  # above 0: still there when the places of lower rank are put right
     mask_unused: bool = False  # nothing in the model uses the mask

@@ -128,7 +128,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
-    if move.made_site is not None and move.idle_mask:
+    if move.made_site is not None and move.turned and apart:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"`{move.mask_name}` is made here, zero at padding"))
+    elif move.made_site is not None and move.idle_mask:
         label = f"`{move.idle_mask}` is made here, {move.idle_width} for every row" if move.idle_width else f"`{move.idle_mask}` is made here, the same at all positions"
         culprits.append(culprit(move.made_site, Role.CREATE, label))
     elif move.made_site is not None and move.not_given and apart:
@@ -188,7 +190,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     through = f" through `{move.operation}`" if remedy else ""
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
-        fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+        fix = advice(f"Make `{move.mask_name}` the other way round: zero at positions that hold data." if move.turned else
+                     f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")  # fmt: skip
     elif move.instead:
         title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
         fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions, in the place of `{move.instead}`.")
