@@ -24,6 +24,12 @@ def text(pad: int = 0, low: int = 5) -> dict:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+def left(batch: dict) -> dict:
+    """The same with the padding before the words."""
+    counts = batch["attention_mask"].sum(1).tolist()
+    return {name: torch.stack([row.roll(-n) for row, n in zip(tensor, counts, strict=True)]) if tensor.dim() == 2 else tensor for name, tensor in batch.items()}
+
+
 def language(pad: int = 0) -> dict:
     batch = text(pad)
     return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}

@@ -15,6 +15,7 @@ from torchsleuth.auditor.handing import mask_made
 from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -130,7 +131,7 @@ class Causality:
 def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
     """Change one token of each row; nothing before it may move that is asked for."""
     leaf = question.leaf
-    late, may, chosen = _late(question)
+    late, may, chosen = _late(question, [padding for padding in lab.paddings if padding.leaf.path == leaf.path])
     if late is None:
         return []
     result, _ = lab.run([(leaf, late)])
@@ -248,13 +249,15 @@ def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
     return any(not May(itself).allows(moved_flags(one, two, lab.floor)[0]) for one, two in pairs)
 
 
-def _late(question: Question) -> tuple[torch.Tensor | None, May, list[int]]:
+def _late(question: Question, paddings: list[Padding]) -> tuple[torch.Tensor | None, May, list[int]]:
     """The last token of each row with a prediction before it that is asked for; where the change may show; and which tokens these are.
 
     The last one: what stands before it may be read in both directions as far as nothing is asked for there (a prompt).
     """
     shape, device = question.leaf.tensor.shape[:2], question.leaf.tensor.device
     counted = torch.ones(shape, dtype=torch.bool, device=device) if question.counted is None else question.counted.to(device)
+    for padding in paddings:  # before the words there is nothing to see, and an attention that may see nothing takes all there is
+        counted = counted & padding.like_leaf(padding.valid).to(device) if padding.axis < 2 and padding.left else counted
     counted = counted if question.axis == 1 else counted.T
     batch, length = counted.shape
     if length < 2:

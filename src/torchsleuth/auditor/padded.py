@@ -38,6 +38,11 @@ class Padding:
         """Padding only at the end of rows."""
         return bool((self.valid[:, 1:] <= self.valid[:, :-1]).all())
 
+    @property
+    def left(self) -> bool:
+        """Padding only at the beginning of rows."""
+        return bool((self.valid[:, 1:] >= self.valid[:, :-1]).all())
+
     def like_leaf(self, flags: torch.Tensor) -> torch.Tensor:
         """Flags over samples and positions as the sequence itself is laid out."""
         if self.axis > 1:

@@ -110,13 +110,7 @@ def _apart(lab: Lab, padding: Padding) -> str | None:
     count = int(lengths[row])
     if not padding.right or count == int(lengths.max()):
         return None
-    single, cut = {}, {}
-    for leaf in lab.call.leaves:
-        tensor, axis = leaf.tensor, _positions(leaf, padding)
-        samples = 0 if padding.axis else min(1, tensor.dim() - 1)
-        if tensor.dim() and tensor.shape[samples] == len(lengths):
-            single[leaf.path] = tensor.narrow(samples, row, 1)
-            cut[leaf.path] = single[leaf.path] if axis is None else single[leaf.path].narrow(axis, 0, count)
+    single, cut = row_alone(lab, padding, row, 0, count)
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     try:
         with_padding, without = (lab.runner.run(*lab.call.replaced(changes), mode="eval", changed=True) for changes in (single, cut))
@@ -133,6 +127,18 @@ def _apart(lab: Lab, padding: Padding) -> str | None:
         if gap > least:
             return f"row {row} alone, without its padding, gives another `{name}` than alone with it: it differs by {gap:.2g}"
     return None
+
+
+def row_alone(lab: Lab, padding: Padding, row: int, first: int, count: int) -> tuple[dict, dict]:
+    """Changes that leave one row of the batch: with its padding, and with so many positions from the first that is no padding on."""
+    single, cut = {}, {}
+    for leaf in lab.call.leaves:
+        tensor, axis = leaf.tensor, _positions(leaf, padding)
+        samples = 0 if padding.axis else min(1, tensor.dim() - 1)
+        if tensor.dim() and tensor.shape[samples] == padding.valid.shape[0]:
+            single[leaf.path] = tensor.narrow(samples, row, 1)
+            cut[leaf.path] = single[leaf.path] if axis is None else single[leaf.path].narrow(axis, first, count)
+    return single, cut
 
 
 def _windows(lab: Lab) -> bool:

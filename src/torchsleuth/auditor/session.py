@@ -19,6 +19,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
+from torchsleuth.auditor.countedpositions import position_moves
 from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
@@ -317,7 +318,7 @@ class Session:
         lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
         for padding in self.paddings:
-            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
+            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         later = order.moves()

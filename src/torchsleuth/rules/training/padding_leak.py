@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -60,6 +61,8 @@ class PaddingLeak(AuditRule):
         for move in observation.moves:
             if move.kind == "padding-maximum":
                 yield _maximum(move)
+            elif move.kind == "padding-positions":
+                yield _positions(move, move.site or observation.call)
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
                 yield _diagnosis(observation, move)
 
@@ -103,6 +106,20 @@ def _maximum(move: Move) -> Diagnosis:
         f"Where all real values of a feature are {'negative, zero is larger' if move.zero else 'less than what stands at padded positions'}, and the "
         "padding decides. A row with padding gets another result than the same row without.",
         (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~mask, float('-inf'))`."),),
+    )  # fmt: skip
+
+
+def _positions(move: Move, site: Site | None) -> Diagnosis:
+    return Diagnosis(
+        PaddingLeak.name, "padding before the words shifts their positions", Confidence.LIKELY,
+        (culprit(site, Role.CALL, f"`{move.not_given}` is not given here"),) if site is not None else (),
+        recomputed(
+            f"{move.changed} moved {move.where} by {number(move.distance)}",
+            f"with `{move.not_given}` that begin with 0 at the first word the two agree to {number(move.rounding)}",
+        ),
+        "Where no positions are given, they are counted from the first column. With padding on the left a word's position then depends on how long the "
+        "other rows of its batch are.",
+        (advice(f"Give this call positions that are counted from the first word: `{move.not_given}=({move.mask_name}.long().cumsum(1) - 1).clamp(min=0)`; or pad on the right."),),
     )  # fmt: skip
 
 
