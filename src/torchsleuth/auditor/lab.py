@@ -25,6 +25,7 @@ from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 _EXCHANGING = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "mT"}
+MOST_ROWS = 512  # of ids that are looked for in another order
 MOST_PLACES = 4  # places named for one leak
 
 
@@ -288,6 +289,10 @@ def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> to
     for values, flags in candidates:
         if values.shape == indices.shape and torch.equal(values.to(indices.dtype), indices):
             return flags
+    if indices.shape == ids.shape and ids.shape[0] <= MOST_ROWS:  # the samples in another order, that of their lengths, say
+        same = (indices[:, None] == ids.to(indices.dtype)).all(2)
+        if bool((same.sum(1) == 1).all()) and bool((same.sum(0) == 1).all()):
+            return where[same.int().argmax(1)]
     return None
 
 

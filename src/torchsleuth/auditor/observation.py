@@ -45,6 +45,7 @@ class Move:
     mask_site: Site | None = None  # where the mask was applied, if it was, just before
     mask_operation: str = ""
     unheard: bool = False  # samples are mixed on the way, and no output depends on them any more
+    reordered: bool = False  # the samples were put in another order, and their results not back
     multiplied: bool = False  # scores were multiplied with the mask before a softmax
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()

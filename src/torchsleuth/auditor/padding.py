@@ -79,7 +79,7 @@ def _padding_move(
     count = int((~padding.valid[row]).sum())
     what = "tokens" if _of_ids(padding) else "time steps"
     changed = f"Changing the content of the {count} padded {what} of {padding.sample} {row} of `{padding.leaf.name}`"
-    pooled = not any(n == may.length for n in difference.first.shape)
+    pooled = may.length not in difference.first.shape and not any(may.elsewhere(difference.flags))
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that {padding.sample}" if position is None else f"`{difference.name}` at valid position {position} of that {padding.sample}"

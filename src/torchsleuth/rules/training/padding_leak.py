@@ -63,6 +63,8 @@ class PaddingLeak(AuditRule):
                 yield _maximum(move)
             elif move.kind == "padding-positions":
                 yield _positions(move, move.site or observation.call)
+            elif move.kind == "padding-shorter" and any(one.kind == "features" for one in observation.broadcasts):
+                continue  # the neighbours' lengths reach a row by that
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
                 yield _diagnosis(observation, move)
 
