@@ -21,6 +21,7 @@ from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 Attempt = typing.Callable[[str, typing.Callable[[], typing.Any]], typing.Any]
+FEW = 8  # labels that count; one or two chosen tokens may have been left as they were
 MOST_ROWS = 4  # tried one by one
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul_", "__setitem__"}
 
@@ -45,7 +46,7 @@ class Causality:
 
     def shifts(self) -> tuple[LabelShift, ...]:
         watch = self.step.watch
-        return tuple(label_shifts(watch.shifts, watch.trace, lambda lookup: self._leaf_for(lookup).name, self._is_causal))
+        return tuple(label_shifts(watch.shifts, watch.trace, lambda lookup: self._leaf_for(lookup).name, self._is_causal, self._shown))
 
     def samples_second(self) -> int | None:
         """How many samples the second axis counts, where the loss asks for next tokens along the first, and never along the second."""
@@ -63,6 +64,19 @@ class Causality:
             known = leaf.path or self.lab.embedded(leaf)  # if not, another model of the step has looked these ids up
             self._causal[asked] = bool(known and self.attempt("causality", lambda: is_causal(self.lab, leaf, shift.axis)))
         return self._causal[asked]
+
+    def _shown(self, shift: Shift) -> Site | None:
+        """The call of a model that is asked for a few chosen tokens of the input, all of which it is shown: nothing moves but with them. (It may hide them itself.)"""
+        leaf = self._leaf_for(shift.lookup)
+        padding = next((one.like_leaf(one.valid).cpu() for one in self.lab.paddings if one.leaf is leaf and one.axis < 2), None)
+        real = int(padding.sum()) if padding is not None else leaf.tensor.numel()
+        if not leaf.path or shift.compared < FEW or shift.compared > real // 2 or shift.counted.shape != leaf.tensor.shape or shift.matched < shift.compared:
+            return None
+        where = shift.counted.to(leaf.tensor.device)
+        result = self.attempt("chosen tokens", lambda: self.lab.run([(leaf, where)])[0])
+        moved = result is not None and any(one.shape == two.shape and bool(moved_flags(one, two, self.lab.floor)[0].any())
+                                           for (_, one), (_, two) in zip(output_leaves(self.lab.base), output_leaves(result), strict=False) if one.dim())  # fmt: skip
+        return self.lab.called if moved else None
 
     def moves(self) -> list[Move]:
         question = self._question()

@@ -93,6 +93,7 @@ class LabelShift:
     inputs_site: Site | None = None  # where the tokens were cut, if one stands before them in what they were cut from
     predictions_site: Site | None = None  # where the first predictions were cut off
     labels_cut: bool = False  # there the labels were cut; not only copied
+    shown_site: Site | None = None  # where a model that is asked for some chosen tokens is called, with these tokens to be seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
+from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
@@ -331,6 +332,8 @@ class Session:
             mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         else:
             mixing, remark = [], f"batch mixing was not tested: the loss compares nothing for each of the {self.call.batch_size} rows of the input, which may be one sample"
+        if not mixing and not remark and evidence and not moves:
+            mixing = self.attempt("masks of other samples", lambda: neighbour_moves(lab)) or []
         if mixing:  # a neighbour that is shorter may show in a mixture of the samples, too
             moves = [move for move in moves if move.kind != "padding-shorter"]
         moves += mixing

@@ -58,8 +58,8 @@ class BatchMixing(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for move in observation.moves:
-            if move.kind != "mixing":
-                continue
+            if move.kind != "mixing" or (move.mask_name and any(one.kind == "features" for one in observation.broadcasts)):
+                continue  # or it is by that that the neighbours' masks count
             site = move.site or observation.call
             culprits = []
             second = move.setting == "batch_first=True"
@@ -73,6 +73,8 @@ class BatchMixing(AuditRule):
             fix = "Keep the batch axis out of this operation."
             if move.reordered:
                 fix = "Put the results back in the order of the samples: `result[order.argsort()]` (`pack_padded_sequence(…, enforce_sorted=False)` sorts, and puts back, by itself)."
+            elif move.mask_name:
+                fix = f"Count what `{move.mask_name}` says of each sample on its own (along `dim=1`, with `keepdim=True` where it is divided by), not of all of them together."
             elif move.operation in _VIEWS:
                 fix = "Exchange axes with `transpose` or `permute`, and take an axis apart in the order in which it was put together; `view` and `reshape` only re-read the elements in their old order."
             elif move.operation in _NORMALISING:
