@@ -24,6 +24,12 @@ def text(pad: int = 0, low: int = 5) -> dict:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+def left(batch: dict) -> dict:
+    """The same with the padding before the words."""
+    counts = batch["attention_mask"].sum(1).tolist()
+    return {name: torch.stack([row.roll(-n) for row, n in zip(tensor, counts, strict=True)]) if tensor.dim() == 2 else tensor for name, tensor in batch.items()}
+
+
 def language(pad: int = 0) -> dict:
     batch = text(pad)
     return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
@@ -33,6 +39,11 @@ def pair(pad: int = 0) -> dict:
     labels = torch.randint(5, V, (B, 6))
     labels[1, 4:] = -100
     return {**text(pad), "labels": labels}
+
+
+def waves() -> dict:
+    mask = (torch.arange(400) < torch.tensor([400, 300, 220])[:, None]).long()
+    return {"input_values": torch.randn(B, 400) * mask, "attention_mask": mask, "labels": torch.tensor([0, 1, 1])}
 
 
 def images() -> dict:
@@ -90,6 +101,24 @@ ARCHITECTURES = {
     "t5": lambda: (hf.T5ForConditionalGeneration(hf.T5Config(**T5)), pair()),
     "bart": lambda: (hf.BartForConditionalGeneration(hf.BartConfig(**BART)), pair(1)),
     "marian": lambda: (hf.MarianMTModel(hf.MarianConfig(**BART)), pair(1)),
+    "gptj": lambda: (hf.GPTJForCausalLM(hf.GPTJConfig(vocab_size=V, n_embd=16, n_layer=2, n_head=2, n_positions=32, rotary_dim=4, bos_token_id=1, eos_token_id=2)), language()),
+    "convbert": lambda: (hf.ConvBertForSequenceClassification(hf.ConvBertConfig(**SMALL, head_ratio=1, embedding_size=16)), _classes(text())),
+    "nystromformer": lambda: (hf.NystromformerForSequenceClassification(hf.NystromformerConfig(**SMALL, num_landmarks=8, segment_means_seq_len=8)), _classes(text())),
+    "funnel": lambda: (
+        hf.FunnelForSequenceClassification(hf.FunnelConfig(vocab_size=V, block_sizes=[1, 1], d_model=16, n_head=2, d_head=8, d_inner=32, num_decoder_layers=1)),
+        _classes(text()),
+    ),
+    "switch": lambda: (  # its experts draw dropout for as many tokens as they are given
+        hf.SwitchTransformersForConditionalGeneration(hf.SwitchTransformersConfig(
+            **T5, num_experts=2, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1, expert_capacity=64)),
+        pair(),
+    ),
+    "wav2vec2": lambda: (
+        hf.Wav2Vec2ForSequenceClassification(hf.Wav2Vec2Config(
+            hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, conv_dim=(16, 16), conv_stride=(4, 2), conv_kernel=(8, 4),
+            num_feat_extract_layers=2, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, feat_extract_norm="layer", do_stable_layer_norm=True)),
+        waves(),
+    ),
     "vit": lambda: (hf.ViTForImageClassification(hf.ViTConfig(**VIT)), images()),
     "deit": lambda: (hf.DeiTForImageClassification(hf.DeiTConfig(**VIT)), images()),
     "resnet": lambda: (

@@ -387,6 +387,43 @@ def float_features(bug):
     return {"model": Model(), "batch": (x, LENGTHS)}
 
 
+@planted("last-column-of-series", "padding-leak")
+def series_of_numbers(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.out = nn.GRU(1, 8, batch_first=True), nn.Linear(8, 1)
+
+        def forward(self, series, lengths):
+            h, _ = self.rnn(series.unsqueeze(-1))
+            if bug:
+                return self.out(h[:, -1])  # culprit: last-column-of-series
+            return self.out(h[torch.arange(len(h)), lengths - 1])
+
+    x = torch.randn(B, L)
+    x[torch.arange(L)[None] >= LENGTHS[:, None]] = 0
+    return {"model": Model(), "batch": (x, LENGTHS)}
+
+
+@planted("spectrograms-averaged-over-padding", "padding-leak")
+def spectrograms(bug):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.out = nn.Conv2d(1, 4, (3, 1)), nn.Linear(16, 3)
+
+        def forward(self, spectrogram, n_frames):
+            h = torch.sigmoid(self.conv(spectrogram)).flatten(1, 2)
+            if bug:
+                return self.out(h.mean(-1))  # culprit: spectrograms-averaged-over-padding
+            real = torch.arange(h.shape[-1]) < n_frames[:, None]
+            return self.out((h * real[:, None]).sum(-1) / n_frames[:, None])
+
+    x = torch.randn(B, 1, 6, L)
+    x.movedim(3, 1)[torch.arange(L)[None] >= LENGTHS[:, None]] = 0
+    return {"model": Model(), "batch": (x, LENGTHS)}
+
+
 @planted("padding-told-from-ids", "padding-leak")
 def implicit_padding(bug):
     class Model(Base):

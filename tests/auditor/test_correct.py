@@ -15,7 +15,7 @@ from correct_zoo import CORRECT  # noqa: E402
 import torchsleuth  # noqa: E402
 from torchsleuth.model import Outcome  # noqa: E402
 
-TEXT = [name for name in architectures.ARCHITECTURES if name.split("-")[0] not in ("vit", "deit", "resnet", "convnext", "clip")]
+TEXT = [name for name in architectures.ARCHITECTURES if name.split("-")[0] not in ("vit", "deit", "resnet", "convnext", "clip", "wav2vec2")]
 ENCODERS = [n for n in TEXT if n.split("-")[0] in ("bert", "roberta", "distilbert", "electra", "albert", "deberta", "t5", "bart", "marian")]
 CAUSAL = ["gpt2", "gpt-neox", "opt", "llama", "mistral", "qwen2", "gemma", "phi"]
 
@@ -76,6 +76,38 @@ def test_decoders_that_shift_nothing_themselves():
     ids = torch.randint(5, architectures.V, (architectures.B, architectures.L))
     report = torchsleuth.audit(architectures.hf.BartForCausalLM(config), {"input_ids": ids, "labels": ids.clone()})
     assert rules(report) == {"label-shift"} and "shifts nothing" in report.diagnoses[0].fixes[0].title
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-tags", "electra"])
+def test_positions_counted_from_the_padding(name):
+    model, batch = architectures.ARCHITECTURES[name]()
+    batch = architectures.left(batch)
+    (found,) = torchsleuth.audit(model, batch).diagnoses
+    assert found.title == "padding before the words shifts their positions" and "`position_ids` is not given here" in found.culprits[0].label
+    assert "row 2 alone, without the 5 padded tokens" in found.facts[0].text and "agree" in found.facts[1].text
+    positions = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    assert torchsleuth.audit(model, {**batch, "position_ids": positions}).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("name", ["gpt-neox", "gptj", "opt", "llama", "mistral", "qwen2", "gemma", "phi"])  # positions that are relative, or counted by the mask
+def test_padding_before_the_words(name):
+    model, batch = architectures.ARCHITECTURES[name]()
+    report = torchsleuth.audit(model, architectures.left(batch))
+    assert report.outcome is Outcome.OK, report.diagnoses
+
+
+def test_positions_of_a_part_of_the_model():
+    class Score(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.trunk, self.head = architectures.ARCHITECTURES["gpt2"]()[0].transformer, torch.nn.Linear(16, 3)
+
+        def forward(self, tokens, mask):
+            return self.head(self.trunk(tokens, attention_mask=mask).last_hidden_state[:, -1])
+
+    batch = architectures.left(architectures.text())
+    (found,) = torchsleuth.audit(Score(), (batch["input_ids"], batch["attention_mask"])).diagnoses
+    assert found.culprits[0].source == "self.trunk(tokens, attention_mask=mask)"
 
 
 @pytest.mark.parametrize("name", [*CAUSAL, "bert-tags", "electra"])

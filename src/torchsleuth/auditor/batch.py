@@ -15,6 +15,7 @@ from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.containers import Attribute, Path, attributes_of, with_tensor
 
 _MASKLIKE = ("mask", "pad", "valid", "keep")
+HIDES = 1e2  # what is added to a score must be larger than that to hide it
 _LABELLIKE = ("label", "target", "tgt_y", "gold", "answer")
 
 
@@ -120,17 +121,28 @@ def looks_like_mask(leaf: Leaf) -> bool:
 
 
 def mask_values(leaf: Leaf) -> torch.Tensor | None:
-    """What a mask says of each sample and position, [B, L]; given as [B, L], [B, 1, L] or [B, L, 1]. None if it is no mask."""
+    """What a mask says of each sample and position, [B, L]; given as [B, L], [B, 1, L], [B, 1, 1, L] or [B, L, 1]. None if it is no mask.
+
+    Of one that is added to scores: True where it adds nothing.
+    """
     tensor = leaf.values
-    if tensor.dim() == 3 and 1 in tensor.shape[1:]:
-        tensor = tensor.squeeze(1 if tensor.shape[1] == 1 else 2)
+    while tensor.dim() > 2 and 1 in tensor.shape[1:]:
+        tensor = tensor.squeeze(1 + tensor.shape[1:].index(1))
     if tensor.dim() != 2 or is_label(leaf) or tensor.numel() == 0:
         return None
     if tensor.dtype is torch.bool:
         return tensor
+    if added_to_hide(leaf) is not None:
+        return tensor == 0
     if not any(word in leaf.name.lower() for word in _MASKLIKE):
         return None
     return tensor if bool(((tensor == 0) | (tensor == 1)).all()) else None
+
+
+def added_to_hide(leaf: Leaf) -> float | None:
+    """The large negative number that a mask of zeros and that number adds to scores; None if it is another kind of mask, or none."""
+    lowest = float(leaf.values.min()) if leaf.tensor.is_floating_point() and leaf.tensor.numel() else 0.0
+    return lowest if lowest < -HIDES and bool(((leaf.values == 0) | (leaf.values == lowest)).all()) else None
 
 
 def is_lengths(leaf: Leaf, longest: int) -> bool:
@@ -161,3 +173,11 @@ def sequences(call: Call) -> list[Leaf]:
         elif tensor.dim() == 3 and tensor.is_floating_point() and not looks_like_mask(leaf):
             found.append(leaf)
     return found
+
+
+def signals(call: Call) -> list[Leaf]:
+    """Other inputs that may have positions along an axis, of which only their content can tell: waves [B, T], spectrograms [B, C, F, T], films [B, T, C, H, W]."""
+    return [
+        leaf for leaf in call.leaves
+        if leaf.tensor.is_floating_point() and leaf.tensor.dim() in (2, 4, 5) and not is_label(leaf) and not looks_like_mask(leaf)
+    ]  # fmt: skip

@@ -15,11 +15,13 @@ from torchsleuth.auditor.handing import mask_made
 from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 Attempt = typing.Callable[[str, typing.Callable[[], typing.Any]], typing.Any]
+FEW = 8  # labels that count; one or two chosen tokens may have been left as they were
 MOST_ROWS = 4  # tried one by one
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul_", "__setitem__"}
 
@@ -44,7 +46,7 @@ class Causality:
 
     def shifts(self) -> tuple[LabelShift, ...]:
         watch = self.step.watch
-        return tuple(label_shifts(watch.shifts, watch.trace, lambda lookup: self._leaf_for(lookup).name, self._is_causal))
+        return tuple(label_shifts(watch.shifts, watch.trace, lambda lookup: self._leaf_for(lookup).name, self._is_causal, self._shown))
 
     def samples_second(self) -> int | None:
         """How many samples the second axis counts, where the loss asks for next tokens along the first, and never along the second."""
@@ -62,6 +64,19 @@ class Causality:
             known = leaf.path or self.lab.embedded(leaf)  # if not, another model of the step has looked these ids up
             self._causal[asked] = bool(known and self.attempt("causality", lambda: is_causal(self.lab, leaf, shift.axis)))
         return self._causal[asked]
+
+    def _shown(self, shift: Shift) -> Site | None:
+        """The call of a model that is asked for a few chosen tokens of the input, all of which it is shown: nothing moves but with them. (It may hide them itself.)"""
+        leaf = self._leaf_for(shift.lookup)
+        padding = next((one.like_leaf(one.valid).cpu() for one in self.lab.paddings if one.leaf is leaf and one.axis < 2), None)
+        real = int(padding.sum()) if padding is not None else leaf.tensor.numel()
+        if not leaf.path or shift.compared < FEW or shift.compared > real // 2 or shift.counted.shape != leaf.tensor.shape or shift.matched < shift.compared:
+            return None
+        where = shift.counted.to(leaf.tensor.device)
+        result = self.attempt("chosen tokens", lambda: self.lab.run([(leaf, where)])[0])
+        moved = result is not None and any(one.shape == two.shape and bool(moved_flags(one, two, self.lab.floor)[0].any())
+                                           for (_, one), (_, two) in zip(output_leaves(self.lab.base), output_leaves(result), strict=False) if one.dim())  # fmt: skip
+        return self.lab.called if moved else None
 
     def moves(self) -> list[Move]:
         question = self._question()
@@ -130,11 +145,14 @@ class Causality:
 def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
     """Change one token of each row; nothing before it may move that is asked for."""
     leaf = question.leaf
-    late, may, chosen = _late(question)
+    late, may, chosen = _late(question, [padding for padding in lab.paddings if padding.leaf.path == leaf.path])
     if late is None:
         return []
     result, _ = lab.run([(leaf, late)])
     difference = _difference(lab, result, may, question)
+    if difference is not None and lab.astray([(leaf, late)]):
+        calm = lab.calmed()
+        return causal_moves(calm, question, step) if calm is not None else []
     if difference is None or not _in_the_same_row(lab, question, late, may, difference):
         return []
     places, trace = lab.locate([(leaf, late)], difference, may, False)
@@ -245,13 +263,15 @@ def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
     return any(not May(itself).allows(moved_flags(one, two, lab.floor)[0]) for one, two in pairs)
 
 
-def _late(question: Question) -> tuple[torch.Tensor | None, May, list[int]]:
+def _late(question: Question, paddings: list[Padding]) -> tuple[torch.Tensor | None, May, list[int]]:
     """The last token of each row with a prediction before it that is asked for; where the change may show; and which tokens these are.
 
     The last one: what stands before it may be read in both directions as far as nothing is asked for there (a prompt).
     """
     shape, device = question.leaf.tensor.shape[:2], question.leaf.tensor.device
     counted = torch.ones(shape, dtype=torch.bool, device=device) if question.counted is None else question.counted.to(device)
+    for padding in paddings:  # before the words there is nothing to see, and an attention that may see nothing takes all there is
+        counted = counted & padding.like_leaf(padding.valid).to(device) if padding.axis < 2 and padding.left else counted
     counted = counted if question.axis == 1 else counted.T
     batch, length = counted.shape
     if length < 2:

@@ -42,7 +42,7 @@ class May:
     def allows(self, moved: torch.Tensor, near: bool = False, plain: bool = False) -> bool:
         """Does any reading of the axes allow this movement? `near`: positions may also be part of an axis, or fewer than they were, if none is as long.
 
-        `plain`: where an axis has the size of the batch, samples are not looked for as part of another one.
+        `plain`: where an axis has the size of the batch, samples are not looked for as part of another one (but for all positions of all samples).
         """
         if not moved.any() or (self.rows is not None and self.rows.allows(moved, plain=plain)):
             return True
@@ -124,12 +124,12 @@ class May:
         """Pairs of the moved flags, reshaped, and the flags of where they may be."""
         batch, length = self.batch, self.length
         shapes: list[torch.Tensor] = [moved]
-        for axis, size in enumerate(moved.shape if split else ()):
+        for axis, size in enumerate(moved.shape):
             before, after = moved.shape[:axis], moved.shape[axis + 1 :]
             if length is not None and size == batch * length and length > 1 and batch > 1:
                 shapes.append(moved.reshape(*before, batch, length, *after))
                 shapes.append(moved.reshape(*before, length, batch, *after))
-            if size != batch and batch > 1 and size % batch == 0:
+            if split and size != batch and batch > 1 and size % batch == 0:
                 shapes.append(moved.reshape(*before, batch, size // batch, *after))
                 shapes.append(moved.reshape(*before, size // batch, batch, *after))
         if length is None and batch not in moved.shape:  # the samples' axis, parted into groups
@@ -320,10 +320,11 @@ def first_moved(
     key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
     wanted = one.ancestors({key}) if key is not None else None
     misread: dict[int, Found] = {}
-    packed = _Packed(one, may.batch)
+    packed, rows = _Packed(one, may.batch), _Rows(may.batch)
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
             break  # the runs took different ways: data-dependent control flow
+        joined = rows.holds(a)
         if packed.holds(a):
             continue
         for seen, first, second in zip(a.outs, a.tensors, b.tensors, strict=False):
@@ -340,12 +341,23 @@ def first_moved(
                 continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
             chosen = _decided(one, seen) if _counts(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
-            if may.allows(flags, near=True, plain=True):
-                if a.name in _VIEWS and may.misread(flags):
+            if may.allows(flags, near=not _asked_by_others(one, two, a, b), plain=not joined):
+                if a.name in _VIEWS and not joined and may.misread(flags):
                     misread[seen.key] = found
                 continue
             return _first_misread(one, found, misread) or found
     return None
+
+
+_ATTENTIONS = {"multi_head_attention_forward", "scaled_dot_product_attention"}
+
+
+def _asked_by_others(one: Trace, two: Trace, a: Op, b: Op) -> bool:
+    """An attention whose queries did not move: its result has their positions (latents, slots), however many these happen to be."""
+    if a.name not in _ATTENTIONS or not a.ins or not b.ins:
+        return False
+    first, second = value_of(one, a.ins[0]), value_of(two, b.ins[0])
+    return first is not None and second is not None and first.shape == second.shape and not bool(moved_flags(first, second)[0].any())
 
 
 def _widens(op: Op) -> bool:
@@ -378,6 +390,24 @@ def value_of(trace: Trace, seen: Seen) -> torch.Tensor | None:
     """What a tensor held, where the trace has kept it."""
     made = trace.maker(seen)
     return next((kept for out, kept in zip(made.outs, made.tensors, strict=False) if out.key == seen.key), None) if made is not None else None
+
+
+class _Rows:
+    """Samples and what each of them has several of (frames, patches), joined into one first axis by the program: there the samples are, whatever other axis has as many entries."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self.keys: dict[int, int] = {}  # with the size of that axis
+
+    def holds(self, op: Op) -> bool:
+        before, after = op.ins[0].size if op.ins else (), op.outs[0].size if op.outs else ()
+        if op.name in _VIEWS and before[:1] == (self.batch,) and len(before) > 1 and after[:1] == (math.prod(before[:2]),) and before[2:] == after[1:]:
+            self.keys.update((seen.key, after[0]) for seen in op.outs)
+            return True
+        sizes = {self.keys[seen.key] for seen in op.ins if seen.key in self.keys}
+        mine = [seen for seen in op.outs if seen.size and seen.size[0] in sizes]
+        self.keys.update((seen.key, seen.size[0]) for seen in mine)
+        return bool(mine)
 
 
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}

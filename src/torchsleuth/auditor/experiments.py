@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing
 
@@ -17,7 +18,7 @@ from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
 from torchsleuth.auditor.together import a_set_beside, in_groups, linked_by_table, sets_a_range, told_to_each
-from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
                         "scaled_dot_product_attention", "fft"}  # fmt: skip
@@ -93,14 +94,19 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], f"`{found.op.name}` runs over the samples as one sequence, beside one within each sample; that is not reported"
     if found is not None and (found.chosen or _competes(found.op, size)):
         return [], f"the samples are linked by a choice among all of them (`{found.op.name}`), as routing with a capacity makes one; that is not reported"
-    if found is not None and _recombines(found.op, size):
+    picks = _picks(trace, found.op, size) if found is not None else None
+    if picks is not None:
         if _own_row_moves(lab.base, result, difference, row, size):
-            return [], f"the samples are recombined by number (`{found.op.name}`), as mixup does; that is not reported"
-        if _tells_the_order(lab, trace, found.op):
+            return [], f"the samples are recombined by number (`{picks.name}`), as mixup does; that is not reported"
+        if _tells_the_order(lab, trace, picks):
             return [], "the model puts the samples in another order and gives that order, or other inputs in it, with its results; that is not reported"
     names = ", ".join(f"`{leaf.name}`" for leaf in leaves)
     changed = f"Changing sample {row} of {names} and nothing else"
     moves = []
+    if picks is not None:  # the places after it only show what it did
+        where = f"`{difference.name}` of sample {_other_row(difference, row, size)}"
+        move = lab.move_at("mixing", trace, picks, difference.distance, changed, where, reordered=True)
+        return [dataclasses.replace(move, rounding=max(difference.allowed, 1e-12))], ""
     for rank, (found, one) in enumerate(places):
         layer, setting = built(lab, found.op, "mixing-time-first" if axis else "mixing") if found is not None else (None, "")
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
@@ -149,7 +155,9 @@ def _only_at_first(lab: Lab, change: list[tuple[Leaf, torch.Tensor]], may: May) 
 
 
 def _is_content(leaf: Leaf, lab: Lab) -> bool:
-    if batches.is_label(leaf) or batches.looks_like_mask(leaf) or leaf.tensor.dtype is torch.bool:
+    if batches.is_label(leaf) and not (leaf.tensor.is_floating_point() and leaf.tensor.dim() > 1):  # a series that is to go on may be called a target
+        return False
+    if batches.looks_like_mask(leaf) or leaf.tensor.dtype is torch.bool:
         return False
     name = leaf.name.lower()
     if any(word in name for word in ("mask", "position", "token_type", "segment", "len")):
@@ -173,6 +181,12 @@ def _recombines(op: Op, size: int) -> bool:
     if op.name in ("flip", "roll"):
         return True
     return op.name in ("__getitem__", "index_select") and any(seen.size == (size,) and not seen.dtype.is_floating_point for seen in op.ins[1:])
+
+
+def _picks(trace: Trace, op: Op, size: int) -> Op | None:
+    """The call that did so: this one, or the one that put the ids in another order which this one looks up."""
+    looked = trace.made_through(op.ins[0], ARRANGING) if op.name == "embedding" and op.ins else ()
+    return next((made for made in (op, *looked) if _recombines(made, size)), None)
 
 
 def _attends_both_ways(op: Op, lab: Lab, size: int) -> bool:
@@ -233,8 +247,9 @@ def _second_axis_separates(lab: Lab, leaves: list[Leaf]) -> bool:
 
 
 def _clean_in_eval(lab: Lab, leaves: list[Leaf], may: May, row: int, axis: int) -> bool:
-    calm = Lab(lab.runner, lab.call, lab.runner.run(lab.call.args, lab.call.kwargs, mode="eval"), lab.trace, lab.floor, "eval")
-    calm.loudness, calm.anyhow = lab.loudness, lab.anyhow
+    calm = lab.calmed()
+    if calm is None:
+        return False
     result, _ = calm.run([(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves])
     return first_difference(calm.base, result, may, scalars=False, floor=lab.floor, needs_batch=True) is None
 

@@ -96,7 +96,7 @@ def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
         module = model.get_submodule(path)
         if code is None or getattr(type(module).forward, "__code__", None) is not code:
             continue
-        optional = _optional_masks(module.forward)
+        optional = _optional_masks(module.forward) | (_handed_as_mask(op, module.forward) if wanted is None else set())
         wanted = optional if wanted is None else wanted & optional
         if not wanted:
             return {}
@@ -128,6 +128,13 @@ def _optional_masks(forward: typing.Callable) -> set[str]:
     except (TypeError, ValueError):
         return set()
     return {p.name for p in parameters if p.default is None and any(word in p.name.lower() for word in _MASKLIKE)}
+
+
+def _handed_as_mask(op: Op, forward: typing.Callable) -> set[str]:
+    """The parameters that may be left out, whatever they are called, and that the call of this operation hands on as a mask."""
+    call = call_at(op.place)
+    names = {k.value.id for k in call.keywords if k.arg and any(word in k.arg for word in _MASKLIKE) and isinstance(k.value, ast.Name)} if call is not None else set()
+    return {name for name in names if (p := inspect.signature(forward).parameters.get(name)) is not None and p.default is None}
 
 
 def _argument(call: ast.Call, forward: typing.Callable, name: str) -> ast.expr | None:

@@ -48,7 +48,7 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         else:
             caused.add("padding-leak")
     if "mask-polarity" in kinds:
-        caused |= {"padding-leak", "zero-gradient"}
+        caused |= {"padding-leak", "zero-gradient", "causal-leak"}  # where all that a position may see is hidden, its weights are the same for all
     if rules - {"loss-at-start", "loop-in-step", "cannot-overfit"}:
         caused.add("loss-at-start")  # a guess at the cause, where a cause is known
     if "additive-mask" in kinds:

@@ -25,6 +25,7 @@ from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
 _EXCHANGING = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "mT"}
+MOST_ROWS = 512  # of ids that are looked for in another order
 MOST_PLACES = 4  # places named for one leak
 
 
@@ -39,6 +40,23 @@ class Lab:
         self.loudness = 1.0  # of disturbances, in units of the data's own spread
         self.anyhow = False  # ids that are looked up in another order than they are given in are changed themselves
         self.separate = False  # an experiment has shown that the first axis counts samples: one does not move the others
+
+    def astray(self, leaf_where: list[tuple[Leaf, torch.Tensor]]) -> bool:
+        """Does dropout draw for other sizes than in the undisturbed run (an expert was given another number of tokens)? From there on the random numbers are others."""
+        before = _dropped(self.trace)
+        if not before:
+            return False
+        _, trace = self.run(leaf_where, healing=lambda op, args, kwargs, result: result)
+        return trace is not None and _dropped(trace) != before
+
+    def calmed(self) -> Lab | None:
+        """The same in eval mode, where there is no dropout to draw them for; None if this one is."""
+        if self.mode == "eval" or not self.runner.model.training:
+            return None
+        base = self.runner.run(self.call.args, self.call.kwargs, mode="eval")
+        calm = Lab(self.runner, self.call, base, self.trace, self.floor, "eval")
+        calm.paddings, calm.called, calm.step, calm.loudness, calm.anyhow = self.paddings, self.called, self.step, self.loudness, self.anyhow
+        return calm
 
     def embedded(self, leaf: Leaf) -> list[Op]:
         """The lookups of this input's ids in embedding tables, as seen in the undisturbed run."""
@@ -166,6 +184,10 @@ class Lab:
         )  # fmt: skip
 
 
+def _dropped(trace: Trace) -> list[tuple[int, ...]]:
+    return [op.outs[0].size for op in trace.ops if "dropout" in op.name and op.outs]
+
+
 # -- changes ---------------------------------------------------------------------------------------
 
 
@@ -267,6 +289,10 @@ def _matching(indices: typing.Any, ids: torch.Tensor, where: torch.Tensor) -> to
     for values, flags in candidates:
         if values.shape == indices.shape and torch.equal(values.to(indices.dtype), indices):
             return flags
+    if indices.shape == ids.shape and ids.shape[0] <= MOST_ROWS:  # the samples in another order, that of their lengths, say
+        same = (indices[:, None] == ids.to(indices.dtype)).all(2)
+        if bool((same.sum(1) == 1).all()) and bool((same.sum(0) == 1).all()):
+            return where[same.int().argmax(1)]
     return None
 
 

@@ -7,6 +7,7 @@ import typing
 import torch
 
 from torchsleuth.auditor import batch as batches
+from torchsleuth.auditor.batch import HIDES
 from torchsleuth.auditor.compare import Found, moved_flags
 from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
@@ -20,9 +21,9 @@ _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
 _TURNING = ARRANGING | {"__invert__", "bitwise_not", "logical_not", "bool", "int", "long", "repeat", "repeat_interleave"}
 _REPEATING = {"repeat", "tile", "cat", "concat"}  # as a whole, along the first axis
 _COMPARING = {"eq", "ne", "__eq__", "__ne__", "lt", "gt"}
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 _JOINING = {"__or__", "__and__", "bitwise_or", "bitwise_and", "logical_or", "logical_and"}
 HIDES_NOTHING = "the same at all positions: it hides nothing"
-HIDES = 1e2  # what is added to a score must be larger than that to hide it
 
 
 # Where each kind of attention takes its masks: (position, name), the one for padding first.
@@ -48,6 +49,8 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     given, of_ids = _mask_keys(trace, padding)
     pure = given | of_ids
     applied = application(trace, found, pure)
+    if applied is not None and found.op.name in _RECURRENT:
+        return {}  # it goes on over zeros as over anything else: no mask that is applied to its steps hides them
     if applied is None:
         return idle_mask(lab, padding) or not_given(lab, trace, found.op)
     side = next((seen for seen in applied.ins if seen.key in pure and seen.size), None)

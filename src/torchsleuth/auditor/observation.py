@@ -34,7 +34,7 @@ WIDENED = "pad="  # how the setting of a convolution begins whose input was wide
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "causal", "mixing", "order"
+    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float
@@ -45,6 +45,7 @@ class Move:
     mask_site: Site | None = None  # where the mask was applied, if it was, just before
     mask_operation: str = ""
     unheard: bool = False  # samples are mixed on the way, and no output depends on them any more
+    reordered: bool = False  # the samples were put in another order, and their results not back
     multiplied: bool = False  # scores were multiplied with the mask before a softmax
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()
@@ -56,6 +57,7 @@ class Move:
     mask_of_ids: bool = False  # the one that is applied is not that, but made of the ids
     sequence: str = ""  # the input that has the padding
     inverted: bool = False  # the experiment also showed that hidden words do not count
+    turned: bool = False  # and the mask is one that is added: `made_site` made it zero at padding
     alone: str = ""  # what a row gives that is run alone and without its padding
     rank: int = 0  # above 0: still there when the places of lower rank are put right
     mask_unused: bool = False  # nothing in the model uses the mask
@@ -91,6 +93,7 @@ class LabelShift:
     inputs_site: Site | None = None  # where the tokens were cut, if one stands before them in what they were cut from
     predictions_site: Site | None = None  # where the first predictions were cut off
     labels_cut: bool = False  # there the labels were cut; not only copied
+    shown_site: Site | None = None  # where a model that is asked for some chosen tokens is called, with these tokens to be seen
 
 
 @dataclass(frozen=True, slots=True)

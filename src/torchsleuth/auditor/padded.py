@@ -24,31 +24,37 @@ _OF_DECODERS = ("decoder_", "dec_", "tgt", "trg")
 class Padding:
     """Which positions of a sequence input are padding, and how that is known."""
 
-    leaf: Leaf  # the sequence: token ids [B, L] or features [B, L, F]; with time first [L, B] or [L, B, F]; with channels first [B, C, L]
+    leaf: Leaf  # the sequence: token ids [B, L] or features [B, L, F]; with time first [L, B] or [L, B, F]; with channels first [B, C, L], [B, C, F, L]
     valid: torch.Tensor  # bool [B, L]
     mask: Leaf | None  # the mask or lengths that said so
     keep_value: bool = True  # what the mask holds at valid positions
     assumed: bool = False  # told from runs of one id at the end of rows
     pad_id: int | None = None
     suspicious_polarity: bool = False
-    axis: int = 1  # of the sequence, along which positions are counted: 0 for data with time first, 2 with channels first
+    axis: int = 1  # of the sequence, along which positions are counted: 0 for data with time first, 2 or more with channels first
 
     @property
     def right(self) -> bool:
         """Padding only at the end of rows."""
         return bool((self.valid[:, 1:] <= self.valid[:, :-1]).all())
 
+    @property
+    def left(self) -> bool:
+        """Padding only at the beginning of rows."""
+        return bool((self.valid[:, 1:] >= self.valid[:, :-1]).all())
+
     def like_leaf(self, flags: torch.Tensor) -> torch.Tensor:
         """Flags over samples and positions as the sequence itself is laid out."""
-        if self.axis == 2:
-            return flags[:, None].expand(-1, self.leaf.tensor.shape[1], -1)
+        if self.axis > 1:
+            between = self.leaf.tensor.shape[1 : self.axis]
+            return flags.reshape(flags.shape[0], *[1] * len(between), -1).expand(-1, *between, -1)
         return flags if self.axis == 1 else flags.T
 
     def laid(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A tensor that is laid out like the sequence, with the samples along the first axis and the positions along the second; None if it is not."""
         if tensor.dim() <= max(1, self.axis):
             return None
-        turned = tensor if self.axis == 1 else tensor.transpose(0 if self.axis == 0 else 2, 1)
+        turned = tensor.transpose(self.axis, 1)
         return turned if turned.shape[:2] == self.valid.shape else None
 
     @property
@@ -82,7 +88,19 @@ def paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     if asked not in call.known:
         leaves = [*batches.sequences(call), *(leaf for leaf in call.leaves if _is_documents(leaf))]
         call.known[asked] = [found for leaf in leaves if (found := _padding(call, leaf, pad_ids)) is not None]
+        call.known[asked] += [found for leaf in batches.signals(call) if (found := _signal(call, leaf)) is not None]
     return call.known[asked]
+
+
+def _signal(call: Call, leaf: Leaf) -> Padding | None:
+    """The axis along which zeros stand wherever a mask or lengths say that there is padding, and nowhere else."""
+    for axis in range(1, leaf.tensor.dim()):
+        turned = _turned(leaf, axis)
+        for told in (_masked, _measured):
+            found = told(call, turned, set())
+            if found is not None and _agrees(found) and bool(found.valid.any(1).all()):
+                return dataclasses.replace(found, leaf=leaf, axis=axis, valid=found.valid.to(leaf.tensor.device))
+    return None
 
 
 def _padding(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
@@ -137,12 +155,14 @@ def _keep_value(mask: Leaf, flags: torch.Tensor, leaf: Leaf, pad_ids: set[int]) 
         return None, False
     name = mask.name.lower()
     by_name: bool | None = None
-    if "attention_mask" in name or "valid" in name or "keep" in name:
+    if batches.added_to_hide(mask) is not None:
+        pass  # zeros keep, whatever it is called
+    elif "attention_mask" in name or "valid" in name or "keep" in name:
         by_name = True
     elif "pad" in name:
         by_name = False  # key_padding_mask, padding_mask, is_pad: True where there is padding
     by_content: bool | None = None
-    ids = leaf.values if leaf.tensor.dim() == 2 else None
+    ids = leaf.values if leaf.tensor.dim() == 2 and not leaf.tensor.is_floating_point() else None
     for value in (True, False):
         hidden = flags != value
         if ids is not None:
@@ -242,6 +262,8 @@ def _is_padding_at(leaf: Leaf, hidden: torch.Tensor) -> bool:
     if not bool(hidden.any()) or bool(hidden.all()):
         return False
     inside, outside = leaf.values[hidden], leaf.values[~hidden]
+    if leaf.tensor.dim() == 2 and leaf.tensor.is_floating_point():
+        return not bool(inside.any()) and float((outside != 0).float().mean()) > 0.5  # a wave may be zero now and then
     if leaf.tensor.dim() == 2:
         values = inside.unique()
         return values.numel() == 1 and not bool((outside == values[0]).any())

@@ -17,10 +17,11 @@ from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.padded import Padding, idle_lengths
-from torchsleuth.auditor.trace import Change, Trace
+from torchsleuth.auditor.trace import Change, Op, Trace
 
 EXTRA_COLUMNS = 3
 MORE_COLUMNS = 8  # as many as models take together at once, or several times that
+LONG = 128  # positions, as of a wave
 AHEAD = 24  # columns of padding; more than most convolutions see
 
 
@@ -29,11 +30,13 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
     change = [(padding.leaf, padding.like_leaf(~padding.valid))]
     difference = None
-    ids = padding.leaf.tensor.dim() == 2
-    if (padding.mask is not None and ids) or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
+    if (padding.mask is not None and _of_ids(padding)) or padding.leaf.tensor.is_floating_point() or lab.embedded(padding.leaf):
         # Where only the pad id says what is padding, another id there would be a word.
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=scalars, floor=lab.floor, passed_on=_passed_on(lab, padding.leaf))
+        if difference is not None and lab.astray(change):
+            calm = lab.calmed()
+            return padding_moves(calm, padding) if calm is not None else []
     longer = _longer(lab, padding, scalars, idle_lengths(lab.call, padding) if difference is not None else None)
     inert = _inert(lab, padding)
     apart = _apart(lab, padding) if difference is not None and inert and not longer and not _windows(lab) else None
@@ -46,9 +49,15 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     places, trace = lab.locate(change, difference, may, scalars)
     if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
         return []
+    if places[0][0] is not None and _convolves_by_design(lab, padding, trace, places[0][0].op):
+        return []
     inverted = _inverted(lab, padding, scalars)
     moves = [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
     return [dataclasses.replace(move, alone=apart or "") for move in moves]
+
+
+def _of_ids(padding: Padding) -> bool:
+    return padding.leaf.tensor.dim() == 2 and not padding.leaf.tensor.is_floating_point()
 
 
 def _in_another_order(
@@ -68,15 +77,18 @@ def _padding_move(
     row, position = row_and_position(difference, may)
     row = row if row in padding.padded_rows else padding.padded_rows[0]
     count = int((~padding.valid[row]).sum())
-    what = "tokens" if padding.leaf.tensor.dim() == 2 else "time steps"
+    what = "tokens" if _of_ids(padding) else "time steps"
     changed = f"Changing the content of the {count} padded {what} of {padding.sample} {row} of `{padding.leaf.name}`"
-    pooled = not any(n == may.length for n in difference.first.shape)
+    pooled = may.length not in difference.first.shape and not any(may.elsewhere(difference.flags))
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that {padding.sample}" if position is None else f"`{difference.name}` at valid position {position} of that {padding.sample}"
+    told = masks.told(lab, padding, trace, found, content=True)
+    if inverted and padding.mask is not None and batches.added_to_hide(padding.mask) is not None:
+        told |= {"made_site": lab.beginning(padding.mask), "turned": True}  # added, it has one meaning only
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
-        mask_name=padding.mask.name if padding.mask else "", sequence=padding.leaf.name, inverted=inverted, **masks.told(lab, padding, trace, found, content=True),
+        mask_name=padding.mask.name if padding.mask else "", sequence=padding.leaf.name, inverted=inverted, **told,
     )  # fmt: skip
 
 
@@ -98,13 +110,7 @@ def _apart(lab: Lab, padding: Padding) -> str | None:
     count = int(lengths[row])
     if not padding.right or count == int(lengths.max()):
         return None
-    single, cut = {}, {}
-    for leaf in lab.call.leaves:
-        tensor, axis = leaf.tensor, _positions(leaf, padding)
-        samples = 0 if padding.axis else min(1, tensor.dim() - 1)
-        if tensor.dim() and tensor.shape[samples] == len(lengths):
-            single[leaf.path] = tensor.narrow(samples, row, 1)
-            cut[leaf.path] = single[leaf.path] if axis is None else single[leaf.path].narrow(axis, 0, count)
+    single, cut = row_alone(lab, padding, row, 0, count)
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     try:
         with_padding, without = (lab.runner.run(*lab.call.replaced(changes), mode="eval", changed=True) for changes in (single, cut))
@@ -123,9 +129,27 @@ def _apart(lab: Lab, padding: Padding) -> str | None:
     return None
 
 
+def row_alone(lab: Lab, padding: Padding, row: int, first: int, count: int) -> tuple[dict, dict]:
+    """Changes that leave one row of the batch: with its padding, and with so many positions from the first that is no padding on."""
+    single, cut = {}, {}
+    for leaf in lab.call.leaves:
+        tensor, axis = leaf.tensor, _positions(leaf, padding)
+        samples = 0 if padding.axis else min(1, tensor.dim() - 1)
+        if tensor.dim() and tensor.shape[samples] == padding.valid.shape[0]:
+            single[leaf.path] = tensor.narrow(samples, row, 1)
+            cut[leaf.path] = single[leaf.path] if axis is None else single[leaf.path].narrow(axis, first, count)
+    return single, cut
+
+
 def _windows(lab: Lab) -> bool:
     """Is there a convolution that sees more than one position at a time?"""
     return any(op.name.startswith("conv") and (len(op.ins) < 2 or set(op.ins[1].size[2:]) != {1}) for op in lab.trace.ops)
+
+
+def _convolves_by_design(lab: Lab, padding: Padding, trace: Trace, op: Op) -> bool:
+    """A convolution of a library's own model, which is given the mask that it asks for: that it sees the edge is not the program's doing."""
+    site = lab.site(trace, op)
+    return op.name.startswith("conv") and padding.mask is not None and not padding.suspicious_polarity and site is not None and bool(site.library)
 
 
 def _inert(lab: Lab, padding: Padding) -> bool:
@@ -178,7 +202,7 @@ def _positions(leaf: Leaf, padding: Padding) -> int | None:
     valid, shape = padding.valid, leaf.tensor.shape
     mask = batches.mask_values(leaf)
     if mask is not None and mask.shape == valid.shape:
-        return 1 if shape[1] == valid.shape[1] else 2
+        return shape.index(valid.shape[1], 1)
     if leaf is padding.mask:
         return 0
     return padding.axis if padding.laid(leaf.tensor) is not None else None
@@ -210,7 +234,9 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> li
     width = width if width is not None and measures(lab.trace, width) else None
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
-    for columns in (MORE_COLUMNS, EXTRA_COLUMNS):  # fewer, where a table of positions has no more rows
+    # Of a long sequence one step may be made of many positions. Fewer, where a table of positions has no more rows.
+    many = [padding.valid.shape[1] // 2] if padding.valid.shape[1] >= LONG else []
+    for columns in (*many, MORE_COLUMNS, EXTRA_COLUMNS):
         arguments = _lengthened(lab, padding, columns, width)
         if arguments is None:
             return []
@@ -241,7 +267,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> li
     def left(second: typing.Any, floor: float) -> Difference | None:
         return _fitted_difference(again, second, may, fitted, whole, floor)
 
-    kind = f"{'columns' if padding.axis else 'rows'} of padding" if padding.leaf.tensor.dim() == 2 else f"padded positions (axis {padding.axis})"
+    kind = f"{'columns' if padding.axis else 'rows'} of padding" if _of_ids(padding) else f"padded positions (axis {padding.axis})"
     changed = f"Appending {columns} more {kind} to `{padding.leaf.name}`"
     by_design: set[int] = set()
     if width is not None:
@@ -319,6 +345,8 @@ def _fill(leaf: Leaf, padding: Padding, axis: int) -> float | int | bool | None:
     if leaf is padding.leaf:
         return 0.0 if leaf.tensor.is_floating_point() else padding.pad_id
     if padding.mask is not None and leaf is padding.mask:
+        if (hides := batches.added_to_hide(leaf)) is not None:
+            return hides if padding.keep_value else 0.0
         return int(not padding.keep_value) if leaf.tensor.dtype is not torch.bool else not padding.keep_value
     if batches.is_label(leaf):
         return -100 if not leaf.tensor.is_floating_point() else None

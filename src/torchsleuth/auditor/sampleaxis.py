@@ -6,6 +6,7 @@ from torchsleuth.auditor.trace import Op, Seen, Trace
 
 _LAYERS = ("linear", "conv", "embedding", "batch_norm", "layer_norm", "group_norm")
 _TAKING = {"__getitem__", "index_select", "gather", "take", "split", "chunk", "narrow", "embedding"}
+_REDUCING = {"sum", "mean", "count_nonzero", "amax", "amin", "norm"}
 MOST_STEPS = 40
 
 
@@ -42,7 +43,24 @@ class SampleAxis:
                 index = next((one for one in op.ins if one.size == seen.size and not one.dtype.is_floating_point), None)
                 return index is not None and self._for_each_sample(index)
             same = [one for one in op.ins if one.size == seen.size]
+            if op.name in _REDUCING and len(op.ins) == 1:
+                return self._of_each_row(op.ins[0])
             if len(same) != 1 or len(op.ins) > 1 and any(len(one.size) > 0 for one in op.ins if one is not same[0]):
+                return False
+            seen = same[0]
+        return False
+
+    def _of_each_row(self, seen: Seen) -> bool:
+        """Reduced to one number for each sample: from what the model is given for each of them (a mask that is summed), and not along an axis as long as the batch."""
+        size = seen.size
+        for _ in range(MOST_STEPS):
+            if size[:1] != (self.batch,) or size.count(self.batch) != 1:
+                return False
+            if seen.key in self.entering:
+                return True
+            op = self.trace.maker(seen)
+            same = [one for one in op.ins if one.size == size] if op is not None else []
+            if len(same) != 1 or op is None or any(one.size for one in op.ins if one is not same[0]):
                 return False
             seen = same[0]
         return False
@@ -71,6 +89,10 @@ class SampleAxis:
                 return self._goes_in(seen)
             if op.name.startswith(_LAYERS):
                 return _with_parameters(self.trace, op)
+            if op.name in _REDUCING and op.ins and len(op.ins[0].size) > len(first) and op.ins[0].size[0] == self.batch and op.ins[0].size.count(self.batch) == first.count(self.batch):
+                seen = op.ins[0]  # over positions, say: the samples stay first
+                first = seen.size
+                continue
             same = [one for one in op.ins if one.size == first]
             if not same:
                 return self._goes_in(seen)

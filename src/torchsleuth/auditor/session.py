@@ -19,6 +19,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
+from torchsleuth.auditor.countedpositions import position_moves
 from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
@@ -26,6 +27,7 @@ from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
+from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
@@ -317,7 +319,7 @@ class Session:
         lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
         for padding in self.paddings:
-            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding)) or []
+            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         later = order.moves()
@@ -330,6 +332,8 @@ class Session:
             mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         else:
             mixing, remark = [], f"batch mixing was not tested: the loss compares nothing for each of the {self.call.batch_size} rows of the input, which may be one sample"
+        if not mixing and not remark and evidence and not moves:
+            mixing = self.attempt("masks of other samples", lambda: neighbour_moves(lab)) or []
         if mixing:  # a neighbour that is shorter may show in a mixture of the samples, too
             moves = [move for move in moves if move.kind != "padding-shorter"]
         moves += mixing

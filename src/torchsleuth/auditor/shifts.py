@@ -150,7 +150,9 @@ def _laid(whole: torch.Tensor, rows: torch.Tensor, size: tuple[int, ...], axis: 
     return None
 
 
-def label_shifts(shifts: list[Shift], trace: Trace, name: typing.Callable[[Lookup], str], causal: typing.Callable[[Shift], bool]) -> list[LabelShift]:
+def label_shifts(
+    shifts: list[Shift], trace: Trace, name: typing.Callable[[Lookup], str], causal: typing.Callable[[Shift], bool], shown: typing.Callable[[Shift], Site | None]
+) -> list[LabelShift]:
     """Those that ask for another token than the next; not where another loss asks for that one (several tokens ahead, or both ways)."""
     found = []
     for shift in shifts:
@@ -167,7 +169,7 @@ def label_shifts(shifts: list[Shift], trace: Trace, name: typing.Callable[[Looku
         inputs = trace.site(shift.late) if shift.late is not None else None
         predictions = _predictions_cut(trace, shift) if shift.start else None
         found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels, inputs, predictions,
-                                labels_cut=bool(made) and made[0][0].name != "clone"))  # fmt: skip
+                                labels_cut=bool(made) and made[0][0].name != "clone", shown_site=shown(shift) if shift.offset == 0 and not is_causal else None))  # fmt: skip
     return found
 
 

@@ -15,6 +15,7 @@ _PARTING = {"view", "reshape", "unflatten"}
 _TELLING = ARRANGING | {"repeat", "tile", "broadcast_to", "repeat_interleave"}
 _BESIDE = {"cat", "concat", "concatenate", "hstack"}
 
+_PICKING = {"__getitem__", "index_select", "gather", "embedding"}
 _PRODUCTS = ("mm", "matmul", "matmul__", "einsum")
 _EXTREMES = {"max", "amax", "min", "amin", "aminmax", "quantile", "norm"}
 _ROUNDING = {"round", "round_", "floor", "floor_", "fake_quantize_per_tensor_affine", "quantize_per_tensor"}
@@ -67,12 +68,25 @@ def sets_a_range(trace: Trace, op: Op) -> bool:
 
 
 def linked_by_table(lab: Lab, trace: Trace, op: Op, size: int) -> bool:
-    """What is made of an input is multiplied by a table that says of each two rows how they are linked, and that is neither learned nor made of it: a graph."""
+    """What is made of an input is multiplied by a table that says of each two rows how they are linked, and that is neither learned nor made of it: a graph.
+
+    Or rows are picked by the numbers of a table among the inputs: several neighbours for each.
+    """
+    if op.name in _PICKING and op.ins and op.ins[0].size[:1] == (size,):
+        tables = {key for leaf in lab.call.leaves if _counts_rows(leaf, size) and (key := trace.known_key(leaf.tensor)) is not None}
+        return any(tables & {seen.key, *(back.ins[0].key for back in trace.made_through(seen, ARRANGING) if back.ins)} for seen in op.ins[1:])
     if not op.name.endswith(_PRODUCTS) or len(op.ins) < 2 or op.ins[0].size[-2:] != (size, size):
         return False
     given = {key for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
     table, rows = (trace.ancestors({seen.key}) for seen in op.ins[:2])
     return not table & set(trace.parameters) and not table & rows & given and bool(rows & given)
+
+
+def _counts_rows(leaf: Leaf, size: int) -> bool:
+    tensor = leaf.tensor
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool or tensor.shape == (size,) or not tensor.numel():
+        return False
+    return -1 <= int(leaf.values.min()) and int(leaf.values.max()) < size
 
 
 def a_set_beside(lab: Lab, leaves: list[Leaf], may: May, row: int) -> bool:

@@ -58,8 +58,8 @@ class BatchMixing(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for move in observation.moves:
-            if move.kind != "mixing":
-                continue
+            if move.kind != "mixing" or (move.mask_name and any(one.kind == "features" for one in observation.broadcasts)):
+                continue  # or it is by that that the neighbours' masks count
             site = move.site or observation.call
             culprits = []
             second = move.setting == "batch_first=True"
@@ -67,11 +67,15 @@ class BatchMixing(AuditRule):
             if move.built_site is not None:
                 culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: {taken}"))
             if site is not None:
-                culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "mixes the samples" if move.operation else ""))
+                culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "puts the samples in another order" if move.reordered else "mixes the samples" if move.operation else ""))
             if move.made_site is not None:
                 culprits.append(culprit(move.made_site, Role.CREATE, "makes a table of all pairs of samples"))
             fix = "Keep the batch axis out of this operation."
-            if move.operation in _VIEWS:
+            if move.reordered:
+                fix = "Put the results back in the order of the samples: `result[order.argsort()]` (`pack_padded_sequence(…, enforce_sorted=False)` sorts, and puts back, by itself)."
+            elif move.mask_name:
+                fix = f"Count what `{move.mask_name}` says of each sample on its own (along `dim=1`, with `keepdim=True` where it is divided by), not of all of them together."
+            elif move.operation in _VIEWS:
                 fix = "Exchange axes with `transpose` or `permute`, and take an axis apart in the order in which it was put together; `view` and `reshape` only re-read the elements in their old order."
             elif move.operation in _NORMALISING:
                 fix = f"Give `{move.operation}` the axis of the classes or features, not that of the batch."
@@ -80,16 +84,19 @@ class BatchMixing(AuditRule):
                     "Build the layer with `batch_first=True`, or give it (time, batch, features)."  # fmt: skip
             where = module_words(move.site)
             yield Diagnosis(
-                self.name, "the samples are mixed, and the output depends on none of them" if move.unheard else "one sample changes the outputs of others", Confidence.CERTAIN, tuple(culprits),
+                self.name, "the samples are mixed, and the output depends on none of them" if move.unheard else
+                "the results stand in another order than the samples" if move.reordered else "one sample changes the outputs of others", Confidence.CERTAIN, tuple(culprits),
                 recomputed(
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
                     f"shape {list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
                     f"the layer has `{move.setting}`: {taken}" if move.setting else "",
+                    "the changed sample's own output did not move" if move.reordered else "",
                     "no output moved, not even the changed sample's own: what the samples hold goes to others, and is not used" if move.unheard else "",
                 ),
                 "What a position holds goes to the same position of other samples, not to the other positions of its own; what is read off at the end "
                 "holds nothing of the input, and is the same for all samples." if move.unheard else
+                "The samples are put in another order, and their results are not put back: each is compared with the label of another sample." if move.reordered else
                 "Each sample must get the result it would get alone; here it depends on its neighbours, so the same input gives "
                 "different answers in different batches.",
                 (advice(fix),),

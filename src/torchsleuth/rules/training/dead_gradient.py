@@ -67,6 +67,8 @@ class ZeroGradient(AuditRule):
                 continue
             if vanish.setting and not (observation.no_update is not None and observation.no_update.reason == "zero-gradient"):
                 continue  # a term of the loss whose weight is set to zero, beside others that train
+            if vanish.zero and vanish.site.library and vanish.factor is None:
+                continue  # a library's own product with zeros of its own making: which positions have a part in it is its design
             if vanish.zero:
                 yield _times_zero(vanish, vanish.site)
                 continue

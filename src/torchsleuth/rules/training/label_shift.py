@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torchsleuth.auditor.observation import LabelShift as Seen
 from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -50,6 +52,9 @@ class LabelShift(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for shift in observation.shifts:
+            if shift.shown_site is not None:
+                yield _shown(shift, shift.shown_site)
+                continue
             if shift.offset in (0, -1) and not shift.causal:
                 continue  # an auto-encoder, a tagger: it may well be asked for the token it sees
             rows = "" if shift.time_first else ":, "
@@ -92,3 +97,15 @@ class LabelShift(AuditRule):
                 self.name, title, Confidence.CERTAIN if shift.causal else Confidence.LIKELY, tuple(culprits), observed(*facts),
                 "A causal model has seen token t at position t and is there to predict token t + 1.", (advice(fix),),
             )  # fmt: skip
+
+
+def _shown(shift: Seen, called: Site) -> Diagnosis:
+    compared = culprit(shift.site, Role.OPERAND, "asks for tokens that the model was shown")
+    return Diagnosis(
+        LabelShift.name, "the model is shown the tokens that it is asked for", Confidence.LIKELY,
+        (culprit(called, Role.CALL, f"`{shift.input_name}` holds them"), *((compared,) if compared.span != called.span else ())),
+        observed(f"{shift.compared} labels count, at most half of the tokens; each of them is the token that stands in `{shift.input_name}` at the very same position",
+                 "the outputs move with these tokens: the model does not hide them itself"),
+        "A model that is to fill in chosen tokens must not see them: here it only has to repeat them, and learns nothing else.",
+        (advice(f"Give the model the ids in which the chosen tokens are replaced (by the mask token), and not the ones the labels were made of, as `{shift.input_name}`."),),
+    )  # fmt: skip

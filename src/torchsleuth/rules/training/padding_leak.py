@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -60,6 +61,10 @@ class PaddingLeak(AuditRule):
         for move in observation.moves:
             if move.kind == "padding-maximum":
                 yield _maximum(move)
+            elif move.kind == "padding-positions":
+                yield _positions(move, move.site or observation.call)
+            elif move.kind == "padding-shorter" and any(one.kind == "features" for one in observation.broadcasts):
+                continue  # the neighbours' lengths reach a row by that
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
                 yield _diagnosis(observation, move)
 
@@ -106,6 +111,20 @@ def _maximum(move: Move) -> Diagnosis:
     )  # fmt: skip
 
 
+def _positions(move: Move, site: Site | None) -> Diagnosis:
+    return Diagnosis(
+        PaddingLeak.name, "padding before the words shifts their positions", Confidence.LIKELY,
+        (culprit(site, Role.CALL, f"`{move.not_given}` is not given here"),) if site is not None else (),
+        recomputed(
+            f"{move.changed} moved {move.where} by {number(move.distance)}",
+            f"with `{move.not_given}` that begin with 0 at the first word the two agree to {number(move.rounding)}",
+        ),
+        "Where no positions are given, they are counted from the first column. With padding on the left a word's position then depends on how long the "
+        "other rows of its batch are.",
+        (advice(f"Give this call positions that are counted from the first word: `{move.not_given}=({move.mask_name}.long().cumsum(1) - 1).clamp(min=0)`; or pad on the right."),),
+    )  # fmt: skip
+
+
 def _hides_queries(move: Move) -> bool:
     """The mask runs along the last axis but one of square scores, and stands still along the last."""
     mask, scores = move.mask_shape, move.masked_shape
@@ -128,7 +147,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
-    if move.made_site is not None and move.idle_mask:
+    if move.made_site is not None and move.turned and apart:
+        culprits.append(culprit(move.made_site, Role.CREATE, f"`{move.mask_name}` is made here, zero at padding"))
+    elif move.made_site is not None and move.idle_mask:
         label = f"`{move.idle_mask}` is made here, {move.idle_width} for every row" if move.idle_width else f"`{move.idle_mask}` is made here, the same at all positions"
         culprits.append(culprit(move.made_site, Role.CREATE, label))
     elif move.made_site is not None and move.not_given and apart:
@@ -188,7 +209,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     through = f" through `{move.operation}`" if remedy else ""
     if move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
-        fix = advice(f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")
+        fix = advice(f"Make `{move.mask_name}` the other way round: zero at positions that hold data." if move.turned else
+                     f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")  # fmt: skip
     elif move.instead:
         title = f"the mask `{move.mask_name}` is not used, and padding leaks into the output"
         fix = advice(f"Hand `{move.mask_name}` on to the operation that combines positions, in the place of `{move.instead}`.")
