@@ -24,9 +24,10 @@ from torchsleuth.auditor.gradients import grad_states
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
 from torchsleuth.auditor.observation import LossCall, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.observation_training import Cut, NoUpdate
+from torchsleuth.auditor.observation_training import Cut, NoUpdate, ScaledGradient
 from torchsleuth.auditor.optimizers import OptimizerWatch, copies_of, parameters_of
 from torchsleuth.auditor.runner import unwrapped
+from torchsleuth.auditor.scaling import never_scaled
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.trace import Op
@@ -54,6 +55,7 @@ class OtherSteps:
         self._again = again
         self.explained: set[int] = set()  # optimizers whose missing gradients have a place
         self.no_update: NoUpdate | None = None  # of the first step of one of them
+        self.scaled: ScaledGradient | None = None
         self._optimizers = optimizers
         self._waiting = {id(o): o for o in optimizers.waiting(stepped)}
         self._resting: list[tuple[Optimizer, Site | None, list]] = []  # with a learning rate of 0; with copies of what they hold
@@ -184,6 +186,7 @@ class OtherSteps:
         if self._waiting.pop(id(optimizer), None) is not None and self._losses and not self.view.trace.truncated:
             if not self._lost(optimizer):
                 self._read(optimizer)
+                self.scaled = self.scaled or unseen(never_scaled)(optimizer, self.view.trace, self._losses)
         self._stepped = True
         self._entered.clear()
         self._since = len(self.view.trace.ops)

@@ -145,7 +145,8 @@ class BackwardWatch:
                 elif mine:
                     left -= set(mine)
                     factor = zero_factor(self.trace, op) if kind == "zero" else None
-                    found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op), factor is not None, *(factor or ())))
+                    dropped = str(_share_dropped(op)) if op.name in _DROPPING else ""
+                    found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op), factor is not None, *(factor or ()), dropped=dropped))
             if kind == "zero":
                 by_function = self._zeroed_by_functions({id(model.get_parameter(name)): name for name in left})
                 left -= {name for one in by_function for name in one.weights}
@@ -160,7 +161,7 @@ class BackwardWatch:
     def _dropped(self, op: Op) -> bool:
         """All of it was multiplied by zeros that the same function drew (a branch that is left out now and then, of a batch of one sample)."""
         if op.name in _DROPPING:
-            return True
+            return _share_dropped(op) != 1  # all of it, in every step: no draw
         if op.name.rstrip("_") not in _FACTORS or op.place.code is None or op.place.code.co_name == "<module>":
             return False
         makers = (self.trace.producer.get(key) for key in self.trace.ancestors({seen.key for seen in op.ins if not seen.requires_grad}))
@@ -245,6 +246,11 @@ def _sums(gradients: typing.Any) -> list[torch.Tensor]:
 def _state(total: torch.Tensor) -> str:
     value = float(total)
     return "nan" if value != value else "inf" if value == float("inf") else "zero" if value == 0 else "ok"
+
+
+def _share_dropped(op: Op) -> typing.Any:
+    """The `p` of a dropout, as the program gave it: `F.dropout(x, self.training)` gives True, which is 1."""
+    return op.argument(1, "p", 0.5)
 
 
 def _sizes(op: Op) -> str:

@@ -51,6 +51,8 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
     chain = list(trace.made_through(op.ins[0], KEEPING))
     if facts["rows_sum_to_one"] and chain and chain[-1].name not in ACTIVATIONS:
         facts["activation_site"] = trace.site(chain[-1])  # a softmax written by hand, a mean of several
+    if not facts["normalised"] and chain and chain[-1].name in ("log", "log_"):
+        facts["logarithm"] = trace.site(chain[-1])
     if not facts["normalised"] and classes > 1:
         other = next((d for d in range(given.dim()) if d != axis and given.shape[d] > 1 and _sums_to_one(values, d)), None)
         made = _softmax_behind(trace, op.ins[0])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torchsleuth.auditor.alternating import OtherSteps
 from torchsleuth.auditor.arrivals import Mixed
+from torchsleuth.auditor.averages import never_moved
 from torchsleuth.auditor.captured import Captured, called_name
 from torchsleuth.auditor.gradients import grad_state, grad_states
 from torchsleuth.auditor.judge import across, findings
@@ -67,6 +68,9 @@ class Ending:
             others = self.others
             idle = others.idle() if others is not None else None
             explained = others.explained if others is not None else set()  # it is known why these have no gradients
+            called = [m for _, ref, _ in self.outermost if (m := ref()) is not None]
+            near = [*(one.site for one in self.captured), *(site for _, _, site in self.optimizers.copies.values())]
+            vanished = vanished or never_moved(self.optimizers, [one.model for one in self.captured], called, near)
             fields["no_update"] = beside or idle or (self.later.barren(explained) if self.later is not None else None) or vanished
 
     def _forget_trained_elsewhere(self, one: Captured) -> None:
@@ -130,6 +134,8 @@ class Ending:
             observations.append(observation)
             notes += observation.notes
         observations += self.others.found if self.others is not None else []
+        if self.others is not None and self.others.scaled is not None and not any(one.scaled for one in observations):
+            observations.append(Observation("the program", self.others.scaled.site, scaled=self.others.scaled))
         for observation in observations[len(silent) :]:
             for diagnosis in findings(observation):
                 if diagnosis not in diagnoses and not _repeats(diagnosis, diagnoses):

@@ -23,7 +23,7 @@ from torchsleuth.auditor.calling import autocast_here
 from torchsleuth.auditor.captured import Captured, called_name, copied, keywords
 from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
-from torchsleuth.auditor.evaluation import comparison
+from torchsleuth.auditor.evaluation import comparison, tracing
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import ModeFact, NoUpdate
@@ -203,7 +203,7 @@ class LaterWatch:
     @unseen
     def _silent(self, module: nn.Module, inputs: typing.Any) -> None:
         if self._trace is None:
-            self._trace = Trace(most=MOST_OPERATIONS)
+            self._trace = tracing(MOST_OPERATIONS)
             self._trace.carried = True
             enter_below(self._trace)
         elif any(one.model is module for one in self._evaluated):

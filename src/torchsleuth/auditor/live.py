@@ -38,6 +38,7 @@ from torchsleuth.auditor.reading import StepReading
 from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.scaling import scaler_of
 from torchsleuth.auditor.sites import place_here, site_of
+from torchsleuth.auditor.states import StateNotes
 from torchsleuth.auditor.stepview import parameter_keys
 from torchsleuth.auditor.thawing import ThawWatch
 from torchsleuth.auditor.trace import Op, Trace, tensors_in
@@ -62,6 +63,7 @@ class StepWatch(StepReading):
         self._others: OtherSteps | None = None
         self._thaw: ThawWatch | None = None
         self._rates = RateWatch(self._optimizers)
+        self._states_loaded = StateNotes()
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
@@ -91,6 +93,7 @@ class StepWatch(StepReading):
         self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
         self._optimizers.start()
         self._modes.start()
+        self._states_loaded.start()
         self._clearing.start()
         self._clearing.listeners.append(self._clears)
         self._compiling.start()
@@ -117,6 +120,7 @@ class StepWatch(StepReading):
         self._lasting.clear()
         self._optimizers.stop()
         self._modes.stop()
+        self._states_loaded.stop()
         self._compiling.stop()
         self._clearing.stop()
         for watch in (self._later, self._others):
@@ -310,6 +314,7 @@ class StepWatch(StepReading):
         if threading.get_ident() != self._home:
             return
         self._optimizers.stepped.add(optimizer)
+        self._states_loaded.steps += 1
         self._rates.before_step(optimizer)
         if self._later is not None:
             if self._awaited:
@@ -340,6 +345,7 @@ class StepWatch(StepReading):
     def _about_to_step(self, optimizer: Optimizer, trace: Trace) -> None:
         self._optimizers.before(optimizer, trace, self._cleared)
         self._note_scale(optimizer, trace)
+        self._unclipped = (self._others or self).view.clips.unclipped(optimizer)
 
     @harmless
     def _after_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -431,5 +437,6 @@ class StepWatch(StepReading):
         for key, fact in self._thaw.facts() if self._thaw is not None else ():
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)
+        largest["states"] = tuple(self._states_loaded.found.values())
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))

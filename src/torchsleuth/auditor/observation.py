@@ -19,7 +19,9 @@ from torchsleuth.auditor.observation_training import (
     NoUpdate,
     NotFinite,
     OptimizerFact,
+    OwnState,
     ScaledGradient,
+    Unclipped,
     Unregistered,
     Unused,
     Vanish,
@@ -127,6 +129,7 @@ class LossCall:
     reduction: str
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
+    logarithm: Site | None = None  # what is no distribution was made by a logarithm here
     rows_sum_to_one: bool = False
     similarities: bool = False  # its scores compare two computed things with one another, or are cosines (or the like) times a scale
     normalised: bool = False  # its rows are log-probabilities: their exponentials sum to one
@@ -172,7 +175,7 @@ class Duplicates:
     site: Site
     indices: int
     distinct: int
-    example: int
+    example: int | tuple[int, ...]  # a place; of two axes, where the index names both
     times: int
     accumulating: bool  # x[i] += v or the like
     target: tuple[int, ...] = ()
@@ -212,6 +215,7 @@ class SharedLayer:
     weights: int
     site: Site | None
     copied: bool = False  # several objects, which share what they hold: shallow copies
+    default: str = ""  # it is the default value of this argument of `container_type`; `positions` are the paths of those who hold it
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,8 @@ class Observation:
     discarded: tuple[DiscardedGradient, ...] = ()
     mixed: tuple[MixedGradient, ...] = ()
     scaled: ScaledGradient | None = None
+    unclipped: Unclipped | None = None
+    states: tuple[OwnState, ...] = ()
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()
     axes: tuple[AxisFact, ...] = ()

@@ -67,6 +67,12 @@ class Vanish:
     factor: Site | None = None  # where that factor was made
     setting: bool = False  # it is a number that somebody has set, as far as can be seen: the term is switched off
     by_function: bool = False  # `operation` is a Function of the program's, and this is what its `backward` returns
+    dropped: str = ""  # the `p` of a dropout that leaves nothing, as the program gave it: "1.0", "True"
+
+    @property
+    def of_nothing(self) -> bool:
+        """The operation was given a selection without elements."""
+        return self.kind == "zero" and self.detail.startswith("[0]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +210,32 @@ class MixedGradient:
 class ScaledGradient:
     """The gradients of a loss that a scaler has multiplied were used, or limited, before they were divided again."""
 
-    kind: str  # "step", "limit"
+    kind: str  # "step", "limit"; "unscaled": the other way round, the scaler divides gradients of a loss that it has not multiplied
     optimizer: str
     scale: float
     site: Site | None
-    scaled: Site | None  # the backward pass of the scaled loss
+    scaled: Site | None  # the backward pass of the scaled loss; of the other one, if "unscaled"
+    dropped: Site | None = None  # where that one was multiplied after all, and the product not used
+
+
+@dataclass(frozen=True, slots=True)
+class Unclipped:
+    """A step used gradients as `backward()` left them, although the program calls `clip_grad_norm_`."""
+
+    kind: str  # "early": it was called before they were there; "spent": its iterator had come to its end
+    optimizer: str
+    site: Site
+    backward: Site | None
+    limit: float
+    norm: float  # of the gradients that the step used
+    made: Site | None = None  # where the iterator was made
+
+
+@dataclass(frozen=True, slots=True)
+class OwnState:
+    """`load_state_dict` was given the very tensors that the model holds: nothing changes."""
+
+    site: Site
+    steps: int  # optimizer steps that had been taken by then
+    taken: Site | None = None  # where the program took the state, or gave one model a second name
+    alias: str = ""  # the state is that of a module under another name, which is this one

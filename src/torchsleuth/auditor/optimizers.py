@@ -273,6 +273,10 @@ class OptimizerWatch:
         self._waiting = copies_of(parameters)
         self._numbers = {id(p): (trace.key(p), trace.key(p.grad)) for p, _ in self._waiting if p.grad is not None}  # the gradient may be gone later
 
+    def at_first_backward(self) -> dict[int, torch.Tensor]:
+        """What is trained, by its identity, with copies from the first backward pass."""
+        return {id(p): copy for p, copy in self._waiting}
+
     def changed(self) -> set[int]:
         """Those that have another value now, whoever has seen to it."""
         return {id(p) for p, copy in self._waiting if p.shape != copy.shape or _moved(copy.to(p.device), p.detach())}

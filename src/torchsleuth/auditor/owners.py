@@ -95,13 +95,34 @@ def built(holder: nn.Module, name: str) -> Site | None:
             continue
         for statement in ast.walk(node):
             if isinstance(statement, ast.Assign):
-                for target, value in _assigned(statement):
+                for target, value in assigned(statement):
                     if isinstance(target, ast.Attribute) and target.attr == name:
                         return site_of_node(code.co_filename, value, type(holder).__qualname__)
     return None
 
 
-def _assigned(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+def default_of(kind: type, argument: str) -> Site | None:
+    """The default value of an argument of this class's `__init__`, in its source."""
+    code = getattr(inspect.unwrap(kind.__init__), "__code__", None)  # type: ignore[misc]
+    for node in ast.walk(syntax_of(code.co_filename) or ast.Module([], [])) if code is not None else ():
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and node.lineno >= code.co_firstlineno and node.end_lineno is not None:
+            given = node.args
+            names = [*given.posonlyargs, *given.args]
+            values = [*zip(names[len(names) - len(given.defaults) :], given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+            return next((site_of_node(code.co_filename, value, code.co_qualname) for name, value in values if name.arg == argument and value is not None), None)
+    return None
+
+
+def assignments(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """All targets in this source with what is assigned to them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            yield from assigned(node)
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            yield node.target, node.value
+
+
+def assigned(statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets with what is assigned to them; of `a, b = x, y` each with its own."""
     for target in statement.targets:
         if not isinstance(target, (ast.Tuple, ast.List)):

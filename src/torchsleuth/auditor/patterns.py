@@ -1,4 +1,4 @@
-"""What the trace of a step shows by itself: softmax axes, aliased results, hot lines; and shared layers."""
+"""What the trace of a step shows by itself: softmax axes, aliased results, hot lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from torchsleuth.auditor.broadcasting import numel
 from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
 from torchsleuth.auditor.gradients import origin_of_place
-from torchsleuth.auditor.observation import Alias, AxisFact, HotLine, SharedLayer
+from torchsleuth.auditor.observation import Alias, AxisFact, HotLine
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.owners import built, class_origin
 from torchsleuth.auditor.sites import call_at, expression, site_of_node, syntax_of
@@ -343,46 +343,3 @@ def _indexing(code: typing.Any, line: int, inner: Site) -> list[Site]:
 
 def _one_line(node: ast.For | ast.While) -> bool:
     return node.lineno == node.body[0].lineno
-
-
-# -- shared layers ---------------------------------------------------------------------------------
-
-
-def shared_layers(model: nn.Module) -> list[SharedLayer]:
-    """The same layer object at several places of one list, sequence or dict of layers."""
-    found = []
-    for path, container in model.named_modules():
-        if not isinstance(container, (nn.ModuleList, nn.Sequential, nn.ModuleDict)) or len(container) < 2:
-            continue
-        places: dict[int, list[int | str]] = collections.defaultdict(list)
-        for position, (name, layer) in enumerate(container._modules.items()):
-            places[_held(layer)].append(name if isinstance(container, nn.ModuleDict) else position)
-        objects = {id(layer) for layer in container._modules.values()}
-        for layer in container._modules.values():
-            positions = places.pop(_held(layer), [])
-            if len(positions) < 2 or layer is None or not (weights := sum(p.numel() for p in layer.parameters())):
-                continue
-            holder = model.get_submodule(path.rpartition(".")[0]) if path else container
-            site = built(holder, path.rpartition(".")[2])
-            # Several names for one part (agents that share a policy) are often meant; one call for all names of a dict is not.
-            if class_origin(type(holder)) is Origin.LIBRARY or (isinstance(container, nn.ModuleDict) and not _one_call_for_all(site)):
-                continue
-            copied = len(objects) == len(container)
-            found.append(SharedLayer(path, type(container).__name__, tuple(positions), type(layer).__name__, weights, site, copied))
-    return found
-
-
-def _held(layer: nn.Module | None) -> int:
-    """What tells this layer's weights from another's. `copy.copy` gives a new object that goes on with the very tables of the old one."""
-    tables = [table for table in (layer._parameters, layer._modules) if isinstance(table, dict) and table] if layer is not None else []
-    return id(tables[0]) if tables else id(layer)
-
-
-def _one_call_for_all(site: Site | None) -> bool:
-    """`dict.fromkeys(names, nn.Linear(...))`: the layer is made once, for all names."""
-    try:
-        tree = ast.parse(site.source.strip(), mode="eval") if site is not None else None
-    except SyntaxError:
-        return False
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    return any(isinstance(c.func, ast.Attribute) and c.func.attr == "fromkeys" and len(c.args) == 2 and isinstance(c.args[1], ast.Call) for c in calls)

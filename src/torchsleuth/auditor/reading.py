@@ -17,12 +17,12 @@ from torchsleuth.auditor.gradients import is_lone_bias, optimizer_facts
 from torchsleuth.auditor.later import ModeNotes
 from torchsleuth.auditor.looseleaves import LooseLeaf, loose_leaves
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.observation_training import ModeFact, NoUpdate, ScaledGradient, Vanish
+from torchsleuth.auditor.observation_training import ModeFact, NoUpdate, ScaledGradient, Unclipped, Vanish
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.owners import built
 from torchsleuth.auditor.padded import known_padding, padded_labels
 from torchsleuth.auditor.preflight import traced_facts
-from torchsleuth.auditor.scaling import scaled
+from torchsleuth.auditor.scaling import never_scaled, scaled
 from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import Place
 from torchsleuth.auditor.stepview import StepView
@@ -42,6 +42,7 @@ class StepReading:
         self._clearing = ClearingNotes()
         self._scaler: weakref.ref | None = None  # of the loss
         self._scaled: ScaledGradient | None = None
+        self._unclipped: Unclipped | None = None
         self._scaled_at: Site | None = None
         self._cleared: Site | None = None  # since the last backward pass
         self._silent = SilentCalls(self.view)
@@ -123,7 +124,7 @@ class StepReading:
         facts = [dataclasses.replace(f, copied=self._optimizers.copy_site(named[f.weights[0]], held), duplicate=duplicate) for f in facts]
         if (len(called) > 1 or any(f.kind == "foreign" for f in facts)) and (name := called_name(one.site)):
             facts = [dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in facts]
-        fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._idle_because(one), "scaled": self._scaled}
+        fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._idle_because(one), "scaled": self._scaled, "unclipped": self._unclipped}
         if not one.training and not one.model.training and one.dependent and not self._fixed(one):
             changed = self._modes.site(one.model, False)
             fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
@@ -145,6 +146,7 @@ class StepReading:
         """Before the first step."""
         scaler = self._scaler() if self._scaler is not None else None
         self._scaled = scaled(scaler, optimizer, trace, self._scaled_at) if scaler is not None else None
+        self._scaled = self._scaled or never_scaled(optimizer, trace, [loss for loss in (self._loss, *self._more) if loss is not None])
 
     def _fixed(self, one: Captured) -> bool:
         """No optimizer holds any of it, and the program has put it in eval mode or runs it without gradients, too: features to compare, not to train.

@@ -20,6 +20,7 @@ from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.trace import Op, Trace
 
 _UNSCALING = "_amp_foreach_non_finite_check_and_unscale_"
+_STEP = GradScaler.step.__code__
 _LIMITS = ("clamp", "clip", "_foreach_clamp")
 
 
@@ -51,13 +52,34 @@ def scaled(scaler: typing.Any, optimizer: Optimizer, trace: Trace, backward: Sit
     return ScaledGradient("limit", kind, scale, site, backward) if site is not None else None
 
 
-def _inside(frame: types.FrameType | None) -> bool:
-    """Is it the scaler that calls `step()`?"""
+def never_scaled(optimizer: Optimizer, trace: Trace, losses: list[torch.Tensor]) -> ScaledGradient | None:
+    """Before a step that a scaler takes: has it divided the gradients of a loss that it had not multiplied?"""
+    scaler = _inside(sys._getframe(1))
+    key = trace.known_key(scaler._scale) if scaler is not None and scaler._scale is not None else None
+    if scaler is None or key is None or not scaler.is_enabled() or (scale := float(scaler._scale)) == 1.0:
+        return None
+    factors = trace.ancestors({key})  # also what it was before an update
+    for loss in losses:
+        mine = trace.known_key(loss)
+        before = trace.ancestors({mine}) if mine is not None else factors
+        made = (trace.ops[index] for one in before if (index := trace.producer.get(one)) is not None)
+        if before & factors or any(scale in (*op.plain[0], *op.plain[1].values()) for op in made):  # `loss * scaler.get_scale()`
+            continue
+        backward = next((op for op in reversed(trace.ops) if op.name == "backward" and op.ins and op.ins[0].key == mine), None)
+        if backward is not None:
+            products = (op for op in trace.ops[: backward.index] if {seen.key for seen in op.ins} >= {key, mine} and op.name in ("mul", "__mul__"))
+            dropped = next((trace.site(op) for op in products if not any(seen.key == op.outs[0].key for later in trace.ops[op.index + 1 :] for seen in later.ins)), None)
+            return ScaledGradient("unscaled", type(optimizer).__name__, scale, site_of(place_here(2)), trace.site(backward), dropped)
+    return None
+
+
+def _inside(frame: types.FrameType | None) -> typing.Any:
+    """The scaler that calls `step()`, if it is one."""
     while frame is not None:
-        if isinstance(frame.f_locals.get("self"), GradScaler) and frame.f_code.co_name in ("step", "_maybe_opt_step"):
-            return True
+        if frame.f_code is _STEP:  # of no other frame the locals are read: the program's would keep its tensors alive
+            return frame.f_locals["self"]
         frame = frame.f_back
-    return False
+    return None
 
 
 def _divided(trace: Trace, optimizer: Optimizer) -> bool:

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor import experiments, preflight
+from torchsleuth.auditor.shared import shared_layers
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
@@ -33,7 +34,6 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves
-from torchsleuth.auditor.patterns import shared_layers
 from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
@@ -282,7 +282,8 @@ class Session:
             names = again if again is not None else set()
         left = {n: s for n, s in states.items() if s == "nan" or n in names}
         if left:
-            self.fields["vanished"] = tuple(watch.vanished(left, keys, self.model))
+            # A batch of which a mask selects nothing is one of many: only a program's later steps can tell.
+            self.fields["vanished"] = tuple(fact for fact in watch.vanished(left, keys, self.model) if not fact.of_nothing)
 
     def _stirred(self, names: set[str]) -> set[str]:
         """Those whose gradient is still zero when parameters that are exactly zero are given small values."""

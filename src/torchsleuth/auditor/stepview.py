@@ -11,6 +11,7 @@ from torch import nn
 
 from torchsleuth.auditor.beginnings import beginning, maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
+from torchsleuth.auditor.clipping import ClipWatch
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.draws import drawn, draws
@@ -40,6 +41,7 @@ class StepView:
     picks: PickWatch = field(init=False)
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
+    clips: ClipWatch = field(init=False)
     regarded: dict[int, frozenset[str]] = field(default_factory=dict)  # by the model: names of its results that a loss was computed from
 
     def __post_init__(self) -> None:
@@ -53,11 +55,14 @@ class StepView:
         self.alias_watch.install()
         self.finite = FiniteWatch(self.trace)
         self.finite.install()
+        self.clips = ClipWatch(self.trace)
+        self.clips.install()
 
     def continued(self) -> StepView:
         """A view of what comes next, which knows where the tensors of this one came from."""
         other = StepView()
         other.trace.follow(self.trace)
+        other.clips.idle += self.clips.idle
         return other
 
     def facts(
@@ -86,7 +91,7 @@ class StepView:
         found: dict[str, typing.Any] = {
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
             "axes": (*self.softmaxes.facts.values(), *self._picked(loss_key)),
-            "duplicates": tuple({d.site.span: d for d in self.watch.duplicates}.values()),
+            "duplicates": tuple({d.site.span: d for d in self.watch.indexed.found}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),
             "finite": _finite(output, loss, states),

@@ -1,4 +1,4 @@
-"""What is read from the operands of chosen calls while the step runs: lookups, losses, writes by index.
+"""What is read from the operands of chosen calls while the step runs: lookups, losses, masks.
 
 Values are looked at once, as the call happens; nothing but small facts and copies of token ids is kept.
 A watcher never raises into the program: what it cannot read it leaves out.
@@ -15,10 +15,10 @@ from torchsleuth.auditor import distributions
 from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.beginnings import maker
 from torchsleuth.auditor.classaxis import wrong_layer
-from torchsleuth.auditor.observation import Duplicates, InputFact, LossCall
+from torchsleuth.auditor.indexed import IndexedWrites
+from torchsleuth.auditor.observation import InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Shape, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
-from torchsleuth.auditor.sites import expression
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
 LOSSES = {
@@ -27,8 +27,6 @@ LOSSES = {
 }  # fmt: skip
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
-
-_ADDING = {"add", "iadd", "radd", "sub", "isub", "rsub"}
 
 
 class Refused(Exception):
@@ -45,12 +43,14 @@ class Watch:
     shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
-    duplicates: list[Duplicates] = field(default_factory=list)
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
     again: list[LossCall] = field(default_factory=list)  # probabilities that are normalised once more, as scores are
-    _read: dict[tuple, int] = field(default_factory=dict)
+    indexed: IndexedWrites = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.indexed = IndexedWrites(self.trace)
 
     def install(self) -> None:
         add = self.trace.watchers.setdefault
@@ -67,9 +67,9 @@ class Watch:
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         for name in ("masked_fill", "masked_fill_"):
             early(name, []).append(self._guarded(self._filled))
-        add("__getitem__", []).append(self._guarded(self._getitem))
+        add("__getitem__", []).append(self._guarded(self.indexed.reads))
         for name in ("__setitem__", "index_put_", "index_put", "scatter_", "scatter", "index_copy_"):
-            early(name, []).append(self._guarded(self._write))
+            early(name, []).append(self._guarded(self.indexed.writes))
 
     def _guarded(self, watcher):
         def watch(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
@@ -252,82 +252,6 @@ class Watch:
             hidden = hidden.all(1)  # hidden from every head and query
         self.hidden.append((op, hidden.clone()))
 
-    # -- writes by index -----------------------------------------------------------------------
-
-    def _getitem(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        index = _index_tensor(args[1])
-        if index is not None:
-            self._read[(op.place.code, _line(op), op.ins[0].key)] = op.index
-
-    def _write(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        if op.name.startswith("scatter"):
-            return self._scatter(op, args, kwargs)
-        if op.name.startswith("index_put") and (kwargs.get("accumulate") or (len(args) > 3 and args[3])):
-            return
-        if op.name == "index_copy_":
-            index, values = args[2], args[3] if len(args) > 3 else None
-        else:
-            index, values = _index_tensor(args[1]), args[2] if len(args) > 2 else kwargs.get("values")
-        if index is None or not isinstance(index, torch.Tensor) or index.numel() < 2:
-            return
-        flat = index.reshape(-1)
-        distinct, counts = flat.unique(return_counts=True)
-        if distinct.numel() == flat.numel():
-            return
-        accumulating = self._accumulates(op, values)
-        if not accumulating and not (self._passed_on(op, values) and _values_differ(flat, values, distinct[counts.argmax()])):
-            return
-        self._add_duplicates(op, flat, distinct, counts, accumulating, args[0])
-        return
-
-    def _scatter(self, op: Op, args: tuple, kwargs: dict) -> None:
-        if kwargs.get("reduce"):
-            return
-        index = args[2] if len(args) > 2 else kwargs["index"]
-        source = args[3] if len(args) > 3 else kwargs.get("src")
-        if not isinstance(source, torch.Tensor) or source.dim() == 0 or index.dim() != 1:
-            return
-        flat = index.reshape(-1)
-        distinct, counts = flat.unique(return_counts=True)
-        if distinct.numel() == flat.numel() or not self._passed_on(op, source):
-            return
-        if not _values_differ(flat, source[: flat.numel()], distinct[counts.argmax()]):
-            return
-        self._add_duplicates(op, flat, distinct, counts, False, args[0])
-
-    def _add_duplicates(self, op, flat, distinct, counts, accumulating, target) -> None:
-        site = self.trace.site(op)
-        if site is not None and not site.library:
-            most = counts.argmax()
-            self.duplicates.append(
-                Duplicates(op.name, site, flat.numel(), distinct.numel(), int(distinct[most]), int(counts[most]), accumulating, tuple(target.shape))
-            )
-
-    def _accumulates(self, op: Op, values: typing.Any) -> bool:
-        """`x[i] += v`: the value written is a sum with a read of the same tensor on the same line.
-
-        An average that moves on, or a chain that starts from the old content, has no use for a second value of the same place.
-        """
-        key = self.trace.known_key(values) if isinstance(values, torch.Tensor) else None
-        read = self._read.get((op.place.code, _line(op), op.ins[0].key))
-        if key is None or read is None:
-            return False
-        old, todo = {seen.key for seen in self.trace.ops[read].outs}, [key]
-        while todo:
-            if (key := todo.pop()) in old:
-                return True
-            made = self.trace.producer.get(key)
-            if made is not None and made > read and self.trace.ops[made].name.strip("_") in _ADDING:
-                todo += [seen.key for seen in self.trace.ops[made].ins]
-        return False
-
-    def _passed_on(self, op: Op, values: typing.Any) -> bool:
-        """Is this a part of what the model computes? A memory of samples seen before (features, priorities, chains) may get one of two new values."""
-        if isinstance(values, torch.Tensor) and values.requires_grad:
-            return True
-        made = self.trace.maker(op.ins[0])
-        return bool(self.trace.within) and made is not None and made.place.code is op.place.code
-
 
 def _operands(args: tuple, kwargs: dict) -> tuple[torch.Tensor, torch.Tensor]:
     given = args[0] if args else kwargs["input"] if "input" in kwargs else kwargs["log_probs"]
@@ -341,24 +265,3 @@ def _plain_number(value: typing.Any) -> int:
 
 def _shape(tensor: torch.Tensor) -> Shape:
     return Shape(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-
-
-def _index_tensor(index: typing.Any) -> torch.Tensor | None:
-    """The integer tensor of an index that has exactly one, other parts being slices."""
-    parts = index if isinstance(index, (tuple, list)) else (index,)
-    tensors = [p for p in parts if isinstance(p, torch.Tensor) and p.dtype not in (torch.bool, torch.uint8) and p.dim() > 0]
-    others = [p for p in parts if not isinstance(p, torch.Tensor) and not isinstance(p, slice) and p is not Ellipsis]
-    return tensors[0] if len(tensors) == 1 and not others and len(tensors) + sum(isinstance(p, slice) for p in parts) == len(parts) else None
-
-
-def _values_differ(flat: torch.Tensor, values: typing.Any, example: torch.Tensor) -> bool:
-    """Are different values written to the same place?"""
-    if not isinstance(values, torch.Tensor) or values.dim() == 0 or values.shape[0] != flat.shape[0]:
-        return False
-    written = values[(flat == example).to(values.device)]
-    return bool((written != written[:1]).any())
-
-
-def _line(op: Op) -> int:
-    span, _ = expression(op.place.code, op.place.offset) if op.place.code is not None else (None, "")
-    return span.line if span is not None else -1

@@ -51,6 +51,8 @@ class ActivationBeforeLoss(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         seen = set()
         for loss in observation.losses:
+            if loss.logarithm is not None and observation.duplicates:
+                continue  # writes that are lost: that is where the probability has gone
             found = _diagnosis(loss)
             if found is not None and loss.site.span not in seen:
                 seen.add(loss.site.span)
@@ -73,6 +75,8 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
         culprits.append(culprit(loss.target_site, Role.OPERAND, f"`{loss.target_activation}` is applied here"))
     if not any(c.span == loss.site.span for c in culprits):
         culprits.append(culprit(loss.site, Role.CALL, _EXPECTS.get(loss.function, "and the loss expects its input without it") if culprits else ""))
+    if "logarithms of numbers" in title and loss.logarithm is not None and loss.logarithm.span != loss.site.span:
+        culprits.append(culprit(loss.logarithm, Role.CREATE, "the logarithm is taken here"))
     if "is given scores" in title and loss.scores is not None and loss.scores.span != loss.site.span:
         culprits.append(culprit(loss.scores, Role.CREATE, "makes the scores, and no `log_softmax` follows"))
     facts = [f"the input of `{loss.function}`, shape {list(loss.input.size)}, lies between {number(loss.lowest)} and {number(loss.highest)}"]
@@ -112,6 +116,13 @@ def _scores(loss: LossCall) -> _Verdict | None:
         title = f"`{name}` is given the result of `{activation}`; it wants log-probabilities"
         why = f"`{name}` takes its input for logarithms. On probabilities there is no logarithm in the loss."
         return title, why, f"Use `log_softmax` before `{name}`" + (", or `cross_entropy` on the scores." if name == "nll_loss" else "."), Confidence.CERTAIN
+    if name == "binary_cross_entropy_with_logits" and activation == "relu":
+        title = "`binary_cross_entropy_with_logits` is given the result of `relu`: no score is below zero"
+        why = "It applies sigmoid itself, and the sigmoid of 0 is 0.5: the model can never say that something is unlikely, and where the score is cut off no gradient goes back."
+        return title, why, "Leave `relu` out after the last layer.", Confidence.CERTAIN
+    if name in ("nll_loss", "ctc_loss") and loss.logarithm is not None:
+        why = "A row over the classes is to be a distribution. These exponentials are not one: probability has got lost on the way, or nothing keeps all of them from growing."
+        return f"`{name}` is given logarithms of numbers that do not sum to 1", why, "Look at where the probabilities are put together; each row has to sum to 1 before `log`.", Confidence.LIKELY
     if name in ("nll_loss", "ctc_loss") and not activation and not loss.normalised:
         why = "The exponentials of log-probabilities sum to 1 in each row; these do not. On raw scores the loss has no lower bound: it falls for ever."
         fix = "Use `cross_entropy`, or apply `log_softmax` first." if name == "nll_loss" else "Apply `log_softmax` over the classes (the last axis) first."

@@ -30,7 +30,8 @@ class ZeroGradient(AuditRule):
     `round`, `sign`, `floor` and `ceil` are flat; `clamp` and `relu` are flat outside their range; a
     softmax over one element is always 1; `x / x` and `x - x` do not depend on `x`. Autograd is right:
     the slope is zero. It is the formula that does not let a gradient through. The `backward` of a custom
-    `torch.autograd.Function` may return zeros as well: then what it returns is named.
+    `torch.autograd.Function` may return zeros as well: then what it returns is named. `F.dropout(x, self.training)`
+    gives the flag as `p`: True is 1, and everything is dropped.
 
     Example
     -------
@@ -72,6 +73,12 @@ class ZeroGradient(AuditRule):
             if vanish.zero:
                 yield _times_zero(vanish, vanish.site)
                 continue
+            if vanish.dropped:
+                yield _all_dropped(vanish, vanish.site)
+                continue
+            if vanish.of_nothing:
+                yield _of_nothing(vanish, vanish.site)
+                continue
             flat = vanish.operation in _FLAT
             label = f"`{vanish.operation}` is flat: its slope is zero everywhere" if flat else "the gradient arrives here and none leaves"
             yield Diagnosis(
@@ -97,6 +104,34 @@ def _times_zero(vanish: Vanish, site: Site) -> Diagnosis:
         ),
         "The gradient of a product for one factor is the other factor: where that is zero (a mask that selects nothing, a weight that `//` rounded down), nothing is learned.",
         (advice("Look at why the factor is zero; a term that is switched off needs no factor: leave it out."),),
+    )  # fmt: skip
+
+
+def _all_dropped(vanish: Vanish, site: Site) -> Diagnosis:
+    flag = vanish.dropped == "True"
+    return Diagnosis(
+        ZeroGradient.name, f"the gradient of {listed(vanish.weights, 2)} is exactly zero: `{vanish.operation}` drops everything", Confidence.CERTAIN,
+        (culprit(site, Role.LOST_GRAD, f"drops every element: its `p` is {vanish.dropped}"),),
+        observed(
+            f"the gradient of {listed(vanish.weights)} is zero in every element",
+            f"`{vanish.operation}` ({vanish.detail}) was given `p={vanish.dropped}`" + (", which counts as 1" if flag else "") + ": its result is zero in every element",
+        ),
+        "`p` is the share of the elements that is set to zero. What comes after sees nothing of what came before, and no gradient goes back."
+        + (" A flag that is given by position stands in the place of `p`." if flag else ""),
+        (advice(f"Name the argument: `{vanish.operation}(x, p, training=self.training)`." if flag else "Give `p` as the share that is dropped, below 1."),),
+    )  # fmt: skip
+
+
+def _of_nothing(vanish: Vanish, site: Site) -> Diagnosis:
+    return Diagnosis(
+        ZeroGradient.name, f"the gradient of {listed(vanish.weights, 2)} is exactly zero: nothing was selected of what they lead to", Confidence.LIKELY,
+        (culprit(site, Role.LOST_GRAD, "is given no elements at all"),),
+        recomputed(
+            f"the gradient of {listed(vanish.weights)} is zero in every element",
+            f"`{vanish.operation}` ({vanish.detail}) was given a selection with no elements",
+        ),
+        "A sum over nothing is 0 and depends on nothing. If every batch is like this one, what leads there is never trained.",
+        (advice("Look at why the mask or index selects nothing: another value stands for what is left out, or the comparison is the wrong way round."),),
     )  # fmt: skip
 
 

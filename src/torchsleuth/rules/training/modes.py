@@ -121,14 +121,16 @@ class TrainModeEvaluation(AuditRule):
             culprits = [*uncalled(fact.named), culprit(fact.site, Role.CALL, "`training` is True here")]
             if fact.around is not None and fact.around.span.line != fact.site.span.line:
                 culprits.insert(0, culprit(fact.around, Role.CALL, "the evaluation; `training` is True in it"))
+            leaves = fact.operation in ("tolist", "numpy", "__array__")
             if fact.metric is not None and fact.metric.span.line != fact.site.span.line:
-                culprits.append(culprit(fact.metric, Role.OPERAND, "here its result is compared"))
+                culprits.append(culprit(fact.metric, Role.OPERAND, "here its result leaves torch, beside as many labels" if leaves else "here its result is compared"))
             behave = "behaves" if len(fact.modules) == 1 else "behave"
             yield Diagnosis(
                 self.name, "the model is evaluated in train mode", Confidence.LIKELY, tuple(culprits),
                 (
                     *observed(
                         f"the call runs without gradients while `training` is True; {listed(fact.modules)} {behave} differently in training",
+                        f"the classes chosen from its result leave as {'a list' if fact.operation == 'tolist' else 'an array'}, and so do as many labels: it is an evaluation" if leaves else
                         f"`{fact.operation}` then compares its result with another tensor, and nothing there has a history: it is an evaluation",
                     ),
                     *recomputed(f"in eval mode the same inputs give another `{fact.output}`: it differs by up to {number(fact.distance)}"),

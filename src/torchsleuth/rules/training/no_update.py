@@ -25,7 +25,8 @@ class NoUpdate(AuditRule):
     holds other tensors than the ones that got gradients, the learning rate is zero, `backward()` was never
     called at all, or another optimizer's `step()` was called in the place of this one's. A
     step by hand must write into the parameters: `p = p - lr * p.grad` makes a new tensor and gives it the
-    loop's name, and the model keeps the old one.
+    loop's name, and the model keeps the old one. The same goes for a teacher or an average of the weights:
+    `slow = m * slow + (1 - m) * fast` in a loop leaves the copy as it was.
 
     Example
     -------
@@ -73,8 +74,9 @@ class NoUpdate(AuditRule):
                 culprits.append(culprit(writer, Role.MUTATE, "writes into the gradients between `backward()` and the step" if len(fact.writers) > 1 else "leaves gradients that are all zero"))
         if fact.site is not None:
             moves = "changes no parameter" if not fact.decayed else "moves the parameters by weight decay alone"
-            label = {"rebound": "makes a new tensor; the parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, moves)
-            culprits.append(culprit(fact.site, Role.CREATE if fact.reason == "rebound" else Role.CALL, label))
+            label = {"rebound": "makes a new tensor; the parameter stays as it is", "average": "makes a new tensor; the copy's parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, moves)
+            average = fact.reason == "average"
+            culprits.append(culprit(fact.site, Role.CREATE if average or fact.reason == "rebound" else Role.CALL, label, Known.INFERRED if average else Known.OBSERVED))
         if fact.reason == "rebound":
             culprits += [culprit(site, Role.CREATE, "the same here") for site in fact.writers]
         why, fix = {
@@ -87,6 +89,8 @@ class NoUpdate(AuditRule):
                             "Call `loss.backward()` before `optimizer.step()` (with its parentheses)."),
             "rebound": ("at the end of the program the parameters are bit for bit what they were at its first backward pass, although this "
                         "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
+            "average": ("a copy of the model is at the end of the program bit for bit what the model was at its first backward pass, although the model has been trained since",
+                        "Write into the copy, under `torch.no_grad()`: `slow.mul_(m).add_(fast, alpha=1 - m)`, `slow.lerp_(fast, 1 - m)` or `slow.copy_(...)`."),
             "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program its parameters are bit for bit what they were "
                               + ("when its gradients were first cleared" if fact.cleared is not None else "at the first backward pass"), "Call `optimizer.step()` after `loss.backward()`."),
             "barren": (f"none of the {fact.held} parameters of this {fact.optimizer} had a gradient in any of its first {fact.steps} steps",
@@ -101,16 +105,17 @@ class NoUpdate(AuditRule):
                               "Look for what multiplies by zero, or is flat, between the parameters and the loss."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
-        title = {"rebound": "the update makes new tensors and changes no parameter", "never-stepped": "the optimizer never takes a step",
+        title = {"rebound": "the update makes new tensors and changes no parameter", "average": "the averaged copy of the model never moves: the update makes new tensors", "never-stepped": "the optimizer never takes a step",
                  "barren": "the optimizer has no gradients to step with", "vanished": "the schedule takes the learning rate to nothing long before the end"}
-        first = "" if fact.reason in ("no-backward", "rebound", "never-stepped", "barren", "vanished") else "every parameter is bit for bit the same before and after the first step"
+        first = "" if fact.reason in ("no-backward", "rebound", "average", "never-stepped", "barren", "vanished") else "every parameter is bit for bit the same before and after the first step"
         if fact.decayed:
             first = "the parameters do move, but by weight decay alone: towards zero, whatever the loss is"
         if fact.beside:
             first = f"at the end of the program all that this {fact.optimizer} holds is bit for bit what it was before its first step" if fact.built is not None else ""
         yield Diagnosis(
-            self.name, "the optimizer step has nothing of the gradients: they are all zero" if fact.decayed else title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.CERTAIN, tuple(culprits),
+            self.name, "the optimizer step has nothing of the gradients: they are all zero" if fact.decayed else title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.LIKELY if fact.reason == "average" else Confidence.CERTAIN, tuple(culprits),
             observed(first, why),
+            "In a loop, `p = ...` gives the loop's name to a new tensor; the model keeps the old one." if fact.reason == "average" else
             "Training runs, and " + ("most of its steps change next to nothing." if fact.reason == "vanished" else "what this optimizer holds is not trained." if fact.beside or fact.reason in ("barren", "never-stepped") else "nothing is learned."),
             (advice(fix),),
         )  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_training import ScaledGradient
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, number, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -37,6 +39,9 @@ class ScaledGradients(AuditRule):
         torch.nn.utils.clip_grad_norm_([w], 1.0)
         print(bool((w.grad / scale).norm() < 1e-4))
 
+    The other way round, `scaler.step(optimizer)` divides whatever gradients there are: those of a loss that was not multiplied
+    come out too small by the scale. `scaler.scale(loss)` returns the product and leaves `loss` as it is.
+
     Fix
     ---
     `scaler.scale(loss).backward()`, `scaler.unscale_(optimizer)`, clip, `scaler.step(optimizer)`, `scaler.update()`, in this order.
@@ -53,6 +58,9 @@ class ScaledGradients(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         fact = observation.scaled
         if fact is None or fact.site is None:
+            return
+        if fact.kind == "unscaled":
+            yield _never_scaled(fact, fact.site)
             return
         stepped = fact.kind == "step"
         times = f"{fact.scale:g}"
@@ -71,3 +79,17 @@ class ScaledGradients(AuditRule):
             (advice("Call `scaler.step(optimizer)` and `scaler.update()` in the place of `optimizer.step()`." if stepped else
                     "Call `scaler.unscale_(optimizer)` before clipping; `scaler.step(optimizer)` then does not unscale again."),),
         )  # fmt: skip
+
+
+def _never_scaled(fact: ScaledGradient, site: Site) -> Diagnosis:
+    times = f"{fact.scale:g}"
+    culprits = [culprit(fact.scaled, Role.CREATE, "the gradients of a loss that no scaler has multiplied")] if fact.scaled is not None else []
+    if fact.dropped is not None:
+        culprits.insert(0, culprit(fact.dropped, Role.CREATE, "returns the scaled loss, which nothing takes up"))
+    return Diagnosis(
+        ScaledGradients.name, f"the scaler divides gradients by {times} that were never multiplied by it", Confidence.CERTAIN,
+        (*culprits, culprit(site, Role.CALL, f"divides them by {times}")),
+        observed(f"the loss of this `backward()` was not computed from the scaler's scale, {times}", f"{fact.optimizer} took its step through `scaler.step()`, which divides by that"),
+        f"The gradients that the step uses are {times} times too small. Adam hides much of that, until its `eps` counts; with SGD next to nothing is learned.",
+        (advice("Call `scaler.scale(loss).backward()`; for every loss whose gradients `scaler.step(optimizer)` uses."),),
+    )  # fmt: skip

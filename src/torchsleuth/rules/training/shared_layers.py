@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import Observation, SharedLayer
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
@@ -19,7 +19,7 @@ class SharedLayers(AuditRule):
     Why
     ---
     `[layer] * n` makes a list of n references to one layer, not n layers; `copy.copy(layer)` makes another
-    object with the same weights. The model has fewer parameters than meant, and each application changes the same weights. Weights that are tied on
+    object with the same weights. A layer that is the default value of an argument is made once, when the class is. The model has fewer parameters than meant, and each application changes the same weights. Weights that are tied on
     purpose (an embedding and the output layer, a layer applied in a loop) are not accused.
 
     Example
@@ -45,6 +45,9 @@ class SharedLayers(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for shared in observation.shared:
+            if shared.default:
+                yield _by_default(shared)
+                continue
             site = shared.site or observation.call
             what = "copies that share one set of weights" if shared.copied else "one object, listed several times"
             culprits = (culprit(site, Role.CREATE, what, Known.INFERRED if shared.site else Known.OBSERVED),) if site else ()
@@ -61,3 +64,14 @@ class SharedLayers(AuditRule):
                 f"{why}. If the layers are meant to learn different things, they need weights of their own.",
                 (advice(f"Build a new layer for each entry: {fix}" + ("; or `copy.deepcopy`." if shared.copied else ".")),),
             )  # fmt: skip
+
+
+def _by_default(shared: SharedLayer) -> Diagnosis:
+    argument, layer = shared.default, shared.layer_type
+    return Diagnosis(
+        SharedLayers.name, f"{len(shared.positions)} modules of class {shared.container_type} share one {layer}: the default value of `{argument}`", Confidence.LIKELY,
+        (culprit(shared.site, Role.CREATE, "is made once, when the class is defined"),) if shared.site is not None else (),
+        observed(f"{', '.join(f'`{path}`' for path in shared.positions[:4])}{' and more' if len(shared.positions) > 4 else ''} hold the same {layer} object; its {shared.weights} weights exist once"),
+        "Default values are made when the `def` is run, not for each call: every object that takes the default gets the same layer, and all of them change the same weights.",
+        (advice(f"Make the layer in `__init__`: `{argument}=None`, then `self.… = {argument} if {argument} is not None else nn.{layer}(…)`."),),
+    )  # fmt: skip
