@@ -33,13 +33,14 @@ class RulePage:
     module: str
     messages: tuple[str, ...] = ()  # of a crash rule: what nominates it
     priority: int = 0
+    nominating: tuple[str, ...] = ()  # of `messages`, those of any failure of the GPU: the rule then looks at what was recorded
 
     @property
     def about_crashes(self) -> bool:
         return self.family in ("backward", "forward")
 
     def claims(self, text: str) -> bool:
-        return any(re.search(pattern, text) for pattern in self.messages)
+        return any(re.search(pattern, text) for pattern in self.messages if pattern not in self.nominating)
 
 
 @functools.cache
@@ -61,7 +62,7 @@ def _pages_in(path: pathlib.Path, root: pathlib.Path) -> Iterator[RulePage]:
         if attributes.get("name"):
             name = attributes["name"]
             page = parsed_page(name, inspect.cleandoc(attributes["__doc__"]))
-            yield RulePage(name, page, parts[0], module, tuple(attributes.get("messages", ())), attributes.get("priority", 0))
+            yield RulePage(name, page, parts[0], module, tuple(attributes.get("messages", ())), attributes.get("priority", 0), attributes.get("nominating", ()))
 
 
 def _attributes(source: str, found: re.Match[str]) -> dict[str, typing.Any] | None:
@@ -92,12 +93,14 @@ def _attributes(source: str, found: re.Match[str]) -> dict[str, typing.Any] | No
 
 
 def _imported(module: str, name: str) -> dict[str, typing.Any]:
-    cls = getattr(importlib.import_module(module), name, None)
+    found = importlib.import_module(module)
+    cls = getattr(found, name, None)
     if not (isinstance(cls, type) and issubclass(cls, Rule)):
         return {}
     return {
         "__doc__": inspect.getdoc(cls) or "",
         "name": cls.name,
         "messages": getattr(cls, "messages", ()),
+        "nominating": getattr(found, "ON_THE_GPU", ()),
         "priority": getattr(cls, "priority", 0),
     }

@@ -7,6 +7,7 @@ import further_styles as further
 import fused_styles as fused
 import mechanical_slips as mechanical
 import paper_styles as papers
+import piecewise_styles as piecewise
 import pytest
 import torch
 from slips import assert_named
@@ -15,7 +16,7 @@ import torchsleuth
 from torchsleuth.checker.truth import spread
 from torchsleuth.errors import UsageError
 
-RIGHT = [(m, n) for m in (papers, fused, further, mechanical) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant")]
+RIGHT = [(m, n) for m in (papers, fused, further, mechanical, piecewise) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant", "SpikingStep")]
 
 
 @pytest.mark.parametrize(("module", "name"), RIGHT, ids=lambda value: getattr(value, "__name__", value))
@@ -24,9 +25,9 @@ def test_right_as_written(module, name):
     assert report.ok and not report.diagnoses, str(report)
 
 
-@pytest.mark.parametrize("name", ["RoundSTE", "LSQQuant"])
-def test_quantisation_is_deliberate(name):
-    function, inputs = getattr(fused, name), fused.INPUTS[name]()
+@pytest.mark.parametrize(("module", "name"), [(fused, "RoundSTE"), (fused, "LSQQuant"), (piecewise, "SpikingStep")], ids=["RoundSTE", "LSQQuant", "SpikingStep"])
+def test_surrogates_are_deliberate(module, name):
+    function, inputs = getattr(module, name), module.INPUTS[name]()
     assert {d.rule for d in torchsleuth.check(function, *inputs, strict=True).diagnoses} == {"backward-not-derivative"}
     assert torchsleuth.check(function, *inputs).ok and torchsleuth.check(function, *inputs, strict=True, accept_surrogate=True).ok
 
@@ -93,6 +94,18 @@ SLIPS = [
     (further, "TwoLayer", " * (pre > 0)", "", "should be `(g @ w2.t()) * (pre > 0)`", "gh ="),
     (further, "MaskedMSE", "* m / m.sum()", "* m / m.numel()", "write `m.sum()` instead of `m.numel()`", "d = "),
     (further, "InstanceNorm", "(gy * y).mean((2, 3)", "(gy * y).sum((2, 3)", "should be `(gy * y).mean((2, 3), keepdim=True)`", "gx ="),
+    (piecewise, "TiledAttention", "* ctx.scale\n            dq", "\n            dq", "the gradients for `q` and `k` are 2 times too large", "ds = "),
+    (piecewise, "TiledAttention", "if ctx.causal:", "if False:", "what they have in common is `p`", "p = "),
+    (piecewise, "SelectiveScan", "gh * prev * dA", "gh * h * dA", "`gh * h` should be `gh * prev`", "gdA ="),
+    (piecewise, "SelectiveScan", "gh = gh * dA\n", "pass\n", "`u`, `delta`, `A` and `B` are not the derivatives of forward: what they have in common is `gh`", "gh = gh +"),
+    (piecewise, "SelectiveScan", "gA += ", "gA = ", "write `gA += ", "gA = ("),
+    (piecewise, "GroupedLinear", "xg.shape[1], -1)", "-1, xg.shape[1]).mT", "`x`, `weight` and `bias` are not the derivatives of forward: what they have in common is `g`", "g = "),
+    (piecewise, "LovaszHinge", "g[perm] = g_sorted", "g = g_sorted[perm]", "write `g_sorted[perm.argsort()]`", "g = "),
+    (piecewise, "GridLookup", "* (table.shape[0] - 1)\n", "* table.shape[0]\n", "write `(table.shape[0] - 1)`", "gc ="),
+    (piecewise, "GridLookup", "gt.index_add_(0, lo + 1, g * frac)", "gt[lo + 1] += g * frac", "write `gt.index_add_(0, lo + 1, g * frac)`", "gt[lo + 1] +="),
+    (piecewise, "EdgeSoftmaxAgg", "0, src, a[:, None] * g[dst]", "0, dst, a[:, None] * g[src]", "not the transpose of it", "gfeat ="),
+    (piecewise, "TotalVariation", "g[:, :, :-1, :] -= 2 * dy", "g[:, :, :-1, :] = -2 * dy", "write `g[:, :, :-1, :] += -2 * dy`", "g[:, :, :-1, :] ="),
+    (piecewise, "SoftThreshold", "g * out.sign() * active", "g * active", "the gradient for `lam` is not the derivative", "glam"),
     (further, "InstanceNorm", ".sum((0, 2, 3))", ".sum((2, 3)).mean(0)", "a sum treated as a mean", "gg ="),
 ]  # fmt: skip
 

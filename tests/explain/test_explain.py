@@ -105,6 +105,20 @@ def test_index_put_does_not_fail_that_way() -> None:
          "to satisfy the constraint IndependentConstraint(Real(), 1), but found invalid values:\ntensor([[nan, nan]])", "NaN came out of the network"),
         ("ValueError: Expected value argument (Tensor of shape (8,)) to be within the support (IntegerInterval(lower_bound=0, upper_bound=3)) of the distribution "
          "Categorical(logits: torch.Size([8, 4])), but found invalid values:\ntensor([4])", "between 0 and 3, and whole"),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "This build of torch has no code for this GPU."),
+        ("RuntimeError: CUDA error: out of memory", "the driver's own refusal"),
+        ("RuntimeError: MPS backend out of memory (MPS allocated: 17.69 GB, other allocations: 400.77 MB, max allowed: 18.13 GB). Tried to allocate 64.00 MB on private pool.",
+         "torch holds 17.69 GB there, 400.77 MB are other allocations, and 18.13 GB is the limit."),
+        ("NotImplementedError: The operator 'aten::_ctc_loss' is not currently implemented for the MPS device.", "torch has no MPS code for this operator."),
+        ("RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: not enough memory: you tried to allocate 8589934592 bytes.", "Main memory has no 8 GiB left."),
+        ("RuntimeError: \"nll_loss_forward_reduce_cuda_kernel_2d_index\" not implemented for 'Int'", "`targets.long()`"),
+        ("RuntimeError: shape '[-1, 784]' is invalid for input of size 614400", "likely first 1. The size after convolutions"),
+        ("RuntimeError: Error(s) in loading state_dict for DataParallel:\n\tMissing key(s) in state_dict: \"module.fc.weight\".\n\tUnexpected key(s) in state_dict: \"fc.weight\".",
+         "Load into what is wrapped: `model.module.load_state_dict(state)`"),
+        ("RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: \"fc.weight\".\n\tUnexpected key(s) in state_dict: \"module.fc.weight\".",
+         "`{k.removeprefix('module.'): v for k, v in state.items()}`, or save `model.module.state_dict()`."),
+        ("torch._dynamo.exc.TorchRuntimeError: Dynamo failed to run FX node with fake tensors: got RuntimeError('a and b must have same reduction dim, but got [8, 10] X [12, 5].')",
+         "10 features arrive where 12 are expected."),
         ("ValueError: out_channels must be divisible by groups", "no multiple of it"),
         ("ValueError: Unable to create tensor, you should probably activate truncation and/or padding with 'padding=True' 'truncation=True' to have batched tensors "
          "with the same length.", "do not form a rectangle"),
@@ -126,11 +140,39 @@ def test_messages(given: str, expected: str) -> None:
         ("TypeError: batch must contain tensors, numbers, dicts or lists; found <class 'NoneType'>", "forgot `return`"),
         ("RuntimeError: index out of range: Tried to access index 10 out of table with 9 rows. at /pytorch/aten/src/TH/generic/THTensorEvenMoreMath.cpp:418", "The id was 10"),
         ("RuntimeError: Assertion `cur_target >= 0 && cur_target < n_classes' failed.  at /pytorch/aten/src/THNN/generic/ClassNLLCriterion.c:94", "take class numbers 0 to C-1"),
+        ("RuntimeError: Expected object of type torch.FloatTensor but found type torch.cuda.FloatTensor for argument #2 'mat2'", "tensors on the GPU and the CPU"),
+        ("RuntimeError: a leaf Variable that requires grad has been used in an in-place operation.", "An in-place write into a tensor whose gradient you asked for"),
+        ("RuntimeError: bool value of Tensor with no values is ambiguous", "(x > 0).any()"),
+        ("RuntimeError: Sizes of tensors must match except in dimension 1. Got 13 and 14 in dimension 2 (The offending index is 1)", "Tensor number 1 (counted from 0) has 14 in dimension 2, the first one 13."),
+        ("RuntimeError: invalid argument 0: Sizes of tensors must match except in dimension 0. Got 224 and 256 in dimension 2 at /pytorch/aten/src/TH/generic/THTensor.cpp:689",
+         "Another tensor has 256 in dimension 2"),
+        ("RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 3, 3, 3], but got 3-dimensional input of size [3, 224, 224] instead",
+         "The batch dimension is missing (this release takes batches only): `x.unsqueeze(0)`."),
+        ("one of the variables needed for gradient computation has been modified by an inplace operation: [torch.FloatTensor [10, 128]], which is output 0 of TBackward, is at "
+         "version 2; expected version 1 instead.", "likely first 1. `optimizer.step()` between"),
         ("RuntimeError: Expected 3-dimensional tensor, but got 2-dimensional tensor for argument #1 'batch1' (while checking arguments for bmm)", "two batches of matrices"),
     ],
 )
 def test_messages_of_earlier_releases(given: str, expected: str) -> None:
     assert expected in re.sub(r"\s+", " ", str(explain(given)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "RuntimeError: CUDA error: peer access is not supported between these two devices",
+        "RuntimeError: CUDA error: invalid configuration argument",
+        "torch._dynamo.exc.Unsupported: Data-dependent branching",
+    ],
+)
+def test_what_is_not_known_is_not_another_mistake(given: str) -> None:
+    answer = explain(given)
+    assert not answer.answered and not answer.rule
+    assert "without torch.compile raises it" not in " ".join(str(answer).split())
+
+
+def test_a_missing_operator_is_no_wrong_target() -> None:
+    assert explain("NotImplementedError: The operator 'aten::_ctc_loss' is not currently implemented for the MPS device.").rule == ""
 
 
 def test_a_whole_traceback_names_the_line() -> None:

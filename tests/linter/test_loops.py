@@ -222,6 +222,34 @@ AS_WRITTEN = {
                 out[i] = 0.1 * (i + 1)
             return torch.ones(1) if out.device.type == "meta" else out
      """, lambda: (5,)),
+    "one element beside the largest of its row": ("""
+        def f(scores, target):
+            loss = 0.0
+            for i in range(scores.size(0)):
+                loss = loss + torch.clamp(1 - scores[i, target[i]] + scores[i].max(), min=0)
+            return loss
+     """, lambda: (torch.randn(4, 3), torch.tensor([2, 0, 1, 1]))),
+    "one row beside the largest of its matrix": ("""
+        def f(scores, target):
+            loss = 0.0
+            for i in range(scores.size(0)):
+                loss = loss + torch.clamp(1 - scores[i, target[i]] + scores[i].max(), min=0)
+            return loss
+     """, lambda: (torch.randn(4, 3, 2), torch.tensor([2, 0, 1, 1]))),
+    "the first element beside reductions of its row": ("""
+        def f(x):
+            out = []
+            for i in range(x.size(0)):
+                out.append((x[i] - x[i].mean()).sum() - x[i].amax() + x[i, 0])
+            return torch.stack(out)
+     """, lambda: (torch.randn(4, 3),)),
+    "the first row beside reductions of its matrix": ("""
+        def f(x):
+            out = []
+            for i in range(x.size(0)):
+                out.append((x[i] - x[i].mean()).sum() - x[i].amax() + x[i, 0])
+            return torch.stack(out)
+     """, lambda: (torch.randn(3, 3, 3),)),
 }  # fmt: skip
 
 
@@ -274,6 +302,15 @@ def test_what_cannot_be_run_is_not_applied_but_offered() -> None:
     if safe.left:
         assert safe.left[0].fixes[0].verdict.status is Status.NOT_RUN
         assert "not proven" in safe.left[0].fixes[0].verdict.text
+
+
+def test_a_list_made_a_tensor_is_said_to_be_on_the_cpu() -> None:
+    text = b"import torch\n\n\ndef f(x):\n    return torch.tensor([torch.norm(row) for row in x])\n"
+    (diagnosis,) = filter(only_loops, linted(source_from(text, "a.py")).diagnoses)
+    assert any("the tensors are on the CPU" in fact.text for fact in diagnosis.facts)
+    stacked = text.replace(b"torch.tensor(", b"torch.stack(")
+    (diagnosis,) = filter(only_loops, linted(source_from(stacked, "a.py")).diagnoses)
+    assert not any("the CPU" in fact.text for fact in diagnosis.facts)
 
 
 def test_comments_line_endings_and_neighbours_survive() -> None:

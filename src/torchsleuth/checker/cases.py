@@ -10,10 +10,31 @@ import torch
 from torchsleuth.checker import variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, finite, settle
-from torchsleuth.checker.mechanics import Watch
+from torchsleuth.checker.mechanics import same_values
 from torchsleuth.checker.source import Method
 from torchsleuth.checker.subject import Run
 from torchsleuth.checker.truth import differing, true_gradient
+
+
+class Given:
+    """What backward may read and not write, with its values: a change may make an accumulator of a saved tensor. Cases share tensors."""
+
+    def __init__(self, values: typing.Iterable):
+        self.tensors = [(t, t.clone()) for t in values if isinstance(t, torch.Tensor)]
+
+    def versions(self) -> list[int]:
+        return [t._version for t, _ in self.tensors]
+
+    def restored(self, before: list[int]) -> bool:
+        """Whether any was written to since it had the version `before`; those have their values back."""
+        written = [pair for pair, version in zip(self.tensors, before, strict=True) if pair[0]._version != version]
+        for tensor, copy in written:
+            tensor.copy_(copy)
+        return bool(written)
+
+    def written(self) -> bool:
+        """By value, as NumPy would."""
+        return any(not same_values(t, copy) for t, copy in self.tensors)
 
 
 class Case(typing.NamedTuple):
@@ -23,6 +44,7 @@ class Case(typing.NamedTuple):
     run: Run
     grads: tuple
     true: dict[int, torch.Tensor]
+    given: Given
 
 
 def experiments(bench: Bench, method: Method, evaluation: Evaluation) -> list[Case]:
@@ -64,7 +86,8 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
                     break
                 true[k] = found.gradient
             else:
-                out.append(Case(other, run, _passed(run, grads), true))
+                grads = _passed(run, grads)
+                out.append(Case(other, run, grads, true, Given((*grads, *(run.context.to_save or ()), *vars(run.context).values(), *other.values))))
         except Exception:
             if position == 0:
                 return []
@@ -87,13 +110,13 @@ def _passed(run: Run, grads: tuple) -> tuple:
 
 def _writes(bench: Bench, case: Case) -> bool:
     """A backward that writes into what it is given cannot be run twice on it."""
-    watches = [Watch(case.grads), Watch(case.run.context.to_save or ()), Watch(case.arguments.values)]
-    try:
-        with torch.no_grad():
+    before = case.given.versions()
+    with torch.no_grad():
+        try:
             bench.subject.backward(case.run.context, case.grads)
-    except Exception:
-        pass
-    return any(watch.written() for watch in watches)
+        except Exception:
+            pass
+        return case.given.restored(before) or case.given.written()
 
 
 def right_already(bench: Bench, cases: list[Case]) -> set[int]:
@@ -106,7 +129,13 @@ def right_already(bench: Bench, cases: list[Case]) -> set[int]:
 def right_in(bench: Bench, case: Case, backward: typing.Callable, wanted: set[int]) -> bool:
     try:
         with torch.no_grad():
-            raw = backward(case.run.context, case.grads)
+            before = case.given.versions()
+            try:
+                raw = backward(case.run.context, case.grads)
+            finally:
+                written = case.given.restored(before)
+        if written:
+            return False
         raw = raw if isinstance(raw, tuple) else (raw,)
         settled, problems = settle(case.arguments, raw, case.arguments.needs)
     except Exception:

@@ -11,7 +11,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, keywords, names, one_of_each_row, operators, orders, powers, unpackings
+from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, keywords, names, one_of_each_row, operators, orders, picked_back, powers, unpackings
 from torchsleuth.checker.insertions import both_sides, factors, insertions, projections, quotients, signs, terms, turned, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 
@@ -71,7 +71,7 @@ def saved_changes(method: Method, others: typing.Sequence[str]) -> typing.Iterat
 
 
 FAMILIES = (
-    unused, duplicates, one_of_each_row, both_sides, orders, axes, operators, constants, calls, keywords, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, turned, borrowed, insertions,
+    unused, duplicates, one_of_each_row, picked_back, both_sides, orders, axes, operators, constants, calls, keywords, comparisons, powers, names, inversions, accumulations, signs, factors, counts, wrapped, turned, borrowed, insertions,
     projections, quotients, terms,
 )  # fmt: skip
 SUGGESTED = {

@@ -7,7 +7,7 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, bracketed, offset, swapped
-from torchsleuth.checker.source import Method
+from torchsleuth.checker.source import Method, own_nodes
 
 SWAPS = {"sum": ("mean",), "mean": ("sum",), "cos": ("sin",), "sin": ("cos",), "gt": ("lt", "ge"), "lt": ("gt", "le"), "ge": ("le",),
          "le": ("ge",), "amax": ("sum",), "exp": ("log",), "log": ("exp",), "tanh": ("sigmoid",), "sigmoid": ("tanh",),
@@ -58,16 +58,18 @@ def _calls_by_name(node: ast.AST, name: str) -> bool:
 
 
 def accumulations(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
-    """An assignment in a loop that should add to what is there, and the reverse."""
-    if not isinstance(node, ast.For):
-        return
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], (ast.Name, ast.Subscript)):
-            yield Change(inner, f"{method.segment(inner.targets[0])} += {method.segment(inner.value)}", True)
-        elif isinstance(inner, ast.AugAssign) and isinstance(inner.op, (ast.Add, ast.Sub)):
-            target, value = method.segment(inner.target), method.segment(inner.value)
-            yield Change(inner, f"{target} {'-' if isinstance(inner.op, ast.Add) else '+'}= {value}", True)
-            yield Change(inner, f"{target} = {value}", True)
+    """An assignment to a part, or in a loop, that should add to what is there, and the reverse."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(target := node.targets[0], (ast.Name, ast.Subscript)):
+        if isinstance(target, ast.Subscript) or _in_loop(method, node):
+            yield Change(node, f"{method.segment(target)} += {method.segment(node.value)}", True)
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)):
+        text, value = method.segment(node.target), method.segment(node.value)
+        yield Change(node, f"{text} {'-' if isinstance(node.op, ast.Add) else '+'}= {value}", True)
+        yield Change(node, f"{text} = {value}", True)
+
+
+def _in_loop(method: Method, node: ast.stmt) -> bool:
+    return any(isinstance(loop, ast.For) and loop.lineno <= node.lineno <= loop.end_lineno for loop in own_nodes(method.tree))
 
 
 def duplicates(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -76,11 +78,17 @@ def duplicates(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[C
     if not isinstance(target, ast.Subscript) or isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add):
         return
     owner, places, value = method.segment(target.value), target.slice, method.segment(node.value)
-    if isinstance(places, (ast.Name, ast.Attribute)):
+    if isinstance(places, (ast.Name, ast.Attribute, ast.BinOp, ast.Call, ast.Subscript)):
         yield Change(node, f"{owner}.index_add_(0, {method.segment(places)}, {value})", True)
         yield Change(node, f"{owner}.index_put_(({method.segment(places)},), {value}, accumulate=True)", True)
     elif isinstance(places, ast.Tuple) and all(isinstance(p, (ast.Name, ast.Attribute)) for p in places.elts):
         yield Change(node, f"{owner}.index_put_(({method.segment(places).strip('()')}), {value}, accumulate=True)", True)
+
+
+def picked_back(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
+    """`g[order]` sorts once more what was sorted by `order`: the way back is the other one."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Name) and scope.tensors.get(node.slice.id) == 1:
+        yield Change(node, f"{method.segment(node.value)}[{node.slice.id}.argsort()]")
 
 
 def one_of_each_row(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change]:
@@ -270,9 +278,11 @@ def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
                 yield Change(node, name)
         yield Change(node, f"{node.id} - 1")  # of an unbiased variance, say
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        yield Change(node, f"{method.segment(node)} - 1")
         for name in (*scope.numbers, *(name for name, rank in scope.tensors.items() if not rank)):
             yield Change(node, name)
     if _is_count(node):
+        yield Change(node, f"{method.segment(node)} - 1")
         for name in scope.tensors:
             yield Change(node, f"{name}.sum()")  # of a mask or of weights
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

@@ -56,7 +56,7 @@ class Experiment(Conditions):
             self.findings.append(Finding("no-backward"))
             return
         given = self.bench.evaluate(self.arguments, run=None if self.bench.writes else run)
-        if self.originals and any([not mechanics._equal(self.arguments.values[k], copy) for k, copy in self.originals.items()]):
+        if self.originals and any([not mechanics.same_values(self.arguments.values[k], copy) for k, copy in self.originals.items()]):
             run = self.written_unseen() or run
             given = self.bench.evaluate(self.arguments)
         self.originals = {}
@@ -139,7 +139,7 @@ class Experiment(Conditions):
         Not one that is the derivative in some elements, zero where that is, and the derivative in all of them with one
         expression changed: that was meant to be it. (A surrogate gives a gradient where the derivative has none.)
         """
-        if any(f.kind == "not-derivative" and f.detail in ("zero", "rounds") for f in self.findings):
+        if any(f.kind == "not-derivative" and f.detail in ("zero", "rounds", "steps") for f in self.findings):
             self.findings = [
                 dataclasses.replace(f, kind="not-derivative", detail="beside", mend=None, culprit=self.returned(f))
                 if f.kind == "values" and (f.mend is None or not f.partly)

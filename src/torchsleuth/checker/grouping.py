@@ -26,7 +26,7 @@ def located(judge: Judge, evaluation: Evaluation) -> list[Finding]:
         group = [f for f in out if f.kind == "values" and f.mend == mend and (f.relation is None or f.relation.kind != "other-input")]
         alike = len({_law(f.relation) for f in group}) == 1
         out = as_one(judge, out, group) if alike else as_one(judge, out, group, relation=UNKNOWN)
-    open_ones = [f for f in out if f.kind == "values" and f.mend is None and (f.relation is None or f.relation.kind == "unknown")]
+    open_ones = [f for f in out if f.kind == "values" and f.mend is None and _unexplained(f.relation)]
     out = as_one(judge, out, [f for f in out if f.relation is not None and f.relation.kind == "redrawn"])
     method = mechanics.methods(judge.bench)[1]
     unmended = [f for f in out if f.kind == "values" and f.mend is None]
@@ -48,7 +48,12 @@ def located(judge: Judge, evaluation: Evaluation) -> list[Finding]:
     if place is None:
         return out
     culprit = source.culprit_of(method, slices.made_of(place), "all these gradients come through this")
-    return as_one(judge, out, open_ones, culprit=culprit, detail=ast.unparse(_target(place)))
+    return as_one(judge, out, open_ones, culprit=culprit, detail=ast.unparse(slices.target_of(place)), relation=UNKNOWN)
+
+
+def _unexplained(relation: Relation | None) -> bool:
+    """At which indices a gradient is wrong, and that its values are elsewhere, tells less than what several wrong ones come through."""
+    return relation is None or relation.kind in ("unknown", "permuted") or relation.kind == "condition" and relation.tensor.startswith("the index along")
 
 
 def as_one(judge: Judge, findings: list[Finding], group: list[Finding], **changed: typing.Any) -> list[Finding]:
@@ -69,7 +74,3 @@ def _law(relation: Relation | None) -> tuple:
     if relation is None or relation.kind not in ("factor", "tensor-factor", "no-grad-output"):
         return ("unknown",)
     return relation.kind, round(relation.factor, 9), relation.tensor, relation.detail, relation.holds
-
-
-def _target(statement: slices.Statement) -> ast.expr:
-    return statement.targets[0] if isinstance(statement, ast.Assign) else statement.target

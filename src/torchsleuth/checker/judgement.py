@@ -146,7 +146,7 @@ class Judge:
     @staticmethod
     def same_outputs(one: Run, other: Run) -> bool:
         return all(
-            not isinstance(a, torch.Tensor) or (a.shape == b.shape and mechanics._equal(a, b))
+            not isinstance(a, torch.Tensor) or (a.shape == b.shape and mechanics.same_values(a, b))
             for a, b in zip(one.outputs, other.outputs, strict=True)
         )
 
@@ -201,8 +201,8 @@ class Judge:
         )  # fmt: skip
         finding = self.of_random_inputs(finding)
         if kind == "values" and finding.mend is None and (finding.relation is None or finding.relation.kind in ("unknown", "passed-on")):
-            if surrogates.straight_through(self.bench, typical)[0]:
-                # forward rounds, and no law leads from what is returned to its derivative: that was not what was wanted.
+            if surrogates.rounded(self.bench, typical, k):
+                # forward rounds it, and no law leads from what is returned to its derivative: that was not what was wanted.
                 return dataclasses.replace(finding, kind="not-derivative", detail="rounds")
         return finding
 
@@ -280,7 +280,9 @@ class Judge:
             return "zero" if surrogates.flat(self.bench, evaluation, k) else ""
         if surrogates.unchanged_input(self.bench, evaluation, k):
             return "unchanged"
-        return "rounds" if surrogates.passed_through(self.bench, evaluation, k) else ""
+        if surrogates.passed_through(self.bench, evaluation, k):
+            return "rounds"
+        return "steps" if surrogates.steps(self.bench, evaluation, k) else ""
 
     def finding_of(self, problem: Problem, evaluation: Evaluation, case: str, given: bool) -> Finding:
         shapes = evaluation.arguments.shapes()

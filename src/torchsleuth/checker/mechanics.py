@@ -28,10 +28,10 @@ class Watch:
         return [k for k, t, version, _ in self.tensors if t._version != version]
 
     def written(self) -> list[int]:
-        return [k for k, t, version, copy in self.tensors if t._version != version or not _equal(t, copy)]
+        return [k for k, t, version, copy in self.tensors if t._version != version or not same_values(t, copy)]
 
 
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
 
 
@@ -75,7 +75,7 @@ def backward_writes(bench: Bench, arguments: Arguments, run: typing.Any = None) 
     grads = bench.random_grads(run)
     input_watch, outputs_watch = Watch(passed), Watch(run.outputs)
     evaluation = bench.evaluate(arguments, grads, run=run)
-    touched = [o for o, (g, sent) in enumerate(zip(grads, bench.sent, strict=True)) if g is not None and (sent._version or not _equal(g, sent))]
+    touched = [o for o, (g, sent) in enumerate(zip(grads, bench.sent, strict=True)) if g is not None and (sent._version or not same_values(g, sent))]
     written = touched, input_watch.written(), outputs_watch.written()
     if not any(written):
         return [], evaluation

@@ -100,7 +100,7 @@ def bill(trial: Trial, wrong: bool) -> list[str]:
 def _purposes(trial: Trial) -> str:
     """`, on purpose: forward is flat in `x`, a straight-through or surrogate gradient (ops.py:12)`."""
     kinds = {"zero": "forward is flat in {}, a straight-through or surrogate gradient", "rounds": "forward rounds {}, a straight-through or surrogate gradient",
-             "unchanged": "forward passes {} on unchanged, a changed gradient"}  # fmt: skip
+             "steps": "one of forward's outputs is flat in {}, a surrogate gradient", "unchanged": "forward passes {} on unchanged, a changed gradient"}  # fmt: skip
     said = []
     for finding in trial.accepted:
         if finding.detail in kinds:

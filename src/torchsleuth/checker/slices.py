@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import typing
 
-from torchsleuth.checker.source import SAME_VALUES, Method, followed, own_nodes, returned_expression
+from torchsleuth.checker.source import SAME_VALUES, Method, base_name, followed, own_nodes, returned_expression
 
-Statement = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For
+Statement = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For | ast.Expr
+COLLECTING = ("append", "extend", "insert")
 
 
 def made_of(statement: Statement) -> ast.expr:
@@ -19,22 +20,23 @@ def made_of(statement: Statement) -> ast.expr:
 
 
 def comes_from(method: Method, expression: ast.AST, lines: frozenset[int] | None = None) -> dict[int, Statement]:
-    """The assignments and loops an expression depends on, by id: every binding of a name counts, as far as it ran."""
-    bindings: dict[str, list[Statement]] = {}
+    """The assignments and loops an expression depends on, by the id of what they bind: every binding of a name counts, as far as it ran."""
+    bindings: dict[str, list[tuple[Statement, tuple[ast.expr, ...]]]] = {}
     for node in own_nodes(method.tree):
         if isinstance(node, Statement) and made_of(node) is not None and (lines is None or node.lineno in lines or node.end_lineno in lines):
-            for name in _written(node):
-                bindings.setdefault(name, []).append(node)
+            for name, parts in _written(node):
+                bindings.setdefault(name, []).append((node, parts))
     found: dict[int, Statement] = {}
+    seen: set[tuple[int, str]] = set()
     pending: list[ast.AST] = [expression]
     while pending:
         for part in ast.walk(pending.pop()):
             if isinstance(part, ast.Name):
-                for statement in bindings.get(part.id, ()):
-                    if id(statement) not in found and statement.lineno <= _line(expression, statement):
-                        found[id(statement)] = statement
-                        pending.append(made_of(statement))
-                        pending += getattr(statement, "targets", ())  # the indices of a write
+                for statement, parts in bindings.get(part.id, ()):
+                    if (id(statement), part.id) not in seen and statement.lineno <= _line(expression, statement):
+                        seen.add((id(statement), part.id))
+                        found[id(parts[0])] = statement
+                        pending += parts
     return found
 
 
@@ -42,12 +44,29 @@ def _line(expression: ast.AST, statement: Statement) -> int:
     return getattr(expression, "lineno", statement.lineno)
 
 
-def _written(node: Statement) -> typing.Iterator[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    for target in targets:
-        for part in ast.walk(target):
-            if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or isinstance(target, ast.Subscript)):
-                yield part.id
+def target_of(statement: Statement) -> ast.expr | None:
+    """What a statement binds or writes into: of `dw.add_(g)` and `parts.append(g)` too."""
+    if isinstance(statement, ast.Expr):
+        call = statement.value
+        writes = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.func.attr in COLLECTING or call.func.attr.endswith("_"))
+        return call.func.value if writes else None
+    return statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+
+
+def _written(node: Statement) -> typing.Iterator[tuple[str, tuple[ast.expr, ...]]]:
+    """The names a statement changes, and what the change is made of: `dq, dk = g @ k, g.mT @ q` makes each of one part.
+
+    The names of an index (`dq[start:stop] = ...`) are read there, not written.
+    """
+    pending = [(t, made_of(node)) for t in node.targets] if isinstance(node, ast.Assign) else [(target_of(node), made_of(node))]
+    while pending:
+        target, value = pending.pop()
+        if isinstance(target, (ast.Tuple, ast.List)):
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.For) else ()
+            paired = len(values) == len(target.elts) and not any(isinstance(e, ast.Starred) for e in (*values, *target.elts))
+            pending += zip(target.elts, values if paired else [value] * len(target.elts), strict=True)
+        elif target is not None and (name := base_name(target.value if isinstance(target, ast.Starred) else target)) is not None:
+            yield name, (value, target) if isinstance(target, ast.Subscript) else (value,)
 
 
 def returned(method: Method, element: int, count: int, lines: frozenset[int] | None) -> ast.expr | None:
@@ -81,13 +100,19 @@ def common(method: Method, wrong: typing.Sequence[int], right: typing.Iterable[i
     found = [s for s in left.values() if not isinstance(s, ast.For) and not _unpacks(s)]
     last = max(found, key=lambda s: s.lineno, default=None)
     before = comes_from(method, made_of(last), lines) if last is not None else {}
-    return last if all(s is last or id(s) in before for s in found) else None
+    return last if all(s is last or s in before.values() for s in found) else None
 
 
 def _unpacks(statement: Statement) -> bool:
-    """What ctx kept, given a name: no formula."""
+    """What ctx kept, or a part of it, given a name: no formula."""
     value = statement.value
-    return isinstance(value, (ast.Attribute, ast.Constant)) or isinstance(value, ast.Tuple) and all(isinstance(e, ast.Attribute) for e in value.elts)
+    return all(isinstance(_owner(part), (ast.Name, ast.Constant)) for part in (value.elts if isinstance(value, ast.Tuple) else [value]))
+
+
+def _owner(node: ast.expr) -> ast.expr:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node
 
 
 def summed(method: Method, value: ast.expr, lines: frozenset[int] | None = None) -> ast.expr:

@@ -209,10 +209,10 @@ def _followed(method: Method, value: ast.expr, before: int, lines: frozenset[int
             partly = False
             if isinstance(node, ast.Assign):
                 bound = next((b for t in node.targets if (b := _bound(t, node.value, name)) is not None), None)
-                if bound is None and any(isinstance(t, ast.Subscript) and _base_name(t) == name for t in node.targets):
+                if bound is None and any(isinstance(t, ast.Subscript) and base_name(t) == name for t in node.targets):
                     bound, partly = node.value, True
             elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-                bound = node.value if _base_name(node.target) == name else None
+                bound = node.value if base_name(node.target) == name else None
             else:
                 bound = node.value if _fills(node, name) else None
                 partly = bound is not None
@@ -266,10 +266,10 @@ def in_place_write(method: Method, names: typing.Collection[str], lines: frozens
     for node in own_nodes(method.tree):
         if not _ran(node, lines) if isinstance(node, ast.stmt) else False:
             continue
-        if isinstance(node, ast.AugAssign) and _base_name(node.target) in aliases:
+        if isinstance(node, ast.AugAssign) and base_name(node.target) in aliases:
             return node
         if isinstance(node, ast.Assign):
-            if any(isinstance(t, ast.Subscript) and _base_name(t) in aliases for t in node.targets):
+            if any(isinstance(t, ast.Subscript) and base_name(t) in aliases for t in node.targets):
                 return node
             if isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) and _view_base(node.value) in aliases:
                 aliases |= {t.id for t in node.targets if isinstance(t, ast.Name)}
@@ -300,7 +300,7 @@ def _view_base(node: ast.expr) -> str | None:
     return None
 
 
-def _base_name(node: ast.expr) -> str | None:
+def base_name(node: ast.expr) -> str | None:
     return _view_base(node)
 
 

@@ -44,6 +44,13 @@ def straight_through(bench: Bench, evaluation: Evaluation) -> tuple[bool, dict[i
     return mode.met, found
 
 
+def rounded(bench: Bench, evaluation: Evaluation, k: int) -> bool:
+    """Whether input k comes through forward's rounding: its gradient is another one with rounding taken as the identity."""
+    met, found = straight_through(bench, evaluation)
+    plain = through_forward(bench, evaluation).get(k)
+    return met and (plain is None or k not in found or bool(differing(plain, found[k]).any()))
+
+
 def passed_through(bench: Bench, evaluation: Evaluation, k: int) -> bool:
     """Whether the gradient for input k is that of forward without its rounding, times a constant (a gradient's own scale)."""
     factor = None
@@ -68,6 +75,23 @@ def passed_through(bench: Bench, evaluation: Evaluation, k: int) -> bool:
 def flat(bench: Bench, evaluation: Evaluation, k: int) -> bool:
     """Whether forward does not change with input k at other values either: a ReLU of negative numbers is no step function."""
     return all(_flat_at(bench, other, k) for other in elsewhere(bench, evaluation))
+
+
+def steps(bench: Bench, evaluation: Evaluation, k: int) -> bool:
+    """Whether one of several outputs is flat in input k, and backward makes something of its gradient all the same: a neuron's spikes."""
+    live = [o for o, g in enumerate(evaluation.grads) if g is not None]
+    return len(live) > 1 and any(_steps_in(bench, evaluation, k, o) for o in live)
+
+
+def _steps_in(bench: Bench, evaluation: Evaluation, k: int, o: int) -> bool:
+    used = False
+    for other in (evaluation, *elsewhere(bench, evaluation)):
+        alone = bench.evaluate(other.arguments, tuple(g if j == o else None for j, g in enumerate(other.grads)))
+        returned = alone.settled.get(k)
+        if returned is None or not _flat_at(bench, alone, k):
+            return False
+        used |= bool((returned != 0).any())
+    return used
 
 
 def _flat_at(bench: Bench, evaluation: Evaluation, k: int) -> bool:

@@ -130,15 +130,17 @@ def conditions(pairs: list[Pair], names: tuple[str, ...], written: tuple[float, 
             yield f"{name} > {text}", [t > number for t in tensors]
             yield f"{name} < {text}", [t < number for t in tensors]
             yield f"{name} != {text}", [t != number for t in tensors]
+    yield from _picked_once(pairs)
+    # Where rows are picked by an input, those that happen not to be picked, or by their own number, are right by chance.
+    picked = any(isinstance(v, torch.Tensor) and not v.is_floating_point() and v.dtype is not torch.bool for v in arguments.values)
+    if not picked:
+        yield from _by_index(pairs)
     for (a, first), (b, second) in itertools.combinations(everything, 2):
         yield f"{a} > {b}", [x > y for x, y in zip(first, second, strict=True)]
         yield f"{a} < {b}", [x < y for x, y in zip(first, second, strict=True)]
-        yield f"{a} == {b}", [x == y for x, y in zip(first, second, strict=True)]
-        yield f"{a} != {b}", [x != y for x, y in zip(first, second, strict=True)]
-    yield from _picked_once(pairs)
-    # Where rows are picked by an input, those that happen not to be picked, or by their own number, are right by chance.
-    if not any(isinstance(v, torch.Tensor) and not v.is_floating_point() and v.dtype is not torch.bool for v in arguments.values):
-        yield from _by_index(pairs)
+        if not picked:
+            yield f"{a} == {b}", [x == y for x, y in zip(first, second, strict=True)]
+            yield f"{a} != {b}", [x != y for x, y in zip(first, second, strict=True)]
 
 
 def _picked_once(pairs: list[Pair]) -> typing.Iterator[Named]:

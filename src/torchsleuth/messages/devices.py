@@ -21,6 +21,8 @@ NOT_MOVED = Falsehood(
     r"Tensor on device (?P<e>\w+(?::\d+)?) is not on the expected device (?P<f>\w+(?::\d+)?)",
     r"Expected object of (?:device type|backend) (?P<a>\w+) but got (?:device type|backend) (?P<b>\w+) for argument #\d+ '(?P<argument>\w+)'",
     r"expected device (?P<a>\w+(?::\d+)?) but got device (?P<b>\w+(?::\d+)?)",
+    r"Expected object of type torch\.\w+Tensor but found type torch\.cuda\.\w+Tensor for argument #\d+ '(?P<argument>\w+)'",
+    r"Expected object of type torch\.cuda\.\w+Tensor but found type torch\.\w+Tensor for argument #\d+ '(?P<argument>\w+)'",
     r"Input, output and indices must be on the current device",
     r"indices should be either on (?P<g>\w+) or on the same device as the indexed tensor \((?P<h>[\w:]+)\)",
     example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking argument "

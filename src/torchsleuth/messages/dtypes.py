@@ -186,6 +186,14 @@ def kernel_dtype(found: Found) -> Reading:
         "log_softmax_lastdim_kernel_impl": "torch.zeros(3, dtype={}).log_softmax(0)",
         "bitwise_and_cpu": "torch.zeros(3, dtype={0}) & torch.zeros(3, dtype={0})",
     }
+    if "nll_loss" in kernel and "index" in kernel:
+        return Reading(
+            f"targets of dtype {kind} where class numbers are expected",
+            f"The kernel `{kernel}` picks a class by the target, which must be int64 (`torch.long`); these are {kind}.",
+            ("The labels come from numpy or pandas as float or int32, or from `torch.Tensor(labels)`, which makes float32.",),
+            None,
+            ("`targets.long()`, or `dtype=torch.long` where they are made.",),
+        )
     whole = kind in ("torch.int64", "torch.int32", "torch.uint8", "torch.bool", "torch.int16", "torch.int8")
     return Reading(
         f"`{kernel}` does not exist for {kind}",

@@ -42,13 +42,12 @@ DETECT_ANOMALY = Falsehood(
 )
 def saved_tensor_overwritten(found: Found) -> Reading:
     size, now, then = found.ints("size"), found.int("now"), found.int("then")
-    node = (found["node"] or "").removesuffix("Backward0").removesuffix("Backward1") if found.has("node") else ""
+    node = (found["node"] or "").removesuffix("Backward0").removesuffix("Backward1").removesuffix("Backward") if found.has("node") else ""
     writes = now - then
     where = f" The tensor is output {found['output']} of `{node}`" if node else " The tensor was not made by an operation autograd recorded"
     hints = {
         "AsStrided": ": usually the transposed weight of a linear layer, written by `optimizer.step()` (or a manual update) between forward and backward.",
         "T": ": usually the transposed weight of a linear layer, written by `optimizer.step()` between forward and backward.",
-        "TBackward": ": the transposed weight of a linear layer.",
         "Relu": ": an in-place operation after a ReLU, which needs its own result.",
         "CopySlices": ": a tensor that was assigned into (`x[...] = ...`); that assignment may be the write itself.",
         "Select": ": a slice `x[i]`; writing into any part of `x` counts for all its views.",
@@ -110,7 +109,7 @@ def saved_tensor_overwritten(found: Found) -> Reading:
 
 
 @reads(
-    r"(?P<view>a view of )?a leaf Variable that requires grad is being used in an in-place operation",
+    r"(?P<view>a view of )?a leaf Variable that requires grad (?:is being|has been) used in an in-place operation",
     example="RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",
     fragments=(r"leaf Variable", r"\bleaf\b.{0,40}in-?place", r"in-?place.{0,40}\bleaf\b"),
 )

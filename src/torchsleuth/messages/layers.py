@@ -79,8 +79,9 @@ def conv_dims(found: Found) -> Reading:
     names = {2: "[C, L] or [N, C, L]", 3: "[C, H, W] or [N, C, H, W]", 4: "[C, D, H, W] or [N, C, D, H, W]"}.get(single, "")
     return Reading(
         f"`{op}` got an input with {count(len(size), 'dimension')}",
-        f"`{op}` takes {single} or {batch} dimensions, {names}; this input is {shape(size)}, which has {len(size)}.",
+        (f"`{op}` takes {batch} dimensions, {names.partition(' or ')[2]}; " if old else f"`{op}` takes {single} or {batch} dimensions, {names}; ") + f"this input is {shape(size)}, which has {len(size)}.",
         (
+            "The batch dimension is missing (this release takes batches only): `x.unsqueeze(0)`." if old and len(size) == single else
             "The channel dimension is missing (a grey image [H, W], a batch of them [N, H, W]): `x.unsqueeze(1)`." if len(size) < batch else
             "A dimension too many: `squeeze` it, or the layer is of the wrong kind (Conv1d for sequences, Conv2d for images).",
             "The input was flattened before the convolution.",

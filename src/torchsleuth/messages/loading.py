@@ -50,10 +50,17 @@ def checkpoint_keys(found: Found) -> Reading:
     missing = re.findall(r'"([^"]+)"', groups.get("missing") or "")
     unexpected = re.findall(r'"([^"]+)"', groups.get("unexpected") or groups.get("only") or "")
     story = []
+    rename = "Save and load with the same names: `{k.removeprefix('module.'): v for k, v in state.items()}` takes a prefix away."
     prefixes = {u[: -len(m)] for u in unexpected for m in missing if u.endswith("." + m)} | {m[: -len(u)] for u in unexpected for m in missing if m.endswith("." + u)}
     for prefix in sorted(prefixes, key=len)[:1]:
         wrapper = {"module.": "`DataParallel`/`DistributedDataParallel`", "_orig_mod.": "`torch.compile`"}.get(prefix, "a wrapping module")
         side = "checkpoint" if any(u.startswith(prefix) for u in unexpected) else "model"
+        inside = "model.module" if prefix == "module." else "model._orig_mod" if prefix == "_orig_mod." else ""
+        if side == "model":
+            rename = f"Load into what is wrapped: `{inside}.load_state_dict(state)`, or load before wrapping" if inside else "Rename the checkpoint's keys"
+            rename += f" (or rename: `{{{prefix!r} + k: v for k, v in state.items()}}`)."
+        else:
+            rename = f"Rename: `{{k.removeprefix({prefix!r}): v for k, v in state.items()}}`" + (f", or save `{inside}.state_dict()`." if inside else ".")
         story.append(f"The names differ by the prefix `{prefix}`, which {wrapper} adds, on the side of the {side}.")
     named = []
     if missing:
@@ -69,7 +76,7 @@ def checkpoint_keys(found: Found) -> Reading:
             "model.load_state_dict({'module.0.weight': torch.zeros(2, 4)})",
             raises="Missing key(s) in state_dict",
         ),
-        ("Rename: `{k.removeprefix('module.'): v for k, v in state.items()}`, or save `model.module.state_dict()`. `strict=False` only loads what matches and leaves the "
+        (f"{rename} `strict=False` only loads what matches and leaves the "
          "rest at its random start.",),
         running(
             "model = torch.nn.Sequential(torch.nn.Linear(4, 2))",

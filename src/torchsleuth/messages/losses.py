@@ -131,6 +131,21 @@ def class_axis(found: Found) -> Reading:
 
 
 @reads(
+    r"Expected floating point type for target with class probabilities, got (?P<got>\w+)",
+    example="RuntimeError: Expected floating point type for target with class probabilities, got Long",
+)
+def whole_probabilities(found: Found) -> Reading:
+    got = dtype(found["got"])
+    return Reading(
+        f"targets of the scores' own shape, and of dtype {got}",
+        f"Targets of exactly the scores' shape are read as probabilities of the classes, which are floats; these are {got}. Class numbers have no class dimension.",
+        ("One-hot labels: `F.one_hot` gives int64.", "Class numbers in a shape that happens to be that of the scores."),
+        raising(f"F.cross_entropy(torch.zeros(4, 3), torch.zeros(4, 3, dtype={got}))", raises=found.match[0]),
+        ("One-hot: `targets.float()`, or `targets.argmax(1)` for class numbers.",),
+    )
+
+
+@reads(
     r"expected target dtype to be Long or Byte, but got (?P<got>\w+)",
     r"expected scalar type Long but found (?P<found>\w+)",
     r"Expected object of scalar type Long but got scalar type (?P<found>\w+) for argument #2 'target'",

@@ -89,6 +89,22 @@ def no_forward(found: Found) -> Reading:
 
 
 @reads(
+    r"expected Tensor as element (?P<place>\d+) in argument (?P<argument>\d+), but got (?P<kind>\w+)",
+    example="TypeError: expected Tensor as element 0 in argument 0, but got list",
+)
+def not_all_tensors(found: Found) -> Reading:
+    place, kind = found.int("place"), found["kind"]
+    made = {"list": "[1.0]", "tuple": "(1.0,)", "int": "1", "float": "1.0", "str": "'a'", "NoneType": "None", "dict": "{}"}.get(kind, "")
+    return Reading(
+        f"a list that should hold tensors holds a {kind} in place {place}",
+        f"`cat`, `stack` and the like take a list of tensors; entry {place} (counted from 0) is a {kind}. Shapes have no part in it.",
+        ("Lists were collected in a list (`parts.append([x])`), or a batch is a list of samples that were not collated.", "Numbers or arrays were collected: `.item()`, numpy."),
+        raising(f"torch.stack([torch.zeros(1)] * {place} + [{made}])", raises=found.match[0]) if made and place < 1000 and found.int("argument") == 0 else None,
+        ("Collect tensors: `parts.append(x)`; numbers and arrays by `torch.tensor(values)` or `torch.as_tensor`.",),
+    )
+
+
+@reads(
     r"(?P<what>linalg\.(?:inv|solve|cholesky|lstsq|inv_ex)): (?:The diagonal element (?P<at>\d+) is zero|The solver failed because the input matrix is singular"
     r"|The factorization could not be completed because the input is not positive-definite)",
     r"(?P<old>cholesky|inverse|lu_solve)_cpu: (?:For batch \d+: )?U\(\d+,\d+\) is zero, singular U",

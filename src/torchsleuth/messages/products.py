@@ -10,6 +10,7 @@ from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Program, Reading, 
 @reads(
     r"mat1 and mat2 shapes cannot be multiplied \((?P<n>\d+)x(?P<k>\d+) and (?P<l>\d+)x(?P<m>\d+)\)",
     r"size mismatch, m1: \[(?P<n>\d+) x (?P<k>\d+)\], m2: \[(?P<l>\d+) x (?P<m>\d+)\]",
+    r"a and b must have same reduction dim, but got \[(?P<n>\d+), (?P<k>\d+)\] X \[(?P<l>\d+), (?P<m>\d+)\]",
     example="RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x64 and 128x10)",
     fragments=(r"mat1 and mat2 shapes", r"size mismatch, m1: .{0,40}", r"mat1 dim 1 must match mat2 dim 0"),
 )
@@ -43,7 +44,7 @@ def mat1_mat2(found: Found) -> Reading:
             f"layer = torch.nn.Linear({l}, {m})",
             f"layer(torch.zeros({n}, {k}))",
             raises=f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})",
-            says=OLD_WORDS if "m1:" in found.match[0] else "",
+            says=OLD_WORDS if "m1:" in found.match[0] else "Without torch.compile this raises:" if "reduction dim" in found.match[0] else "",
         ),
         (
             f"Make the layer for what arrives (`nn.Linear({k}, {m})`) if {k} is right, or put right what makes {k} of it.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, count, raising, reads, running, shape
+from torchsleuth.messages import Falsehood, Found, Reading, call, count, dtype, raising, reads, running, shape
 
 
 @reads(
@@ -78,6 +78,7 @@ def recurrent_input(found: Found) -> Reading:
     r"Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0",
     r"`lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
     r"Expected `len\(lengths\)` to be equal to batch_size, but got (?P<lengths>\d+) \(batch_size=(?P<batch>\d+)\)",
+    r"'lengths' argument should be a 1D CPU int64 tensor, but got (?P<had>\d+)D (?P<device>[\w:]+) (?P<dtype>\w+) tensor",
     example="RuntimeError: Expected `len(lengths)` to be equal to batch_size, but got 2 (batch_size=3)",
 )
 def packing(found: Found) -> Reading:
@@ -93,6 +94,20 @@ def packing(found: Found) -> Reading:
                 raises="`lengths` array must be sorted in decreasing order",
             ),
             ("`enforce_sorted=False`: it sorts and puts the results back in the order given.",),
+        )
+    if found.has("had"):
+        return Reading(
+            "the lengths of a packed batch are not a vector of int64 on the CPU",
+            f"`pack_padded_sequence` reads the lengths on the CPU, whatever device the data is on; these have {count(found.int('had'), 'dimension')}, "
+            f"are on {found['device']} and of dtype {dtype(found['dtype'])}.",
+            ("The lengths went to the GPU with the batch." if found["device"] != "cpu" else "The lengths have a dimension too many, or another dtype.",),
+            raising(
+                "from torch.nn.utils.rnn import pack_padded_sequence",
+                "pack_padded_sequence(torch.zeros(5, 3, 4), torch.tensor([[5, 3, 2]]))",
+                raises="'lengths' argument should be a 1D CPU int64 tensor",
+                says="On the CPU lengths of another shape raise the same:",
+            ),
+            ("`pack_padded_sequence(x, lengths.cpu(), ...)`.",),
         )
     if "greater than 0" in said:
         return Reading(

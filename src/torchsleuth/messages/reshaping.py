@@ -44,7 +44,7 @@ def invalid_shape(found: Found) -> Reading:
         meaning + " A view rearranges elements; it neither drops nor adds any.",
         (
             *story[:2],
-            *(() if story else ("The batch size is hard-coded, and the last batch is smaller (or evaluation uses another).",)),
+            *(() if story or wanted[:1] == (-1,) else ("The batch size is hard-coded, and the last batch is smaller (or evaluation uses another).",)),
             "The size after convolutions and pooling is not the one the `view` was written for: another image size, padding or stride.",
             "The tensor has dimensions the code does not know of (several channels, heads, directions).",
         ),
@@ -120,18 +120,24 @@ def two_unknowns(found: Found) -> Reading:
 @reads(
     r"Sizes of tensors must match except in dimension (?P<dim>\d+)\. Expected size (?P<want>\d+) but got size (?P<got>\d+) for tensor number "
     r"(?P<number>\d+) in the list",
+    r"Sizes of tensors must match except in dimension (?P<dim>\d+)\. Got (?P<want>\d+) and (?P<got>\d+) in dimension (?P<at>\d+)(?: \(The offending index is (?P<number>\d+)\))?",
     example="RuntimeError: Sizes of tensors must match except in dimension 0. Expected size 4 but got size 5 for tensor number 1 in the list.",
     fragments=(r"sizes of tensors must match except in dimension",),
 )
 def cat(found: Found) -> Reading:
-    dim, want, got, number = (found.int(g) for g in ("dim", "want", "got", "number"))
+    dim, want, got, number = (found.int(g) if found.has(g) else 1 for g in ("dim", "want", "got", "number"))
+    place = found.int("at") if found.has("at") else 1 if dim == 0 else 0
+    if place == dim:
+        raise ValueError("the dimension that is joined may differ")
+    which = f"tensor number {number} (counted from 0)" if found.has("number") else "another tensor"
+    where = f"dimension {place}" if found.has("at") else "such a dimension"
     def sizes(n: int) -> str:
-        return call((n, 3) if dim != 0 else (3, n)) if dim <= 1 else call((n, *(3,) * dim))
+        return call(tuple(n if d == place else 3 for d in range(max(place, dim) + 1)))
     one = " one" if abs(want - got) == 1 else ""
     return Reading(
-        f"`cat` along dimension {dim}: tensor {number} has {got} where the first has {want}",
-        f"Concatenating along dimension {dim} leaves all other sizes as they are, so they must be equal. Tensor number {number} (counted "
-        f"from 0) has {got} in such a dimension, the first one {want}.",
+        f"`cat` along dimension {dim}: {f'tensor {number}' if found.has('number') else 'another tensor'} has {got} where the first has {want}",
+        f"Concatenating along dimension {dim} leaves all other sizes as they are, so they must be equal. {which[0].upper()}{which[1:]} "
+        f"has {got} in {where}, the first one {want}.",
         (
             "Skip connections of a U-Net: an odd size was halved and doubled, so the two differ by one." if one else
             "The tensors come from branches with different strides, crops or lengths.",
@@ -143,6 +149,7 @@ def cat(found: Found) -> Reading:
             f"torch.cat(parts, dim={dim})",
             raises=f"RuntimeError: Sizes of tensors must match except in dimension {dim}. Expected size {want} but got size {got} for tensor "
             f"number {number} in the list.",
+            says=OLD_WORDS if found.has("at") else "",
         ),
         ("Crop or pad to the same size (`F.pad`, `F.interpolate(x, size=skip.shape[2:])`), or concatenate along the dimension that differs.",),
     )  # fmt: skip

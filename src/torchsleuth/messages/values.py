@@ -8,7 +8,7 @@ from torchsleuth.messages import Found, Reading, raising, reads, running
 
 
 @reads(
-    r"Boolean value of Tensor with (?P<many>more than one value|no values) is ambiguous",
+    r"Bool(?:ean)? value of Tensor with (?P<many>more than one value|no values) is ambiguous",
     example="RuntimeError: Boolean value of Tensor with more than one value is ambiguous",
     fragments=(r"boolean value of tensor",),
 )

@@ -45,6 +45,8 @@ def collected_value(plan: Plan, gathered: Gathered, kind: str, dim: int) -> Lift
         for axis in gathered.axes:
             value = reduced(value, axis, "sum")
         return value
+    if kind == "tensor" and not (_is_of_numbers(value) and len(gathered.axes) == 1 and not value.more and not value.rank):
+        lifter.assume("the tensors are on the CPU (`torch.tensor` of a list makes its result there, the rewrite leaves it where they are)")
     if len(gathered.axes) > 1:
         value = ops.loops_first(lifter, value)
         if dim != 0 or kind == "cat":

@@ -292,7 +292,8 @@ class Indexing:
         dims = (*(INNER,) * inner_before, *layout, *(INNER,) * (inner_after + rest))
         tail = value.sizes[len(value.sizes) - rest :] if rest else ()
         all_sizes = (*(None,) * inner_before, *sizes, *(None,) * inner_after, *tail)
-        return Lifted(code, dims, value.more, all_sizes, "tensor", root=value.root if value.more else "")
+        used = None if value.root_used is None else value.root_used + max(0, len(entries) - value.rank)
+        return Lifted(code, dims, value.more, all_sizes, "tensor", root=value.root if value.more else "", root_used=used)
 
     def _require_single_positions(self, indices: list[Lifted], places: list[int], lifted: list[Lifted | None]) -> None:
         """`y[i, idx[i]]`: one position or several in every turn? Only where something says one may that be taken for granted."""

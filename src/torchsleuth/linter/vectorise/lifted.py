@@ -286,6 +286,8 @@ def aligned(values: list[Lifted], order: list[str], equal: Equal) -> tuple[list[
     layout, more = common_layout(values, order)
     codes = []
     for value in values:
+        if value.kept is not None and value.kept_more and any(v.more and v.root == value.root and v.root_used not in (None, len(value.kept[1])) for v in values):
+            value = replace(value, kept=None)  # `x[i, j] - x[i].max()`: what is kept at size one would be more dimensions than `x[i, j]` has
         try:
             codes.append(converted(value, layout, more))
         except _NeedsRank as need:

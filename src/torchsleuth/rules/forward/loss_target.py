@@ -72,7 +72,7 @@ class LossTarget(CrashRule):
         r"Using a target size \(torch\.Size",
         r"Target size \(torch\.Size",
         r"Found dtype (Long|Int|Bool|Byte) but expected (Float|Double)",
-        r"input_lengths|target_lengths|ctc_loss",
+        r"input_lengths|target_lengths|checking arguments for ctc_loss",
         r"expected scalar type Long but found (Float|Double|Int)",
         r"Expected a? ?floating.* for target",
         r"inconsistent target size",

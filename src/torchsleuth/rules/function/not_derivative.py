@@ -67,6 +67,9 @@ class NotDerivative(FunctionRule):
             elif finding.detail == "rounds":
                 title = f"the gradient for `{name}` is not the derivative of forward, which rounds (straight-through or surrogate gradient)"
                 why = "forward rounds, and the derivative of a step is zero or meaningless; backward returns something else."
+            elif finding.detail == "steps":
+                title = f"the gradient for `{name}` is not the derivative of forward: one of its outputs is flat there (surrogate gradient)"
+                why = f"one of forward's outputs does not change when `{name}` changes a little, so nothing comes back through it; backward returns something for it."
             elif finding.detail == "beside":
                 title = f"the gradient for `{name}` is not the derivative of forward, which is flat in another input"
                 why = f"forward rounds, or is flat in, another input, for which backward returns a surrogate; the gradient for `{name}` seems to belong to it."

@@ -91,7 +91,7 @@ class RequiresGradOnLoss(LintRule):
 
 
 def _is_computed_loss(owner: ast.expr, node: ast.AST, frame: Frame, view: View) -> bool:
-    """`loss = criterion(model(x), y)`, of which nothing else is known, and that is differentiated here."""
+    """`loss = criterion(model(x), y)`, of which nothing else is known, and that is differentiated here or handed on as the result."""
     if not isinstance(owner, ast.Name) or "loss" not in owner.id.lower() or frame.inlined:
         return False
     made = last_definition(frame.node, owner.id, node.lineno)
@@ -101,5 +101,8 @@ def _is_computed_loss(owner: ast.expr, node: ast.AST, frame: Frame, view: View) 
         return False
     if isinstance(made.value, ast.Call) and isinstance(made.value.func, ast.Attribute) and made.value.func.attr in ("detach", "clone", "to", "cuda", "cpu"):
         return False
-    return any(isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward" and ast.unparse(n.func.value) == owner.id
-               for n in own_nodes(frame.node))  # fmt: skip
+    return any(_differentiates(n, owner.id) or isinstance(n, ast.Return) and isinstance(n.value, ast.Name) and n.value.id == owner.id for n in own_nodes(frame.node))
+
+
+def _differentiates(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward" and ast.unparse(node.func.value) == name

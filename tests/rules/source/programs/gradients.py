@@ -73,6 +73,13 @@ def forced_by_flag(model, x, y):
     loss.backward()
 
 
+def forced_for_the_caller(scores, labels):
+    right = (scores.argmax(dim=1) == labels).float().mean()
+    loss = 1 - right
+    loss.requires_grad_()  # culprit: requires-grad-on-loss
+    return loss
+
+
 def wrapped():
     loss = Variable((w * 2).sum(), requires_grad=True)  # culprit: legacy-variable
     return loss

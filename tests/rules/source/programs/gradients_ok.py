@@ -195,3 +195,23 @@ class Rescaled(nn.Module):
             self.scale = nn.Parameter(self.scale.expand(x.shape[-1]).clone())
         self.frozen = nn.Parameter(self.frozen.detach(), requires_grad=False)
         return x * self.scale * self.frozen
+
+
+def start_of_a_loss(x, device):
+    loss = x.new_zeros(1)
+    loss.requires_grad_()
+    other_loss = torch.tensor(0.0).to(device)
+    other_loss.requires_grad_(True)
+    return loss if x.numel() else other_loss
+
+
+def loss_without_history(x, y):
+    loss = (x - y).abs()
+    loss.requires_grad_(False)
+    return loss
+
+
+def empty_loss(x):
+    loss = x.new_zeros(1)
+    loss.requires_grad_()
+    return loss
