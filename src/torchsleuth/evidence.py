@@ -71,6 +71,7 @@ class CarriedTensor:
     within: bool = False  # the name is that of a list or tuple that it is an element of
     holders: tuple[Holder, ...] = ()  # where backward's own function reaches what the same expression has made since
     repeated: bool = False  # that expression has run more than once since: the step has several rounds of its own
+    stored: Place | None = None  # what was put into a list or queue that has it still: `z` of `self.data.append((z, reward))`
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,6 +151,17 @@ class GradientCut:
     switch: Place | None = None  # or the `set_grad_enabled(False)` that ran before and stayed in force
     handed: str = ""  # what then took the values out of torch: "__array__", "item", …
     is_new: bool = False  # its line ran in the failing round for the first time, and the rounds before went well
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRoot:
+    """`loss.backward()` on a plain number."""
+
+    name: str  # the expression before `.backward`
+    type: str  # "float", "int", "ndarray"
+    value: str  # "" where it is not one number
+    call: Place
+    cuts: tuple[GradientCut, ...]  # what took the number out of a tensor with history
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +278,7 @@ class Evidence:
     inplace_target: InplaceTarget | None = None
     freed: FreedGraph | None = None
     lost: LostGradient | None = None
+    number_root: NumberRoot | None = None
     backward_root: BackwardRoot | None = None
     grad_input: GradInput | None = None
     nan_node: NanNode | None = None

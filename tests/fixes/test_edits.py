@@ -165,3 +165,12 @@ def test_no_new_local_of_a_name_from_outside(write: str) -> None:
     """`h = h.mul(2)` in a function that reads a global `h` would be an UnboundLocalError."""
     assert _fixed(f"import torch\nh = torch.zeros(2)\ndef f():\n    {write}  # here\n") is None
     assert _fixed(f"import torch\nh = torch.zeros(2)\ndef f():\n    global h\n    {write}  # here\n") is not None
+
+
+@pytest.mark.parametrize("write", ["h.mul_(2).add_(h)", "self.h.mul_(2).clamp_(max=self.h.mean())"])
+def test_no_chain_that_reads_what_it_has_changed(write: str) -> None:
+    assert _fixed(f"class C:\n    def f(self, h):\n        {write}  # here\n        return h\n") is None
+
+
+def test_a_chain_that_reads_something_else() -> None:
+    assert "h = h.mul(2).add(g)" in _fixed("def f(h, g):\n    h.mul_(2).add_(g)  # here\n    return h\n")

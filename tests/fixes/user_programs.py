@@ -1171,4 +1171,441 @@ torch.cat(losses).mean().backward()
 """,
         },
     ),
+    "two losses of one network in two functions": (
+        ["    loss.backward(retain_graph=True)"],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+encoder, classes, decoder = nn.Sequential(nn.Linear(4, 3), nn.Tanh()), nn.Linear(3, 2), nn.Linear(3, 4)
+
+def classification(features, y):
+    loss = nn.functional.cross_entropy(classes(features), y)
+    loss.backward()
+
+def reconstruction(features, x):
+    loss = nn.functional.mse_loss(decoder(features), x)
+    loss.backward()
+
+for step in range(2):
+    x, y = torch.randn(6, 4), torch.randint(0, 2, (6,))
+    features = encoder(x)
+    classification(features, y)
+    reconstruction(features, x)
+"""
+        },
+    ),
+    "two losses of one network with a step between": (
+        ["    features = encoder(x)"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+encoder, classes, decoder = nn.Sequential(nn.Linear(4, 3), nn.Tanh()), nn.Linear(3, 2), nn.Linear(3, 4)
+optimizer = torch.optim.SGD([*encoder.parameters(), *classes.parameters()], 0.1)
+
+def classification(features, y):
+    loss = nn.functional.cross_entropy(classes(features), y)
+    loss.backward()
+    optimizer.step()
+
+def reconstruction(features, x):
+    loss = nn.functional.mse_loss(decoder(features), x)
+    loss.backward()
+
+for step in range(2):
+    x, y = torch.randn(6, 4), torch.randint(0, 2, (6,))
+    features = encoder(x)
+    classification(features, y)
+    reconstruction(features, x)
+"""
+        },
+    ),
+    "a matrix that the constructor computed": (
+        ["        self.near = (self.a @ self.b).softmax(1)"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Graph(nn.Module):
+    def __init__(self, nodes):
+        super().__init__()
+        self.a = nn.Parameter(torch.randn(nodes, 2))
+        self.b = nn.Parameter(torch.randn(2, nodes))
+        self.near = (self.a @ self.b).softmax(1)
+
+    def forward(self, x):
+        \"\"\"Mixes neighbours.\"\"\"
+        return self.near @ x
+
+model = Graph(5)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(5, 3)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+        },
+    ),
+    "losses collected for every second step": (
+        ["        losses = []"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 3), nn.Sigmoid(), nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+losses = []
+for step in range(6):
+    losses.append(model(torch.randn(5, 4)).pow(2).mean())
+    if step % 2:
+        optimizer.zero_grad()
+        torch.stack(losses).mean().backward()
+        optimizer.step()
+"""
+        },
+    ),
+    "a closure around a finished loss": (
+        ["        predicted = model(x)", "        loss = (predicted - y).pow(2).mean()"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+x, y = torch.randn(8, 2), torch.randn(8, 1)
+model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+for epoch in range(2):
+    predicted = model(x)
+    loss = (predicted - y).pow(2).mean()
+
+    def closure():
+        optimizer.zero_grad()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+"""
+        },
+    ),
+    "fast weights in a dictionary": (
+        ["        fast = {name: w - rate * g for (name, w), g in zip(fast.items(), gradients)}"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+from torch.func import functional_call
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+
+def adapted(x, y, rate=0.1):
+    fast = {name: weight.clone() for name, weight in model.named_parameters()}
+    for _ in range(2):
+        loss = nn.functional.mse_loss(functional_call(model, fast, (x,)), y)
+        gradients = torch.autograd.grad(loss, list(fast.values()), create_graph=True)
+        for (name, w), g in zip(fast.items(), gradients):
+            w -= rate * g
+    return fast
+
+x = torch.randn(6, 1)
+nn.functional.mse_loss(functional_call(model, adapted(x, x.sin()), (x,)), x.sin()).backward()
+"""
+        },
+    ),
+    "entries of a dictionary, one by one": (
+        ["        fast[name] = weight - rate * gradient"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+from torch.func import functional_call
+torch.manual_seed(0)
+model = nn.Linear(2, 1)
+
+def adapted(x, y, rate=0.1):
+    fast = dict(model.named_parameters())
+    loss = nn.functional.mse_loss(functional_call(model, fast, (x,)), y)
+    gradients = torch.autograd.grad(loss, list(fast.values()), create_graph=True)
+    at = 0
+    for name, weight in fast.items():
+        gradient = gradients[at]
+        at += 1
+        weight -= rate * gradient
+    return fast
+
+x, y = torch.randn(6, 2), torch.randn(6, 1)
+nn.functional.mse_loss(functional_call(model, adapted(x, y), (x,)), y).backward()
+"""
+        },
+    ),
+    "pieces of one tensor, centred": (
+        ["        parts = [part - part.mean(1, keepdim=True) for part in parts]"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Centred(nn.Module):
+    def forward(self, x):
+        parts = x.chunk(2, dim=1)
+        for part in parts:
+            part -= part.mean(1, keepdim=True)
+        return torch.cat(parts, dim=1)
+
+nn.Sequential(nn.Linear(3, 6), Centred(), nn.Linear(6, 1))(torch.randn(4, 3)).pow(2).sum().backward()
+"""
+        },
+    ),
+    "a state under a key": (
+        ["    state['h'] = state['h'].detach()"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+cell, head = nn.GRUCell(2, 3), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], 0.1)
+
+def advance(x, state):
+    state["h"] = cell(x, state["h"])
+    state["steps"] += 1
+    return head(state["h"])
+
+state = {"h": torch.zeros(4, 3), "steps": 0}
+for step in range(3):
+    loss = advance(torch.randn(4, 2), state).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+        },
+    ),
+    "an actor's loss taken before the critic's step": (
+        ["        loss = -self.worth(self.critic, states, self.actor(states)).mean()"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Agent:
+    def __init__(self):
+        self.actor, self.critic = nn.Linear(3, 2), nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1))
+        self.slow = torch.optim.SGD(self.actor.parameters(), 0.1)
+        self.fast = torch.optim.SGD(self.critic.parameters(), 0.1)
+
+    def worth(self, network, states, actions):
+        return network(torch.cat([states, actions], 1))
+
+    def update(self, batch):
+        states, actions = (batch[key] for key in ("states", "actions"))
+        error = self.worth(self.critic, states, actions).pow(2).mean()
+        loss = -self.worth(self.critic, states, self.actor(states)).mean()
+        self.fast.zero_grad()
+        error.backward()
+        self.fast.step()
+        self.slow.zero_grad()
+        loss.backward()
+        self.slow.step()
+
+agent = Agent()
+for step in range(2):
+    agent.update({"states": torch.randn(4, 3), "actions": torch.randn(4, 2)})
+"""
+        },
+    ),
+    "a table made once and kept by its class": (
+        ["        Relation.table = torch.sigmoid(self.lift(self.rows))"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Relation(nn.Module):
+    table = None
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.lift = nn.Parameter(torch.randn(5, 3)), nn.Linear(3, 3)
+
+    def forward(self, index):
+        if Relation.table is None:
+            Relation.table = torch.sigmoid(self.lift(self.rows))
+        return Relation.table[index]
+
+model = Relation()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    loss = model(torch.randint(0, 5, (4,))).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+        },
+    ),
+    "positions made once for each length": (
+        ["        self.known[n] = torch.tanh(", "            self.mix(self.place(torch.arange(n)))", "        )"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.place, self.mix, self.known = nn.Embedding(9, 3), nn.Linear(3, 3), {}
+
+    def forward(self, n):
+        if n not in self.known:
+            self.known[n] = torch.tanh(
+                self.mix(self.place(torch.arange(n)))
+            )
+        return self.known[n]
+
+model, head = Positions(), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], 0.1)
+for step in range(3):
+    loss = head(torch.randn(4, 3) * model(4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+        },
+    ),
+    "a replay that keeps what was encoded": (
+        ["        self.kept.append((code.detach(), reward))"],
+        "unsafe",
+        {
+            "main.py": """\
+import random
+from collections import deque
+import torch
+from torch import nn
+random.seed(0)
+torch.manual_seed(0)
+encoder, value = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*encoder.parameters(), *value.parameters()], 0.1)
+
+class Replay:
+    def __init__(self):
+        self.kept = deque(maxlen=20)
+
+    def push(self, code, reward):
+        self.kept.append((code, reward))
+
+    def sample(self, n):
+        codes, rewards = zip(*random.sample(list(self.kept), n))
+        return torch.stack(codes), torch.tensor(rewards)
+
+replay = Replay()
+for step in range(9):
+    replay.push(encoder(torch.randn(3)), random.random())
+    if step > 4:
+        codes, rewards = replay.sample(4)
+        loss = (value(codes).squeeze(1) - rewards).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+        },
+    ),
+    "a penalty on a gradient without a graph": (
+        ["    (slope,) = torch.autograd.grad(scores.sum(), x, create_graph=True)"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+critic = nn.Sequential(nn.Linear(3, 4), nn.Softplus(), nn.Linear(4, 1))
+
+def penalty(scores, x):
+    (slope,) = torch.autograd.grad(scores.sum(), x)
+    return slope.pow(2).sum(1).mean()
+
+for step in range(2):
+    x = torch.randn(5, 3, requires_grad=True)
+    scores = critic(x)
+    loss = scores.exp().mean() + penalty(scores, x)
+    loss.backward()
+"""
+        },
+    ),
+    "weights clipped by a method before backward": (
+        ["        loss.backward()"],
+        "safe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Critic:
+    def __init__(self):
+        self.net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1)
+
+    def clip(self):
+        with torch.no_grad():
+            for weight in self.net.parameters():
+                weight.clamp_(-0.1, 0.1)
+
+    def step(self, real, fake):
+        self.optimizer.zero_grad()
+        loss = self.net(fake).mean() - self.net(real).mean()
+        self.clip()
+        loss.backward()
+        self.optimizer.step()
+
+critic = Critic()
+for step in range(2):
+    critic.step(torch.randn(4, 3), torch.randn(4, 3))
+"""
+        },
+    ),
+    "parameters that took no part": (
+        ["gradients = torch.autograd.grad(loss, tuple(model.parameters()), create_graph=True, materialize_grads=True)"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.spare = nn.Linear(3, 2), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.body(x)
+
+model = Model()
+loss = model(torch.randn(4, 3)).pow(2).mean()
+gradients = torch.autograd.grad(loss, tuple(model.parameters()), create_graph=True)
+sum(gradient.pow(2).sum() for gradient in gradients).backward()
+"""
+        },
+    ),
 }

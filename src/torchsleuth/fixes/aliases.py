@@ -140,14 +140,14 @@ def _holders(script: Script, scope: ast.AST, name: str) -> set[str]:
     return found
 
 
-_APART = ("unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit")
+APART = ("unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit")
 
 
 def _other_pieces(script: Script, scope: ast.AST, name: str) -> set[str]:
     """`b` and `c` of `a, b, c = x.unbind()`: of one memory with `a`, but no element of theirs is one of its own."""
     found: set[str] = set()
     for node, targets, value in _bound_in(script, scope):
-        if isinstance(value, ast.Call) and called(value) in _APART:
+        if isinstance(value, ast.Call) and called(value) in APART:
             for target in targets:
                 names = set(_plain_targets(script, node, target)) if isinstance(target, (ast.Tuple, ast.List)) else set()
                 found |= names - {name} if name in names else set()

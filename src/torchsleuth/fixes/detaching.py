@@ -68,11 +68,22 @@ def detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> F
     return scripts.fix(f"Detach {words} where the next round's state is kept.", edits, _EACH_TIME, safe=False) if edits else None
 
 
+def detached_where_stored(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:
+    """`self.data.append((z, reward))` → `self.data.append((z.detach(), reward))`."""
+    places = list(dict.fromkeys(item.stored.span for item in carried if item.stored is not None))
+    found = [scripts.node_at(item.stored) for item in carried if item.stored is not None]
+    if len(places) != 1 or len(found) != len(carried) or found[0] is None:
+        return None
+    script, node = found[0]
+    meaning = "What is kept there is then data: no gradient goes back through it to what made it."
+    return scripts.fix(f"Detach `{script.segment(node)}` where it is put away.", script.wrapped(node, ".detach()"), meaning, safe=False)
+
+
 def _detaching_use(scripts: Scripts, item: CarriedTensor) -> list[Edit] | None:
     place = users(item.used) if item.used is not None else None
     script = scripts.get(place)
     node = script.node_at(place.span) if script is not None else None
-    if script is None or not isinstance(node, ast.expr) or not item.tensor.name:
+    if script is None or not isinstance(node, ast.expr) or not item.tensor.name or item.within:
         return None
     if held(script, node, item.tensor.name) not in (Holds.TENSOR, Holds.UNKNOWN) or _starts_as_number(script, node, item.tensor.name):
         return None

@@ -7,11 +7,11 @@ import dataclasses
 
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph
 from torchsleuth.fixes.detaching import (
-    TRUNCATED, detached_where_held, detached_where_kept, detached_where_made, detached_where_used, for_another_optimizer, is_object, is_running_sum, is_set_anew, is_set_in, is_visible, outside_name, path_is_simple,
+    TRUNCATED, detached_where_held, detached_where_kept, detached_where_made, detached_where_stored, detached_where_used, for_another_optimizer, is_object, is_running_sum, is_set_anew, is_set_in, is_visible, outside_name, path_is_simple,
 )  # fmt: skip
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.ordering import recomputed
-from torchsleuth.fixes.recomputing import computed_in_closure, computed_in_loop, made_outside, recomputed_outside
+from torchsleuth.fixes.recomputing import computed_each_time, computed_in_closure, computed_in_loop, computed_in_method, is_made_with_its_weights, made_outside, recomputed_outside
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, users
 from torchsleuth.fixes.states import carried_names, detached
 from torchsleuth.model import Diagnosis, Fix
@@ -37,13 +37,23 @@ class FreedGraphFixer(Fixer):
             inside = computed_in_closure(scripts, script, backward, freed)
             if inside is not None:
                 return [inside]
+            if any(is_made_with_its_weights(scripts, item) for item in freed.carried):
+                return [computed_in_method(scripts, freed.carried[0])] if len({item.tensor.name for item in freed.carried}) == 1 else []
+            anew = computed_each_time(scripts, freed.carried[0])
+            if anew is not None:
+                return [anew]
             again = recomputed_outside(scripts, evidence, freed)
-            return [again] if again is not None else _carried(scripts, script, backward, freed, freed.carried)
+            if again is None:
+                return _carried(scripts, script, backward, freed, freed.carried)
+            return [again[0]] if again[1] else [*_kept(scripts, freed, ""), again[0]]
         if freed.freed_by_another:
             return _kept(scripts, freed, "The graph is then kept until nothing refers to it any more.")
         if freed.same_root:
-            return [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
-        return [*_shared(scripts, script, backward, freed), recomputed_outside(scripts, evidence, freed)]
+            inside = computed_in_closure(scripts, script, backward, freed)
+            return [inside] if inside is not None else [computed_in_loop(scripts, script, backward, None), *_kept(scripts, freed, "Gradients of both calls add up.")]
+        again = recomputed_outside(scripts, evidence, freed)
+        kept = _kept(scripts, freed, "") if again is not None and not again[1] else []
+        return [*_shared(scripts, script, backward, freed), *kept, again[0] if again is not None else None]
 
 
 def _and(names: tuple[str, ...]) -> str:
@@ -64,6 +74,9 @@ def _carried(
     fixes: list[Fix | None] = []
     if _in_one_round(scripts, script, backward, freed, carried[0], loops):
         return for_another_optimizer(scripts, script, backward, carried[0]) or _shared(scripts, script, backward, freed)
+    stored = detached_where_stored(scripts, carried) if not freed.alone else None
+    if stored is not None and reached is None:
+        return [stored]
     outside = [made_outside(scripts, script, item, loops[0] if loops else None) for item in carried]
     if loops and any(statement is not None for statement in outside):
         statement, item = next((s, item) for s, item in zip(outside, carried, strict=True) if s is not None)
@@ -93,7 +106,7 @@ def _carried(
     if reached is not None:
         return [reached]
     if loops:
-        known = [outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name)]
+        known = [outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name) and not _is_anothers(scripts, script, backward, item)]
         given = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}  # set anew by the loop itself
         names = [name for name in known if is_visible(script, backward, name) and not is_object(script, backward, name) and name not in given]
         names = [name for name in names if not is_set_anew(loops[0], name)]
@@ -118,6 +131,13 @@ def _carried(
     if all(item.kept is None for item in carried):  # else it is used in a function that also goes on from step to step by itself
         fixes.append(detached_where_used(scripts, carried) or detached_where_used(scripts, carried[:1]))
     return fixes
+
+
+def _is_anothers(scripts: Scripts, script: Script, backward: ast.stmt, item: CarriedTensor) -> bool:
+    """A list that only another function has under this name."""
+    place = users(item.used) if item.used is not None else None
+    used = script.statement_at(place.span) if scripts.get(place) is script else None
+    return item.within and item.tensor.name.isidentifier() and (used is None or script.scope_of(used) is not script.scope_of(backward))
 
 
 def _in_one_round(
@@ -177,7 +197,13 @@ def _recorded_too(scripts: Scripts, script: Script, call: ast.Call, kept: list[F
 
 
 def _kept(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]:
-    """`retain_graph=True` on the backward that came first."""
+    """`retain_graph=True` on the backward that came first; `create_graph=True` where what it returns goes into the loss."""
+    found = scripts.node_at(users(freed.first)) if freed.first is not None and freed.first.span != freed.second.span else None
+    fixes = _retained(scripts, freed, meaning)
+    return _recorded_too(scripts, *found, fixes) if fixes and found is not None and called(found[1]) == "grad" else fixes
+
+
+def _retained(scripts: Scripts, freed: FreedGraph, meaning: str) -> list[Fix | None]:
     place = users(freed.first) if freed.first is not None else users(freed.second)
     script = scripts.get(place)
     node = script.node_at(place.span) if script is not None else None

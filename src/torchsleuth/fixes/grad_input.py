@@ -22,7 +22,7 @@ class GradInputFixer(Fixer):
             return []
         if not found.tensor.requires_grad:
             return [_asked_for(scripts, script, call, found)]
-        return [_of_the_whole(scripts, script, call, found)]
+        return [_of_the_whole(scripts, script, call, found), _zero_for_others(scripts, script, call, found)]
 
 
 def _asked_for(scripts: Scripts, script: Script, call: ast.Call, found: GradInput) -> Fix | None:
@@ -56,6 +56,19 @@ def _read(statement: ast.stmt) -> set[str]:
 def _arguments(function: ast.AST) -> set[str]:
     arguments = function.args
     return {item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def _zero_for_others(scripts: Scripts, script: Script, call: ast.Call, found: GradInput) -> Fix | None:
+    """`grad(loss, model.parameters())`, of which some took no part: a gradient of zeros for these, as their derivative is."""
+    said = next((k.value for k in call.keywords if k.arg == "inputs"), call.args[1] if len(call.args) > 1 else None)
+    told = {"allow_unused", "materialize_grads"} & {keyword.arg for keyword in call.keywords}
+    line, column = script.end(call)
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    tail = script.between(max(script.end(item) for item in given), (line, column)) if given else ""
+    if called(call) != "grad" or told or not found.tensor.name or said is None or path_of(said) == found.tensor.name or tail.strip(") \n") != "":
+        return None
+    meaning = f"The gradient of `{found.tensor.name}`, and of whatever else took no part, is then a tensor of zeros."
+    return scripts.fix("Ask for zeros where nothing leads back: `materialize_grads=True`.", [script.insert((line, column - 1), ", materialize_grads=True")], meaning, safe=False)
 
 
 def _of_the_whole(scripts: Scripts, script: Script, call: ast.Call, found: GradInput) -> Fix | None:

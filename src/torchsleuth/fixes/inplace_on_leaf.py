@@ -6,12 +6,14 @@ import ast
 
 from torchsleuth.evidence import Evidence, InplaceTarget
 from torchsleuth.fixes.aliases import is_read_later
+from torchsleuth.fixes.elements import is_lost_with_the_round, renewed
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.outofplace import out_of_place
 from torchsleuth.fixes.script import Function, Script, Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 
 _NOT_DIFFERENTIATED = "The write is then not part of what is differentiated."
+_RENEWED = "`{name}` is then a {kind} of new tensors, and the update part of what is differentiated; the old tensors keep their values."
 
 
 class InplaceOnLeafFixer(Fixer):
@@ -36,7 +38,7 @@ class InplaceOnLeafFixer(Fixer):
         wrapped = under_no_grad(scripts, script, statement, update) if not expanded else None
         rewrite = out_of_place(script, place.span)
         other = None
-        if rewrite is not None and not update and not _is_lost_with_the_round(script, statement):
+        if rewrite is not None and not update and not is_lost_with_the_round(script, statement):
             name = target.tensor.name if target is not None else ""
             meaning = "The write is then part of what is differentiated"
             leaf = target is not None and target.tensor.is_leaf
@@ -44,9 +46,9 @@ class InplaceOnLeafFixer(Fixer):
             if rewrite.seen_by:
                 meaning += f" It is no longer seen by {rewrite.seen_by}."
             other = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=False)
-        renewed = _new_container(scripts, script, statement)
-        if renewed is not None:
-            return [renewed, wrapped]
+        inner = renewed(scripts, script, statement, _RENEWED) if _keeps_history(script, statement) else None
+        if inner is not None:
+            return [inner, wrapped]
         values_only = update or other is None or (target is not None and not target.tensor.is_leaf) or _gives_values(script, statement)
         return [wrapped, other] if values_only else [other, wrapped]
 
@@ -74,47 +76,11 @@ def _copied_where_kept(scripts: Scripts, script: Script, statement: ast.stmt, wr
     return scripts.fix(title, [*script.wrapped(value, ".detach().clone()"), *outside.edits], meaning, safe=False) if outside is not None else None
 
 
-def _new_container(scripts: Scripts, script: Script, statement: ast.stmt) -> Fix | None:
-    """`for p, g in zip(params, grads): p -= lr * g`, with gradients that keep their history: `params = [p - lr * g for ...]`; and
-    `for (n, p), g in zip(params.items(), grads)`: `params = {n: p - lr * g for ...}`."""
-    loop = script.parent(statement)
-    if not isinstance(statement, ast.AugAssign) or not isinstance(loop, ast.For) or loop.body != [statement] or loop.orelse:
-        return None
-    zipped = isinstance(loop.iter, ast.Call) and called(loop.iter) == "zip" and isinstance(loop.target, ast.Tuple)
-    pairs = zip(loop.target.elts, loop.iter.args) if zipped else [(loop.target, loop.iter)]
-    found = next((held for goal, item in pairs if (held := _container(goal, item, path_of(statement.target))) is not None), None)
-    operator = _SPELLED.get(type(statement.op))
-    if not _keeps_history(script, statement) or found is None or operator is None or "\n" in script.segment(loop.iter) + script.segment(statement):
-        return None
-    name, key = found
-    binds = operator in "+-" and isinstance(statement.value, ast.BinOp) and isinstance(statement.value.op, (ast.Mult, ast.Div, ast.MatMult))
-    new = f"{path_of(statement.target)} {operator} {script.segment(statement.value) if binds else script.closed(statement.value)}"
-    goals = script.segment(loop.target)
-    goals = goals[1:-1] if goals.startswith("(") and goals.endswith(")") and goals.count("(") == 1 else goals
-    rounds = f"for {goals} in {script.segment(loop.iter)}"
-    line = f"{name} = {{{key}: {new} {rounds}}}" if key else f"{name} = [{new} {rounds}]"
-    meaning = f"`{name}` is then a {'dictionary' if key else 'list'} of new tensors, and the update part of what is differentiated; the old tensors keep their values."
-    return scripts.fix(f"Make new tensors instead of writing into the old ones: `{line}`.", [script.replace(loop, line)], meaning, safe=False)
-
-
-def _container(goal: ast.expr, item: ast.expr, wanted: str) -> tuple[str, str] | None:
-    """The list, or the dictionary and the variable for its keys, that the loop takes `wanted` from."""
-    if isinstance(item, ast.Name) and path_of(goal) == wanted != "":
-        return item.id, ""
-    if isinstance(item, ast.Call) and called(item) == "items" and isinstance(item.func, ast.Attribute) and isinstance(item.func.value, ast.Name):
-        if isinstance(goal, ast.Tuple) and len(goal.elts) == 2 and path_of(goal.elts[1]) == wanted != "" and isinstance(goal.elts[0], ast.Name):
-            return item.func.value.id, goal.elts[0].id
-    return None
-
-
 def _keeps_history(script: Script, statement: ast.stmt) -> bool:
     return any(
         k.arg == "create_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
         for node in script.own_nodes(script.scope_of(statement)) if isinstance(node, ast.Call) for k in node.keywords
     )  # fmt: skip
-
-
-_SPELLED = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
 def _is_update(script: Script, statement: ast.stmt, target: InplaceTarget | None) -> bool:
@@ -145,16 +111,6 @@ def _is_used_on(script: Script, statement: ast.stmt, target: InplaceTarget | Non
     if target is None or target.tensor.is_leaf or not target.tensor.name.isidentifier() or target.base is None:
         return False
     return target.tensor.name != target.base.name and is_read_later(script, statement, target.tensor.name) and not script.loops_around(statement)
-
-
-def _is_lost_with_the_round(script: Script, statement: ast.stmt) -> bool:
-    """`for p in params: p.sub_(step)`: a new tensor bound to the loop's own variable, which nothing reads before it is set anew."""
-    name, loops = _target(statement), script.loops_around(statement)
-    given = {node.id for loop in loops if isinstance(loop, ast.For) for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    return name in given and not any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and node.lineno > (statement.end_lineno or statement.lineno)
-        for node in ast.walk(loops[0])
-    )
 
 
 def _gives_values(script: Script, statement: ast.stmt) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence, InplaceTarget
-from torchsleuth.fixes.aliases import is_seen_elsewhere
+from torchsleuth.fixes.aliases import APART, is_seen_elsewhere
+from torchsleuth.fixes.elements import is_lost_with_the_round, renewed
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.outofplace import is_for_the_caller, out_of_place, write_in
-from torchsleuth.fixes.script import Script, Scripts, names_in, path_of
+from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 
 
@@ -31,16 +32,26 @@ class InplaceOnViewFixer(Fixer):
             fixes.append(
                 scripts.fix("Write under `no_grad` too, where the view was made.", under, "The write is then not differentiated.", safe=False)
             )
+        if is_lost_with_the_round(script, statement) and _is_loop_over_pieces(script, statement):
+            return [*fixes, renewed(scripts, script, statement, "`{name}` is then a {kind} of new tensors; what the pieces were taken from keeps its values.")]
         rows = _Rows.around(script, statement, target.tensor.name if target is not None else "")
         if rows is not None:
             # A new tensor for the loop's variable would be forgotten with the round: what the loop runs over has to change.
             return [*fixes, rows.indexed(scripts) if rows.is_simple else None, rows.collected(scripts)]
         pieces = _pieces(scripts, script, statement, target)
         rewrite = out_of_place(script, place.span)
-        if pieces is None and rewrite is not None:
+        if pieces is None and rewrite is not None and not is_lost_with_the_round(script, statement):
             meaning = f"The change is then no longer seen by {rewrite.seen_by}." if rewrite.seen_by else ""
             pieces = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=not rewrite.seen_by)
         return [*fixes, pieces]
+
+
+def _is_loop_over_pieces(script: Script, statement: ast.stmt) -> bool:
+    """`for part in parts:` after `parts = x.chunk(3)`; a loop over a tensor itself runs over its rows."""
+    loop = script.loops_around(statement)[0]
+    over = {path_of(node) for node in ast.walk(loop.iter) if isinstance(node, (ast.Name, ast.Attribute))} if isinstance(loop, ast.For) else set()
+    bound = [node.value for node in ast.walk(script.tree) if isinstance(node, ast.Assign) and any(path_of(goal) in over for goal in node.targets)]
+    return any(called(value) in APART or called(value) in ("list", "tuple") or isinstance(value, (ast.List, ast.ListComp, ast.Tuple)) for value in bound)
 
 
 def _pieces(scripts: Scripts, script: Script, statement: ast.stmt, target: InplaceTarget | None) -> Fix | None:

@@ -8,15 +8,18 @@ from torchsleuth.evidence import Evidence, StaleSave, WriteSite
 from torchsleuth.fixes.buffers import stacked
 from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
 from torchsleuth.fixes.copies import cloned_saves, occurrences
+from torchsleuth.fixes.elements import is_lost_with_the_round, renewed
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.modules import flags_in, inplace_flags, switched_off
-from torchsleuth.fixes.ordering import moved_after, recomputed, split_over_functions
+from torchsleuth.fixes.ordering import moved_after, put_after, recomputed, split_over_functions
 from torchsleuth.fixes.outofplace import Rewrite, is_for_the_caller, out_of_place, write_in
 from torchsleuth.fixes.recomputing import computed_in_loop
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.fixes.states import carried_names, detached
 from torchsleuth.model import Diagnosis, Edit, Fix
 from torchsleuth.wording import short
+
+_RENEWED = "`{name}` is then a {kind} of new tensors; whoever else holds the old ones no longer sees the change."
 
 
 class InplaceSavedTensorFixer(Fixer):
@@ -105,6 +108,8 @@ def _out_of_place(scripts: Scripts, sites: list[WriteSite], saves: list[StaleSav
         same = [other for other in sites if script.statement_at(other.place.span) is statement and other.place.span.file == site.place.span.file]
         lead = max(same, key=lambda other: (other.place.span.end_line, other.place.span.end_column))
         on_tensor = _is_tensor_subscript(script, statement, same)
+        if is_lost_with_the_round(script, statement):
+            return renewed(scripts, script, statement, _RENEWED) if len({site.place.span for site in sites}) == 1 else None
         rewrite = out_of_place(script, lead.place.span, on_tensor)
         written = write_in(statement)
         if rewrite is None or written is not None and is_for_the_caller(script, statement, written[1]):
@@ -371,24 +376,9 @@ def _unrecorded_target(scripts: Scripts, saves: list[StaleSave]) -> Fix | None:
 def _weights_after_backward(scripts: Scripts, evidence: Evidence, sites: list[WriteSite]) -> Fix | None:
     """Weights changed by hand between forward and backward: change them after it."""
     failed = backward_statement(scripts, evidence)
-    if failed is None or not sites:
+    written = _statement(scripts, sites[0].place) if sites else None
+    found = put_after(*failed, *written) if failed is not None and written is not None else None
+    if found is None:
         return None
-    script, backward = failed
-    block = script.block_of(backward)
-    found = _statement(scripts, sites[0].place)
-    if found is None or found[0] is not script:
-        return None
-    if script.scope_of(found[1]) is not script.scope_of(backward):
-        return None  # in another function: what could be moved is its definition, not the write
-    outer = found[1]
-    while outer not in block:
-        parent = next((a for a in script.ancestors(outer) if isinstance(a, ast.stmt)), None)
-        if parent is None:
-            return None
-        outer = parent
-    if names_in(outer, ast.Store) & names_in(backward, ast.Load):
-        return None  # the loop around the write computes the loss as well
-    edits = moved_after(script, outer, backward)
-    between = block[block.index(outer) + 1 : block.index(backward)] if edits else []
-    meaning = "What stands in between then sees the old weights." if between else ""
-    return scripts.fix("Change the weights after `backward()`, which needs the old ones.", edits, meaning, safe=not between)
+    meaning = "What stands in between then sees the old weights." if found[1] else ""
+    return scripts.fix("Change the weights after `backward()`, which needs the old ones.", found[0], meaning, safe=not meaning)

@@ -31,9 +31,15 @@ def recomputed(script: Script, saves: list[ast.stmt], step: ast.stmt, backward: 
                 chosen.append(statement)
                 tainted |= names_in(statement, ast.Store)
     else:
-        chosen = [statement for statement in candidates if not _is_data(statement)]
+        chosen, tainted = [], set()
+        for statement in candidates:
+            if not _is_data(statement) and (_computes(statement) or names_in(statement, ast.Load) & tainted):
+                chosen.append(statement)
+                tainted |= names_in(statement, ast.Store)
     if not chosen or any(not isinstance(statement, ast.Assign) for statement in chosen):
         return None
+    if not names_in(chosen, ast.Store) & names_in(block[block.index(step) + 1 : block.index(backward) + 1], ast.Load):
+        return None  # nothing after the step reads what would be computed anew
     used = names_in(backward, ast.Load) | {name for statement in chosen for name in names_in(statement, ast.Load)}
     lines = [_narrowed(script, statement, used) for statement in chosen]
     if any("\n" in line for line in lines):
@@ -99,9 +105,23 @@ def feeding(block: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
     return found[::-1]
 
 
+def _computes(statement: ast.stmt) -> bool:
+    """`x, y = batch["x"], batch["y"]` computes nothing: run again it gives the same tensors."""
+    return any(isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp)) for node in ast.walk(statement.value)) if getattr(statement, "value", None) is not None else True
+
+
 def _is_data(statement: ast.stmt) -> bool:
-    value = getattr(statement, "value", None)
-    return isinstance(value, ast.Call) and called(value) in _DATA
+    return _is_made_of_nothing(getattr(statement, "value", None))
+
+
+def _is_made_of_nothing(value: ast.expr | None) -> bool:
+    """`torch.randn(8, 4).to(device)`, `next(batches)`, `torch.rand(8), torch.ones(8)`: run again it is other data, or the same."""
+    if isinstance(value, ast.Tuple):
+        return bool(value.elts) and all(_is_made_of_nothing(item) for item in value.elts)
+    if isinstance(value, ast.Call) and called(value) in _DATA:
+        return True
+    inner = value.func.value if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else None
+    return isinstance(inner, (ast.Call, ast.Tuple)) and _is_made_of_nothing(inner)
 
 
 def moved_after(script: Script, statement: ast.stmt, goal: ast.stmt) -> list[Edit] | None:
@@ -116,3 +136,20 @@ def moved_after(script: Script, statement: ast.stmt, goal: ast.stmt) -> list[Edi
         return None
     at = (end_line, len(script.source.lines[end_line - 1]) + 1)
     return [*script.removed(statement), script.insert(at, f"\n{text}")]
+
+
+def put_after(script: Script, goal: ast.stmt, inner: Script, write: ast.stmt) -> tuple[list[Edit], bool] | None:
+    """The statement before `goal`, in its block, that writes or calls the function that does, put behind `goal`; and whether
+    something that may read what it writes lies between them."""
+    block = script.block_of(goal)
+    before = block[: block.index(goal)]
+    if inner is script and script.scope_of(write) is script.scope_of(goal):
+        outer = next((s for s in before if s is write or write in ast.walk(s)), None)
+    else:
+        leading = _callers(inner, write)
+        calling = [s for s in before if any(called(node) in leading for node in ast.walk(s))]
+        outer = calling[0] if len(calling) == 1 else None
+    if outer is None or names_in(outer, ast.Store) & names_in(block[block.index(outer) + 1 : block.index(goal) + 1], ast.Load):
+        return None  # it computes the loss as well
+    edits = moved_after(script, outer, goal)
+    return (edits, block.index(goal) - block.index(outer) > 1) if edits else None

@@ -14,7 +14,7 @@ OPERATORS = {
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
 # In-place methods without an out-of-place twin of the same name and meaning: these write into a clone.
-_NO_TWIN = {
+NO_TWIN = {
     "copy_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_", "log_normal_",
     "fill_diagonal_", "set_", "resize_", "resize_as_", "apply_", "map_", "map2_", "fill_", "zero_",
 }  # fmt: skip
@@ -66,7 +66,7 @@ def is_for_the_caller(script: Script, statement: ast.stmt, name: str) -> bool:
 def may_be_bound(script: Script, statement: ast.stmt, name: str) -> bool:
     """Binding the name here does not make a new local variable of one from outside the function."""
     scope = script.scope_of(statement)
-    if "." in name or not isinstance(scope, Function):
+    if not name.isidentifier() or not isinstance(scope, Function):
         return True
     arguments = {a.arg for a in [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs, scope.args.vararg, scope.args.kwarg] if a is not None}
     nodes = list(script.own_nodes(scope))
@@ -171,7 +171,7 @@ def _called(script: Script, statement: ast.stmt, call: ast.Call, on_tensor: bool
     function = call.func
     out = next((keyword for keyword in call.keywords if keyword.arg == "out"), None)
     if out is not None:
-        return _without_out(script, statement, call, out)
+        return without_out(script, statement, call, out) if path_of(out.value) else None
     flag = next((k for k in call.keywords if k.arg == "inplace" and isinstance(k.value, ast.Constant) and k.value.value is True), None)
     if flag is not None and call.args:
         edits = [script.replace(flag.value, "False")]
@@ -187,6 +187,9 @@ def _called(script: Script, statement: ast.stmt, call: ast.Call, on_tensor: bool
         links.append(at)
         at = at.func.value
     links.reverse()
+    given = [value for link in links[1:] for value in (*link.args, *(keyword.value for keyword in link.keywords))]
+    if any(path_of(node) == path_of(at) != "" for value in given for node in ast.walk(value)):
+        return None  # `x.mul_(2).add_(x)` adds what the link before has left in `x`
     if isinstance(at, (ast.Subscript, ast.Call)) and on_tensor:
         root = _viewed(script, statement, at)
         return _into_a_copy_of(script, statement, root) if root is not None else None
@@ -194,7 +197,7 @@ def _called(script: Script, statement: ast.stmt, call: ast.Call, on_tensor: bool
     for link in links:
         if copied:
             continue
-        if link.func.attr in _NO_TWIN:
+        if link.func.attr in NO_TWIN:
             edits.append(_new_tensor(script, link, at) if len(links) == 1 else script.insert(script.end(link.func.value), ".clone()"))
             copied = True
         else:
@@ -267,9 +270,10 @@ def _bound(script: Script, statement: ast.stmt, call: ast.Call, target: ast.expr
     return Rewrite(edits, title, seen or f"`{name}`, which keeps its old values after this expression")
 
 
-def _without_out(script: Script, statement: ast.stmt, call: ast.Call, out: ast.keyword) -> Rewrite | None:
-    name = path_of(out.value)
-    if not name:
+def without_out(script: Script, statement: ast.stmt, call: ast.Call, out: ast.keyword) -> Rewrite | None:
+    """`torch.add(x, y, out=z)` → `z = torch.add(x, y)`, and `out=z[i]` → `z[i] = torch.add(x, y)`, which assigns."""
+    name = path_of(out.value) or (script.segment(out.value) if isinstance(out.value, ast.Subscript) else "")
+    if not name or not may_be_bound(script, statement, name):
         return None
     before = [*call.args, *(k.value for k in call.keywords if k is not out and k.value.lineno <= out.value.lineno)]
     before = [node for node in before if script.end(node) <= script.start(out.value)]

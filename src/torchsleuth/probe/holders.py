@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import types
 import typing
 from collections.abc import Iterator
@@ -13,6 +15,15 @@ from torchsleuth.probe.names import is_plain_object, locals_of
 
 _DEPTH = 4
 _MOST = 4000  # values looked at
+
+
+class Stored(typing.NamedTuple):
+    """A tensor in an element of a list or queue: `self.data` holds tuples, and it is the first of one."""
+
+    name: str  # of the variable or attribute that holds the list
+    owner: object  # whose attribute it is; None for a variable
+    within: tuple[int | str, ...]  # where in its element: a position, a key or an attribute; () for the element itself
+    nodes: list[typing.Any]  # that made what lies in the same place of each element
 
 
 class Held(typing.NamedTuple):
@@ -38,8 +49,13 @@ def _held(path: str, value: object, depth: int, seen: set[int]) -> Iterator[Held
         return
     if type(value) in (list, tuple, dict):
         elements = list(value.values()) if isinstance(value, dict) else list(value)
-        if all(isinstance(element, torch.Tensor) for element in elements):
+        # A dictionary under a variable's name may be another's too: its entries are what can be assigned to.
+        if all(isinstance(element, torch.Tensor) for element in elements) and not (isinstance(value, dict) and path.isidentifier()):
             yield from (Held(path, type(value).__name__, element) for element in elements)
+        elif isinstance(value, dict):
+            seen.add(id(value))
+            for key, part in list(value.items())[:64]:
+                yield from _held(f"{path}[{key!r}]", part, depth - 1, seen) if type(key) in (str, int) else ()
     elif isinstance(value, torch.nn.Module):
         seen.add(id(value))
         for key, part in _attributes(value):
@@ -67,3 +83,48 @@ def _part(path: str, module: torch.nn.Module, key: str) -> str:
 def _is_frozen(value: object) -> bool:
     """Nothing can be assigned to its attributes."""
     return dataclasses.is_dataclass(value) and type(value).__dataclass_params__.frozen
+
+
+def stored_in(frame: types.FrameType, made_by: object) -> Stored | None:
+    """The list or queue, behind the frame's variables, that has the result of this node in one of its elements."""
+    seen: set[int] = set()
+    for scope in (locals_of(frame), dict(frame.f_globals)):
+        for name, value in scope.items():
+            if isinstance(name, str) and not name.startswith("__"):
+                found = _stored(name, value, None, made_by, _DEPTH, seen)
+                if found is not None:
+                    return found
+    return None
+
+
+def _stored(name: str, value: object, owner: object, made_by: object, depth: int, seen: set[int]) -> Stored | None:
+    if depth <= 0 or id(value) in seen or len(seen) > _MOST:
+        return None
+    if isinstance(value, (list, collections.deque)):
+        seen.add(id(value))
+        for element in itertools.islice(value, _MOST):
+            for within, part in _parts(element):
+                if isinstance(part, torch.Tensor) and part.grad_fn is made_by:
+                    alike = (dict(_parts(other)).get(within) for other in itertools.islice(value, _MOST))
+                    return Stored(name, owner, within, [other.grad_fn for other in alike if isinstance(other, torch.Tensor) and other.grad_fn is not None])
+        return None
+    if isinstance(value, torch.nn.Module):
+        parts = _attributes(value)
+    elif is_plain_object(value):
+        parts = list(vars(value).items())[:64]
+    else:
+        return None
+    seen.add(id(value))
+    return next((found for key, part in parts if (found := _stored(key, part, value, made_by, depth - 1, seen)) is not None), None)
+
+
+def _parts(element: object) -> list[tuple[tuple[int | str, ...], object]]:
+    if isinstance(element, tuple) and hasattr(element, "_fields"):
+        return [((field,), part) for field, part in zip(element._fields, element)]
+    if isinstance(element, (tuple, list)):
+        return [((position,), part) for position, part in enumerate(element[:16])]
+    if isinstance(element, dict):
+        return [((key,), part) for key, part in element.items() if isinstance(key, str)]
+    if is_plain_object(element) and not isinstance(element, torch.Tensor):
+        return [((key,), part) for key, part in vars(element).items()]
+    return [((), element)]

@@ -49,7 +49,8 @@ def investigate(crash: Crash) -> FreedGraph | None:
     shared = None
     if not carried and not same_root:
         shared = _shared(crash, before, root)
-    failing = shared
+    again = same_root and first_place is not None and first_place.span == second.span  # one call, run twice: what it is called on was made once
+    failing = root.grad_fn if again and consumed_root in (0, id(root)) else shared
     return FreedGraph(
         second,
         first_place,

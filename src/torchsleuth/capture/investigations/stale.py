@@ -181,6 +181,7 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
         if not name and saved.name in ("result", "output", "out"):  # `y = self.act(x)`, and `y += 1` is the one write
             bound = bound_name(operation.code, operation.lasti)
             name = bound if bound and {bound} == _targets(writes) else ""
+    by_write = not name
     name = name or _written_name(crash.timeline.place_of_node(node), writes, saved.name in ("result", "output", "out"))
     named_in = ""
     if not name and writes.complete and len(_targets(writes)) == 1:
@@ -190,6 +191,8 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
             named_in = site.place.function
             if saved.name in ("result", "output", "out"):
                 return fact, ""  # it is the result of the saving expression: that needs no name
+    if name and by_write and not named_in and writes.sites[0].operation == "__setitem__" and writes.sites[0].whole is False:
+        return dataclasses.replace(fact, view_of=name), ""  # `out[t] = ...`, and what was saved is another part of `out`
     return (dataclasses.replace(fact, name=name, kind="variable"), named_in) if name else (fact, "")
 
 

@@ -131,13 +131,15 @@ def _culprits(freed: FreedGraph) -> list[Culprit]:
             continue
         if used is not None:
             found.append(used.culprit(Role.OPERAND, f"uses {name}, made before the graph was freed"))
+        if item.stored is not None and not freed.alone:
+            found.append(item.stored.culprit(Role.CREATE, "is kept from here on, graph and all"))
         if made is not None:
             found.append(made.culprit(Role.CREATE, f"made {name}" if item.names else "made it"))
         if item.during is not None and not item.names:  # else its name leads there
             found.append(item.during.culprit(Role.CREATE, "ran once: that is when it was made"))
     if not freed.carried and freed.failing is not None:
         place = freed.failing.via or freed.failing
-        what = "part of the graph that is gone" if freed.same_root else "shared by both backward calls"
+        what = f"made {_root(freed)}, before both calls" if freed.same_root else "shared by both backward calls"
         found.append(place.culprit(Role.CREATE, what))
     if freed.first is not None and freed.first.span != freed.second.span:
         found.append(freed.first.culprit(Role.CALL, "consumed the graph first"))
@@ -152,13 +154,8 @@ def _facts(freed: FreedGraph) -> list[Fact]:
     if freed.consumptions:
         times = "once" if freed.consumptions == 1 else f"{freed.consumptions} times"
         facts.append(Fact(f"backward had run {times} before the one that failed.", Known.OBSERVED))
-    for item in freed.carried:
-        facts.append(
-            Fact(
-                f"{upper_first(_carried_name(item))} {_description(item)} before the graph was freed and used by `{item.used_by}` after it.",
-                Known.OBSERVED,
-            )
-        )
+    for text in dict.fromkeys(f"{upper_first(_carried_name(item))} {_description(item)} before the graph was freed and used by `{item.used_by}` after it." for item in freed.carried):
+        facts.append(Fact(text, Known.OBSERVED))
     if freed.needless is not None:
         behind = ", ".join(f"`{name}`" for name in freed.behind[:2]) + (f" and {len(freed.behind) - 2} more" if len(freed.behind) > 2 else "")
         facts.append(Fact(f"After {_earlier(freed)} an optimizer has updated other weights, and none of those that {_carried_name(freed.carried[0])} was computed with ({behind}); these have no gradient now.", Known.OBSERVED))

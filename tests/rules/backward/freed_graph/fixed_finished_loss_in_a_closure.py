@@ -1,0 +1,18 @@
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+x, y = torch.randn(6, 3), torch.randn(6, 1)
+loss = nn.functional.mse_loss(net(x), y)
+
+
+def closure():
+    loss = nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    return loss
+
+
+optimizer.step(closure)
