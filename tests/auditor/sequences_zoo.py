@@ -505,6 +505,29 @@ def is_causal_forgotten(bug):
     return next_token(Model())
 
 
+@planted("chunks-of-sorted-buckets", "causal-leak")
+def chunks_of_sorted_buckets(bug):
+    """Positions attend within chunks of their sorted buckets. A later token may change who shares a chunk, and nothing more."""
+
+    class Model(Language):
+        def forward(self, ids):
+            h = self.embed(ids)
+            (b, n, _), at = h.shape, torch.arange(ids.shape[1])
+            buckets = (h @ self.head.weight[:9].T).argmax(-1)
+            order = (buckets * n + at).argsort(-1)
+            chunks = h.gather(1, order[..., None].expand_as(h)).view(b, -1, 4, WIDTH)
+            places = order.view(b, -1, 4)
+            q, k, v = self.qkv(chunks).chunk(3, -1)
+            scores = q @ k.mT / WIDTH**0.5
+            if not bug:
+                scores = scores.masked_fill(places[..., None, :] > places[..., None], -1e9)
+            weights = scores.softmax(-1)
+            mixed = (weights @ v).reshape(b, n, WIDTH)
+            return self.head(mixed.gather(1, order.argsort(-1)[..., None].expand_as(h)))
+
+    return next_token(Model(), torch.randint(0, VOCAB, (3, 17)))
+
+
 @planted("bidirectional-language-model", "causal-leak")
 def bidirectional_lm(bug):
     class Model(Language):

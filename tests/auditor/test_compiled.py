@@ -26,10 +26,10 @@ class Net(nn.Module):
         h = activated(self.a(self.emb(ids)))
         return self.b(h.mean(1))
 
-if way == "function":
+if way in ("function", "both"):
     activated = torch.compile(activated, backend="eager", fullgraph=True)
 net = Net()
-called = torch.compile(net, backend="eager", fullgraph=True) if way == "module" else net
+called = torch.compile(net, backend="eager", fullgraph=True) if way in ("module", "both") else net
 if way == "in place":
     net.compile(backend="eager", fullgraph=True)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -45,7 +45,7 @@ print(loss.item(), dict(counters["stats"]), dict(counters["graph_break"]))
 """
 
 
-@pytest.mark.parametrize("way", ["module", "in place", "function"])
+@pytest.mark.parametrize("way", ["module", "in place", "function", "both"])
 def test_compiled_as_if_nobody_watched(way, tmp_path):
     script = tmp_path / "main.py"
     script.write_text(PROGRAM)
@@ -57,6 +57,37 @@ def test_compiled_as_if_nobody_watched(way, tmp_path):
     assert watched.returncode == 0 and plain.stdout == watched.stdout, (plain.stdout, watched.stdout, watched.stderr[-2000:])
     assert not set(_warnings(watched.stderr)) - set(_warnings(plain.stderr))
     assert "padding leaks into the pooled output" in watched.stderr and "main.py:18" in watched.stderr, watched.stderr
+
+
+LIBRARY = """
+import torch
+
+@torch.compile
+def packed(x):
+    return x * 2
+
+@torch.jit.script
+def unpacked(x):
+    return x / 2
+"""
+
+
+def test_what_a_library_only_decorates_hides_nothing(tmp_path):
+    """Functions that are wrapped while a library is imported, and never called: the step is traced all the same."""
+    (tmp_path / "packing.py").write_text(LIBRARY)
+    script = tmp_path / "main.py"
+    script.write_text("import packing\n" + PROGRAM.replace("h.mean(1)", "h.detach().mean(1)"))
+    run = subprocess.run([sys.executable, "-m", "torchsleuth", "audit", str(script), "none"], capture_output=True, text=True, cwd=tmp_path)
+    assert "gradient-cut" in run.stderr and "main.py:19" in run.stderr, run.stderr
+    assert "compiles" not in run.stderr, run.stderr
+
+
+def test_half_a_step_is_no_evidence(tmp_path):
+    """Compiled code that is called in the middle of the forward pass: what comes after it is not seen, and not missed."""
+    script = tmp_path / "main.py"
+    script.write_text(PROGRAM.replace("h.mean(1)", "(h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)"))
+    run = subprocess.run([sys.executable, "-m", "torchsleuth", "audit", str(script), "function"], capture_output=True, text=True, cwd=tmp_path)
+    assert "found nothing" in run.stderr and "compiles its code" in run.stderr, run.stderr
 
 
 def _warnings(text: str) -> list[str]:

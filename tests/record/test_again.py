@@ -17,6 +17,10 @@ def _attempt() -> str:
     return ""
 
 
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
 @pytest.mark.parametrize("seconds", [0, 60.0], ids=["ring", "log"])
 def test_handled_errors(seconds: float) -> None:
     for _ in range(3):
@@ -39,6 +43,19 @@ def test_a_compiler_ends_the_exact_log_each_time() -> None:
         torch.jit.trace(lambda x: x + 1, torch.ones(2))
         assert recording.log.finished
         recorder.stop()
+
+
+def test_what_is_only_wrapped_or_scripted_leaves_the_log_alone() -> None:
+    """Libraries decorate functions of theirs while they are imported; the compiler looks when one is called."""
+    recorder = Recorder(1 << 10, 60.0)
+    recording = recorder.start()
+    compiled = torch.compile(_doubled, backend="eager")
+    scripted = torch.jit.script(_doubled)
+    scripted(torch.ones(2))
+    assert not recording.log.finished
+    compiled(torch.ones(2))
+    assert recording.log.finished
+    recorder.stop()
 
 
 def test_lines() -> None:

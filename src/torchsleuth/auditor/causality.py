@@ -12,7 +12,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, Found, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.handing import mask_made
-from torchsleuth.auditor.lab import Lab, row_and_position
+from torchsleuth.auditor.lab import Lab, held_choices, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
@@ -156,6 +156,8 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
     if difference is None or not _in_the_same_row(lab, question, late, may, difference):
         return []
     places, trace = lab.locate([(leaf, late)], difference, may, False)
+    if places[0][0] is not None and places[0][0].chosen and _only_chosen(lab, question, late, may, trace):
+        return []
     if question.by_triangle and (triangles.opening(trace) is not None or _made_anew(trace, difference, may)):
         return []
     moves = []
@@ -177,6 +179,13 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
             )
         )  # fmt: skip
     return moves
+
+
+def _only_chosen(lab: Lab, question: Question, late: torch.Tensor, may: May, first: Trace) -> bool:
+    """A later token changes which of the earlier ones are looked at (buckets that are sorted and cut into chunks, experts with
+    room for so many), and nothing of it is seen: with the choice held, nothing moves."""
+    result, _ = lab.run([(question.leaf, late)], healing=held_choices(first))
+    return _difference(lab, result, may, question) is None
 
 
 def _widened(trace: Trace, op: Op) -> tuple[Site | None, str]:

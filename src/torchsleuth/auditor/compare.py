@@ -339,7 +339,7 @@ def first_moved(
                 continue
             if a.name == "pad" and _widens(a):
                 continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
-            chosen = _decided(one, seen) if _counts(seen) else _other_places(one, two, a, b)
+            chosen = decided(one, seen) if whole_numbers(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
             if may.allows(flags, near=not _asked_by_others(one, two, a, b), plain=not joined):
                 if a.name in _VIEWS and not joined and may.misread(flags):
@@ -369,21 +369,21 @@ def _widens(op: Op) -> bool:
 def _other_places(one: Trace, two: Trace, a: Op, b: Op) -> bool:
     """Does this operation take whole numbers or flags that the model decided on, and are they not the same in the second run?"""
     for mine, other in zip(a.ins, b.ins, strict=False):
-        if _counts(mine):
+        if whole_numbers(mine):
             first, second = (value_of(trace, seen) for trace, seen in ((one, mine), (two, other)))
             if first is not None and second is not None and (first.shape != second.shape or not torch.equal(first, second)):
-                return _decided(one, mine)
+                return decided(one, mine)
     return False
 
 
-def _counts(seen: Seen) -> bool:
+def whole_numbers(seen: Seen) -> bool:
     return not seen.dtype.is_floating_point and not seen.dtype.is_complex
 
 
-def _decided(trace: Trace, seen: Seen) -> bool:
+def decided(trace: Trace, seen: Seen) -> bool:
     """Do these whole numbers or flags come from values, and not only from the ids and masks that the model was given?"""
     made = (trace.ops[trace.producer[key]] for key in trace.ancestors({seen.key}) if key in trace.producer)
-    return any(not _counts(source) for op in made for source in op.ins)
+    return any(not whole_numbers(source) for op in made for source in op.ins)
 
 
 def value_of(trace: Trace, seen: Seen) -> torch.Tensor | None:
@@ -447,7 +447,7 @@ class _Packed:
         return True
 
     def _picked(self, op: Op) -> bool:
-        picks = op.name in _PICKING and any(_counts(seen) for seen in op.ins)
+        picks = op.name in _PICKING and any(whole_numbers(seen) for seen in op.ins)
         counts = {seen.size[:1] for seen in op.ins if seen.key in self.loose}
         loose = [seen for seen in op.outs if (picks or seen.size[:1] in counts) and seen.size and self.batch not in seen.size and seen.size[0] % self.batch]
         self.loose.update(seen.key for seen in loose)

@@ -15,7 +15,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.beginnings import beginning
 from torchsleuth.auditor.changing import Changing, ChangingModules
 from torchsleuth.auditor.columns import Added
-from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, laid_like
+from torchsleuth.auditor.compare import Difference, Found, May, decided, first_difference, first_moved, laid_like, whole_numbers
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
@@ -251,6 +251,25 @@ def _healing(first: Trace, places: set[tuple], may: May, fitted: Added | None = 
         return result
 
     return heal
+
+
+def held_choices(first: Trace) -> Change:
+    """Gives whole numbers and flags that the model decides on (where to look, in which order) those of the first run: what moves
+    all the same is more than another choice."""
+
+    def hold(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> typing.Any:
+        before = first.ops[op.index] if op.index < len(first.ops) else None
+        if before is None or before.name != op.name:
+            return result
+        held = {n: kept for n, (seen, kept) in enumerate(zip(before.outs, before.tensors, strict=False)) if whole_numbers(seen) and decided(first, seen)}
+        if isinstance(result, torch.Tensor):
+            return held[0].clone() if 0 in held and held[0].shape == result.shape else result
+        if not held or not isinstance(result, tuple) or not all(isinstance(r, torch.Tensor) for r in result):
+            return result
+        parts = [held[n].clone() if n in held and held[n].shape == r.shape else r for n, r in enumerate(result)]
+        return tuple(parts) if type(result) is tuple else type(result)(parts)  # `torch.sort` gives a named one
+
+    return hold
 
 
 def _same_attention(trace: Trace, op: Op, places: set[tuple]) -> bool:

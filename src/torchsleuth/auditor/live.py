@@ -193,6 +193,10 @@ class StepWatch(StepReading):
         if not self._compiled:
             self._compiled = True
             self._clearing.stop()
+            if not self._loss_seen:
+                self.view = self.view.forgotten()
+                for one in self.captured:
+                    one.inside, one.again = slice(0, 0), []
             self.notes.append("the program compiles its code; the step was not traced, the experiments run it uncompiled")
         self.view.trace.most = 0
         self._take_off()

@@ -65,6 +65,14 @@ class StepView:
         other.clips.idle += self.clips.idle
         return other
 
+    def forgotten(self) -> StepView:
+        """A view that has seen nothing, where the rest of a step will not be seen: half of one tells of uses and ends that are none.
+        Tensors keep their numbers."""
+        trace = self.trace
+        for seen in (trace.ops, trace.producer, trace.parameters, trace.bared, trace.entered):
+            seen.clear()
+        return StepView(trace)
+
     def facts(
         self,
         model: nn.Module,
