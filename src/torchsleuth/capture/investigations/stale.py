@@ -172,7 +172,7 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
     """Where no variable in sight holds the tensor any more, the expression that saved it still says its name; or else the one
     that wrote, and then in which function that is its name."""
     if fact.name:
-        return fact, ""
+        return _as_its_lines_say(crash, node, fact, writes), ""
     operation = crash.timeline.operation_of_sequence(sequence_of(node))
     name = ""
     if operation is not None:
@@ -194,6 +194,19 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
     if name and by_write and not named_in and writes.sites[0].operation == "__setitem__" and writes.sites[0].whole is False:
         return dataclasses.replace(fact, view_of=name), ""  # `out[t] = ...`, and what was saved is another part of `out`
     return (dataclasses.replace(fact, name=name, kind="variable"), named_in) if name else (fact, "")
+
+
+def _as_its_lines_say(crash: Crash, node: typing.Any, fact: TensorFact, writes: Writes) -> TensorFact:
+    """A caller's variable may hold what a function wrote and saved under a name of its own: `x, g = block(x)`. Who looks at the
+    function's lines finds that one."""
+    place, targets = crash.timeline.place_of_node(node), _targets(writes)
+    if fact.kind != "variable" or place is None or not writes.complete or len(targets) != 1 or not fact.name.isidentifier():
+        return fact
+    (own,) = targets
+    sources = [place.source, *(site.place.source for site in writes.sites)]
+    if not own.isidentifier() or any(re.search(rf"\b{fact.name}\b", text) for text in sources) or not re.search(rf"\b{own}\b", place.source):
+        return fact
+    return dataclasses.replace(fact, name=own) if all(_same_scope(own, place.function, site.place.function) for site in writes.sites) else fact
 
 
 def _argument_name(crash: Crash, operation: Operation, storage: int) -> str:
