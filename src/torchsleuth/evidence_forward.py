@@ -81,6 +81,7 @@ class Operand:
     device_made: Made | None = None
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from
+    kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of
     carried_by: str = ""  # for a tensor of the user's call: the argument of the failing operation that has its values from it
 
     @property

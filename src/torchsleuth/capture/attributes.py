@@ -21,6 +21,17 @@ def attribute_definition(owner: object, name: str) -> tuple[types.CodeType, ast.
     return (found[0][0], found[0][1].value) if len(found) == 1 and not isinstance(found[0][1], ast.AugAssign) else None
 
 
+def kept_as_plain_attribute(value_of: typing.Callable[[ast.AST], object], node: ast.AST | None) -> tuple[types.CodeType, ast.AST] | None:
+    """For `self.table[:n]`, where `table` is a tensor that its module does not know as a buffer: what the class sets it to."""
+    while node is not None:
+        if isinstance(node, ast.Attribute):
+            owner = value_of(node.value)
+            if isinstance(owner, torch.nn.Module) and isinstance(vars(owner).get(node.attr), torch.Tensor):
+                return attribute_definition(owner, node.attr)
+        node = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    return None
+
+
 def counted(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
     """The one `self.name += …` of a counter, in a class that else sets it to constants only."""
     found = _assignments(owner, name)

@@ -13,6 +13,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper, schema_names
+from torchsleuth.capture.attributes import kept_as_plain_attribute
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure, is_module_call
 from torchsleuth.capture.makers import module_made, owner_of
@@ -325,7 +326,13 @@ class Gathering(PlainArguments):
             sizes,
             dtype_made or made,
             device_made or made,
+            kept=self._kept(raw) if fact.kind not in ("parameter", "buffer") else None,
         )
+
+    def _kept(self, raw: Raw) -> Made | None:
+        found = kept_as_plain_attribute(raw.entry.evaluator.value, raw.node) if raw.entry is not None else None
+        place = source.place_of_node(*found, Known.INFERRED) if found is not None else None
+        return Made("attribute", place) if place is not None else None
 
     def _module_attribute(self, raw: Raw) -> Made | None:
         """A parameter of a module that the log did not see being made: the `self.fc = nn.Linear(…)` in its owner's class."""

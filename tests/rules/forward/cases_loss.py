@@ -142,6 +142,23 @@ model = nn.Linear(3, 3).to("meta")  #! create
 batch = torch.ones(2, 3)  #! create
 model(batch)  #! operand
 """, "device-mismatch", ("`batch`", "cpu", "meta")),
+    Case("plain-attribute", """\
+import torch
+from torch import nn
+class Positions(nn.Module):
+    def __init__(self, width, longest=64):
+        super().__init__()
+        angles = torch.arange(longest)[:, None] * torch.ones(width // 2)
+        self.table = torch.cat([angles.sin(), angles.cos()], 1)  #! create
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(30, 16), Positions(16)
+    def forward(self, ids):
+        return self.words(ids) + self.positions.table[: ids.size(1)]  #! operand
+model = Model().to("meta")
+model(torch.randint(0, 30, (2, 9), device="meta"))  #! create
+""", "device-mismatch", ("kept as a plain attribute", 'register_buffer("table", ...)'), late=False),
     Case("ambiguous-truth", """\
 import torch
 x = torch.tensor([1.0, -1.0])

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Operand
+from torchsleuth.evidence_forward import Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._report import report
@@ -81,15 +81,16 @@ class DeviceMismatch(CrashRule):
         fixes = [f"Make it on {usual} (`device=...` in the call that makes it), or `{name} = {name}.to({usual!r})`."]
         if odd.tensor.kind == "parameter":
             fixes = [f"Move the model: `model.to({usual!r})`."]
-        elif name.startswith("self.") and odd.tensor.kind != "buffer":
-            fixes.insert(0, f"A plain attribute is not moved by `model.to()`: `self.register_buffer({name.removeprefix('self.')!r}, ...)`.")
-        creates = [(odd.device_made, f"{odd.called} is made on {odd.tensor.device} here")]
+        creates = [_brought(odd)]
+        plain = next((operand for operand in operation.operands if operand.kept is not None and operand.tensor.device != "meta"), None)
+        if plain is not None:
+            fixes.insert(0, f"Where it is made: `self.register_buffer(\"{_attribute(plain)}\", ...)`, and `.to()` moves it with the module.")
         empty = next((operand for operand in operation.operands if operand.tensor.device == "meta"), None)
         if empty is not None:  # mostly left there by accident: nothing is computed on meta
-            fixes = [f"To compute, {empty.called} needs memory and values: make it outside of `torch.device('meta')`, or `module.to_empty(device={usual!r})` "
+            fixes = fixes[: plain is not None] + [f"To compute, {empty.called} needs memory and values: make it outside of `torch.device('meta')`, or `module.to_empty(device={usual!r})` "
                      "and then load or initialise it. To compute shapes only, make all tensors on meta."]  # fmt: skip
             other = next(operand for operand in operation.operands if operand.tensor.device == usual)
-            creates.append((other.device_made, f"{other.called} is made on {usual} here"))
+            creates.append(_brought(other))
             facts.append(seen("A tensor on meta has a shape and no values, so `.to()` cannot bring it to another device."))
         why = f"An operation runs on one device; {odd.called} is the odd one out."
         rest = f"the {'other' if len(operation.operands) == 2 else 'others'} on {usual}"
@@ -100,6 +101,18 @@ class DeviceMismatch(CrashRule):
             lead=odd if odd.place is not None else None, why=why,
             creates=creates, facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
+
+
+def _brought(operand: Operand) -> tuple[Made | None, str]:
+    """What decided on which device it is."""
+    if operand.kept is not None:
+        return operand.kept, "kept as a plain attribute: `.to()` of the module leaves it where it is"
+    return operand.device_made, f"{operand.called} is made on {operand.tensor.device} here"
+
+
+def _attribute(operand: Operand) -> str:
+    """`table` of `self.pe.table[:n]`."""
+    return re.split(r"[\[(]", operand.source, maxsplit=1)[0].rpartition(".")[2]
 
 
 def _odd(operands: tuple[Operand, ...], devices: Counter) -> tuple[Operand, str]:
