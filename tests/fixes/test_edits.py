@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from torchsleuth.evidence import Place
+from torchsleuth.fixes.forward.device_mismatch import as_buffer
 from torchsleuth.fixes.inplace_on_leaf import under_no_grad
 from torchsleuth.fixes.outofplace import out_of_place
 from torchsleuth.fixes.script import Script, Scripts
 from torchsleuth.linter.edits import edited_bytes
 from torchsleuth.linter.source import decoded, source_from
+from torchsleuth.model import Known
 
 
 def _scripts(data: bytes) -> Scripts:
@@ -174,3 +177,28 @@ def test_no_chain_that_reads_what_it_has_changed(write: str) -> None:
 
 def test_a_chain_that_reads_something_else() -> None:
     assert "h = h.mul(2).add(g)" in _fixed("def f(h, g):\n    h.mul_(2).add_(g)  # here\n    return h\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "fixed"),
+    [
+        ("self.table = torch.arange(n).float()  # kept", 'self.register_buffer("table", torch.arange(n).float(), persistent=False)  # kept'),
+        ("self.mask=~mask; self.n = n", 'self.register_buffer("mask", ~mask, persistent=False); self.n = n'),
+        ("self.table = (\n            a + b\n        )", None),
+        ("self.a = self.b = torch.ones(n)", ""),
+        ("table = self.tables[0] = torch.ones(n)", ""),
+    ],
+)
+def test_attributes_become_buffers(line: str, fixed: str | None) -> None:
+    data = f"class M:\n    def __init__(self, n):\n        {line}\n".encode()
+    scripts = _scripts(data)
+    script = scripts.get("prog.py")
+    assign = next(node for node in ast.walk(script.tree) if isinstance(node, ast.Assign))
+    fix = as_buffer(Place(script.span(assign.value), "", "", None, False, Known.INFERRED), scripts)
+    if fixed == "":
+        assert fix is None
+        return
+    text = decoded(edited_bytes(data, "prog.py", fix.edits))
+    ast.parse(text)
+    assert "register_buffer" in text and "self.table =" not in text
+    assert fixed is None or fixed in text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 
-from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Operand
+from torchsleuth.evidence import Evidence, Place
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, text_of
 from torchsleuth.fixes.script import Scripts, path_of
@@ -41,22 +41,26 @@ class DeviceMismatchFixer(Fixer):
             suffix = f".to(next({path_of(failed.call.func)}.parameters()).device)"
         else:
             suffix = f'.to("{home}")'
-        return [_as_buffer(away[0], scripts), failed.suffixed(away[0], suffix, f"Bring {away[0].called} to {home}: `{suffix}`.")]
+        return [as_buffer(away[0].kept.place, scripts) if away[0].kept is not None else None, failed.suffixed(away[0], suffix, f"Bring {away[0].called} to {home}: `{suffix}`.")]
 
 
-def _as_buffer(operand: Operand, scripts: Scripts) -> Fix | None:
-    """`self.table = …` of a module as `self.register_buffer("table", …)`: then it goes where the module goes."""
-    place = operand.kept.place if operand.kept is not None else None
-    found = scripts.node_at(place) if place is not None and not place.in_library else None
+def as_buffer(value: Place, scripts: Scripts) -> Fix | None:
+    """`self.table = value` of a module as `self.register_buffer("table", value)`: then it goes where the module goes."""
+    found = scripts.node_at(value) if not value.in_library else None
     statement = found[0].statement_of(found[1]) if found is not None else None
     if found is None or not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Attribute):
         return None
     script, target = found[0], statement.targets[0]
     if not isinstance(target.value, ast.Name):
         return None
+    line, column = script.end(target)
+    between = script.between((line, column), script.start(statement.value))  # ` = `, and what opens a bracket around the value
+    equals = re.match(r" *= *", between)
+    if equals is None:
+        return None
     edits = [
-        script.edit(script.start(target), script.start(statement.value), f'{target.value.id}.register_buffer("{target.attr}", '),
-        script.insert(script.end(statement.value), ", persistent=False)"),
+        script.edit(script.start(target), (line, column + equals.end()), f'{target.value.id}.register_buffer("{target.attr}", '),
+        script.insert(script.end(statement), ", persistent=False)"),
     ]
     meaning = "`.to()` of the module then moves it; `persistent=False` leaves it out of checkpoints, in which it was not before."
     return scripts.fix(f'Make `{target.attr}` a buffer: `{target.value.id}.register_buffer("{target.attr}", ...)`.', edits, meaning)
