@@ -175,8 +175,11 @@ class _Search:
         return self._origins.definitions.here(entry, bound[0][2]) if is_loader else None
 
     def _called(self, found: Foreign, entry: Entry, node: ast.Call, part: int | None) -> Foreign:
-        called = entry.evaluator.value(node.func)
-        maker = ast.unparse(node.func)
+        called, maker = entry.evaluator.value(node.func), ast.unparse(node.func)
+        if called is UNKNOWN and isinstance(node.func, ast.Attribute):  # a method: of the object's class
+            owner = entry.evaluator.value(node.func.value)
+            called = inspect.getattr_static(type(owner), node.func.attr, UNKNOWN) if owner is not UNKNOWN else UNKNOWN
+            called = getattr(called, "__func__", called)  # a static method
         if isinstance(called, torch.nn.Module) and origin_of(type(called).forward.__code__) is Origin.TORCH:
             return dataclasses.replace(found, maker=type(called).__name__, story="layer" if part is None else "")
         function = type(called).forward if isinstance(called, torch.nn.Module) else called

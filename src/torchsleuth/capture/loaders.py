@@ -7,6 +7,7 @@ import typing
 
 import torch
 
+from torchsleuth import source
 from torchsleuth.capture.finished import node_in
 from torchsleuth.capture.samples import kind_of_samples, part_made
 from torchsleuth.evidence_forward import Made
@@ -36,6 +37,9 @@ class Loaders:
     def loop_of(self, operation: Operation) -> Loop | None:
         """The running loop in which torch joined samples to a batch by this call."""
         node = node_in(operation.user_code, operation.user_lasti) if operation.name in _JOINS else None
+        if isinstance(node, ast.expr):  # from Python 3.12 on the instruction has the place of what is looped over
+            statement = source.statement_at(operation.user_code.co_filename, node.lineno)
+            node = statement if isinstance(statement, (ast.For, ast.AsyncFor)) and any(inner is node for inner in ast.walk(statement.iter)) else None
         if not isinstance(node, (ast.For, ast.AsyncFor)):
             return None
         entry = next((e for e in self._failure.entries if e.code is operation.user_code and e.origin is Origin.USER), None)

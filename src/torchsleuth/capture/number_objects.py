@@ -136,13 +136,31 @@ class ThroughObjects:
 
     def _by_method(self, at: At, node: ast.Call) -> Source | None:
         """`vocabulary.encode(text)`, `self.encode(text)`: what the method returns, of the class whose object that is."""
+        if isinstance(node.func, ast.Name):  # `vocabulary(text)`: an object that can be called
+            return self.follow(at.of(Invoked.of(node, at.frame), *at.selectors), node.func)
         if not isinstance(node.func, ast.Attribute):
             return None
         receiver, frame = node.func.value, at.frame
+        owner = self._defined(frame, receiver) if isinstance(receiver, ast.Name) else None
+        if owner is not None and isinstance(owner[1], ast.ClassDef):
+            return self._by_constructor(at, node, owner[0], owner[1])
         if frame.arguments == "self" and isinstance(receiver, ast.Name) and receiver.id == first_parameter(frame.scope):
             owner = self._owner(frame)
             return self._of_method(at, Invoked.of(node, frame), frame.filename, owner, frame.made) if owner is not None else None
         return self.follow(at.of(Invoked.of(node, frame), *at.selectors), receiver)
+
+    def _by_constructor(self, at: At, node: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
+        """`Config.from_dict(options)`: a class method with one `return cls(…)`."""
+        found = [item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == node.func.attr]  # type: ignore[attr-defined]
+        decorators = [getattr(decorator, "id", "") for item in found for decorator in item.decorator_list]
+        returns = list(returns_of(found[0])) if len(found) == 1 and decorators == ["classmethod"] and found[0].args.args else []
+        made = returns[0].value if len(returns) == 1 else None
+        if not isinstance(made, ast.Call) or getattr(made.func, "id", "") not in (found[0].args.args[0].arg, owner.name) or not at.selectors or not isinstance(at.selectors[0], str):
+            return None
+        inside = at.inside(Frame(filename, found[0], f"{owner.name}.{found[0].name}", node, at.frame, "self"), *at.selectors)
+        given = [self.follow(inside.of(*at.selectors[1:]), k.value) if k.arg is not None else self.follow(inside, k.value) for k in made.keywords if k.arg in (at.selectors[0], None)]
+        there = [one for one in given if one is not None and one is not ANOTHER]
+        return there[0] if len(there) == 1 else self._of_object(inside, made, filename, owner) if not there else None
 
     def _of_method(self, at: At, asked: str, filename: str, owner: ast.ClassDef, made: tuple[ast.Call, Frame] | None) -> Source | None:
         """What a method of an object returns that was called, or a property that was asked for."""

@@ -20,7 +20,7 @@ class Invoked(str):
 
     @classmethod
     def of(cls, call: ast.Call, frame: Frame) -> Invoked:
-        method = call.func.attr  # type: ignore[attr-defined]
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else "__call__"
         found = cls(f"{method}()")
         found.method, found.call, found.frame = method, call, frame
         return found

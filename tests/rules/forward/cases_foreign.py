@@ -215,4 +215,16 @@ from torch import nn
 options = dict(pair.split("=") for pair in "hidden=16,classes=3".split(","))
 net = nn.Linear(8, options["hidden"])  #! operand
 """, "torch-error", ("int(options[\"hidden\"])",)),  # fmt: skip
+    Case("nothing-for-the-second", """\
+import torch
+from torch import nn
+class Two(nn.Module):
+    def losses(self, x, y=None):
+        first = x.pow(2).mean()
+        second = (x - y).pow(2).mean() if y is not None else None  #! create
+        return first, second
+two = Two()
+first, second = two.losses(torch.randn(5, 3))  #! create
+print(first + second)  #! operand
+""", "not-a-tensor", ("`second` is None",)),  # fmt: skip
 ]

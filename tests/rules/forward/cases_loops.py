@@ -260,4 +260,42 @@ width = 24  #! create
 heads = 5  #! create
 layer = nn.TransformerEncoderLayer(d_model=width, nhead=heads)  #! operand
 """, "torch-error", ("24 is not divisible by 5", "4 or 6")),
+    Case("fewer-heads-for-keys", """\
+import torch
+from torch import nn
+heads, groups = 8, 2  #! create
+q = torch.randn(3, heads, 5, 4)  #! create
+k = torch.randn(3, groups, 6, 4)  #! create
+q @ k.transpose(-1, -2)  #! operand
+""", "broadcast-mismatch", ("repeat_interleave(4, dim=1)",), late=False),
+    Case("probabilities-of-more-classes", """\
+import torch
+import torch.nn.functional as F
+net = torch.nn.Linear(4, 5)  #! create
+x = torch.randn(3, 4)
+y = F.one_hot(torch.arange(3), 6).float()  #! create
+F.cross_entropy(net(x), y)  #! operand
+""", "loss-target", ("5 classes in the scores and 6 in the targets",), late=False),
+    Case("made-by-a-class-method", """\
+from dataclasses import asdict, dataclass
+import torch
+from torch import nn
+@dataclass
+class Config:
+    size: int = 6  #! create
+    width: int = 4
+    @classmethod
+    def of(cls, options):
+        return cls(**{**asdict(cls()), **options})
+class Words:
+    def __init__(self, words):
+        self.numbers = {word: k for k, word in enumerate([*words, "<end>"])}  #! create
+    def __call__(self, text):
+        return [self.numbers[word] for word in text.split()] + [self.numbers["<end>"]]
+config = Config.of({"width": 8})
+table = nn.Embedding(config.size, config.width)  #! create
+words = Words("a b c d e f".split())
+ids = torch.tensor([words("a b"), words("c d")])  #! create
+table(ids)  #! index
+""", "index-out-of-range", ("holds 6",), late=False),
 ]  # fmt: skip

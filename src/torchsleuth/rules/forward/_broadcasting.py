@@ -5,10 +5,11 @@ from __future__ import annotations
 from torchsleuth.evidence_forward import Operand, shortened
 
 
-def aligned(operands: list[Operand]) -> str:
-    """Shapes one under the other, aligned at the right as broadcasting does, with the clashing dimension marked."""
+def aligned(operands: list[Operand], leading: bool = False) -> str:
+    """Shapes one under the other, aligned at the right as broadcasting does, with the clashing dimension marked; `leading`: as in
+    `clashing_axes`."""
     rank = max(len(operand.shape) for operand in operands)
-    columns = []
+    columns, own = [], clashing_axes(operands, leading)
     for axis in range(-rank, 0):
         sizes = [str(operand.shape[axis]) if -axis <= len(operand.shape) else "" for operand in operands]
         columns.append((max(len(size) for size in sizes), sizes))
@@ -18,7 +19,7 @@ def aligned(operands: list[Operand]) -> str:
     for position, name in enumerate(names):
         cells = "  ".join(f"{sizes[position]:>{width}}" for width, sizes in columns)
         rows.append(f"{name:<{widest}}  {cells}")
-    marks = "  ".join(f"{'^' * width if clashes(sizes) else ' ' * width}" for width, sizes in columns)
+    marks = "  ".join(f"{'^' * width if axis in own else ' ' * width}" for axis, (width, _) in zip(range(-rank, 0), columns))
     return "\n".join([*rows, f"{'':<{widest}}  {marks}".rstrip()])
 
 
@@ -27,11 +28,11 @@ def clashes(sizes: list[str]) -> bool:
     return len(real) > 1
 
 
-def clashing_axes(operands: list[Operand]) -> list[int]:
-    """Negative axes at which the shapes cannot be broadcast."""
+def clashing_axes(operands: list[Operand], leading: bool = False) -> list[int]:
+    """Negative axes at which the shapes cannot be broadcast; `leading`: not the last two, which a product of matrices multiplies."""
     rank = max((len(operand.shape) for operand in operands), default=0)
     found = []
-    for axis in range(-rank, 0):
+    for axis in range(-rank, -2 if leading else 0):
         if clashes([str(operand.shape[axis]) if -axis <= len(operand.shape) else "" for operand in operands]):
             found.append(axis)
     return found

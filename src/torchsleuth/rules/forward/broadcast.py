@@ -86,14 +86,15 @@ class Broadcast(CrashRule):
         if pair is None:
             return self._without_operands(operation, culprits, sizes)
         one, other = pair
-        axes = clashing_axes([one, other])
+        product = operation.name in _PRODUCTS
+        axes = clashing_axes([one, other], product)
         axis = axes[-1]
         if sizes and len(axes) > 1:  # the message is about the last that clashes among several
             named = [a for a in axes if {one.shape[a], other.shape[a]} == {int(sizes[1]), int(sizes[2])}]
             axis = named[-1] if named else axis
         first, second = one.shape[axis], other.shape[axis]
         culprits.lead(operation, Role.OPERAND, f"{shape(one.shape)} against {shape(other.shape)}: {first} and {second} do not fit")
-        short = _misplaced(one, other)
+        short = _misplaced(one, other) if not product else None
         if short is not None:  # every size is right, and none of them is to be changed: only their places are wrong
             made = short.made if not is_at_failure(short.made, operation) else short.formed
             culprits.create(made, f"{short.called} {shape(short.shape)} comes from here")
@@ -109,8 +110,10 @@ class Broadcast(CrashRule):
         ]  # fmt: skip
         facts += other_facts(operation, one, other)
         facts += config_facts(operation, first, second) + setting_facts(operation)
-        explanation = f"Broadcasting lines shapes up at the right; sizes fit where they are equal or one of them is 1:\n{aligned([one, other])}"
-        story, fixes = _story(one, other, axis)
+        explanation = f"Broadcasting lines shapes up at the right; sizes fit where they are equal or one of them is 1:\n{aligned([one, other], product)}"
+        if product:
+            explanation = f"A product multiplies the last two dimensions; those before them are broadcast, and fit where they are equal or one of them is 1:\n{aligned([one, other], True)}"
+        story, fixes = _story(one, other, axis) if not product else ("", _repeated(one, other, axis))
         if operation.place.in_library and is_about_positions(operation, one.source, other.source):
             story, fixes = f"The sequence has {max(first, second)} tokens; the model has {min(first, second)} positions.", [TRUNCATE]
         if story:
@@ -153,15 +156,35 @@ class Broadcast(CrashRule):
         )  # fmt: skip
 
 
+_PRODUCTS = frozenset({"matmul", "__matmul__", "__rmatmul__", "rmatmul"})
+
+
+def _repeated(one: Operand, other: Operand, axis: int) -> list[str]:
+    """Fewer heads on one side than on the other, each of them for several."""
+    small, large = sorted((one, other), key=lambda operand: operand.shape[axis])
+    least, most = small.shape[axis], large.shape[axis]
+    at = axis % len(small.shape)
+    if least > 1 and most % least == 0:
+        return [f"If each of the {least} is for {most // least} of the {most}: `{expr(small, 'x')}.repeat_interleave({most // least}, dim={at})`."]
+    return [_agree(one, other, axis)]
+
+
+def _agree(one: Operand, other: Operand, axis: int) -> str:
+    """Both places, with their numbers, for whoever knows which one is meant."""
+    places = [f"the {operand.shape[axis]} of {operand.called}{_from(operand, axis).replace(' comes from', ' in')}" for operand in (one, other)]
+    return f"One of the two sizes has to change, {places[0]} or {places[1]}; or be 1 at dimension {axis % len(one.shape)}, to be used for all."
+
+
 def _clashing_pair(operation: FailedOperation) -> tuple[Operand, Operand] | None:
     operands = [operand for operand in operation.operands if operand.shape]
+    leading = operation.name in _PRODUCTS
     for one, other in itertools.combinations(operands, 2):
-        if clashing_axes([one, other]):
+        if clashing_axes([one, other], leading):
             sizes = _SIZES.search(operation.message)
             if not sizes:
                 return one, other
             wanted = {int(sizes[1]), int(sizes[2])}
-            if any({one.shape[a], other.shape[a]} == wanted for a in clashing_axes([one, other])):
+            if any({one.shape[a], other.shape[a]} == wanted for a in clashing_axes([one, other], leading)):
                 return one, other
     return None
 
@@ -203,4 +226,4 @@ def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
             "The sizes differ by one: one of the two counts an element more (a start or [CLS] token, a boundary, an odd size halved).",
             ["Make both from the same length, where the sizes come from."],
         )
-    return "", ["Make the two sizes agree where they come from, or give one of the tensors size 1 at that dimension."]
+    return "", [_agree(one, other, axis)]

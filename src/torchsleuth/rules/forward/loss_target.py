@@ -177,6 +177,10 @@ def _shapes(
             if scores.shape[0] and target.shape[0] % scores.shape[0] == 0 or target.shape[0] and scores.shape[0] % target.shape[0] == 0:
                 extra = " One is a multiple of the other: one of the two was flattened or cut, the other not."
             return f"Batch sizes differ: {both}", why + extra, ["Make both from the same batch, flattened and cut the same way."], 0
+        if target.tensor.dtype not in _WHOLE and len(scores.shape) == len(target.shape) > 1 and scores.shape[:1] + scores.shape[2:] == target.shape[:1] + target.shape[2:]:
+            why = f"Targets with as many dimensions as the scores are probabilities, one for each class: there are {scores.shape[1]} classes in the scores and {target.shape[1]} in the targets."
+            return f"Scores and targets have different numbers of classes: {both}", why, [
+                f"Give the last layer {target.shape[1]} outputs, or make the targets with {scores.shape[1]} classes."], 1  # fmt: skip
         return f"Scores and targets differ in shape: {both}", why, [], None
     why = "This loss compares element by element: predictions and targets must have the same shape."
     if scores.shape == (*target.shape, 1):

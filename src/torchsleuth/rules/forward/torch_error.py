@@ -92,7 +92,7 @@ class TorchError(CrashRule):
         refused = operation.name and operation.name not in ("backward", "grad")
         unwritten = evidence.exception.type == "NotImplementedError" and 'missing the required "forward"' in operation.message
         title = f"`{what}` calls a module whose class has no `forward`" if unwritten else f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}", advice(*_kind_advice(_of_kind(operation)), *_divisors(divided)))
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}", advice(*_kind_advice(_of_kind(operation)), *_divisors(divided), *_ragged(message)))
 
     def _hidden_save(self, operation: FailedOperation) -> Diagnosis:
         """A node that hides what it saved (a write into a view): the lines alone do not say which one, and `backward` is innocent."""
@@ -122,6 +122,13 @@ def _kind_advice(found: list[Argument]) -> list[str]:
         return []
     number = re.fullmatch(r"'(-?\d+)'|(-?\d+)\.0*", found[0].value)
     return [f"`int({found[0].source})`: it is {found[0].value}, and a whole number is wanted."] if number else []
+
+
+def _ragged(message: str) -> list[str]:
+    said = re.search(r"expected sequence of length (\d+) at dim (\d+) \(got (\d+)\)", message)
+    if not said:
+        return []
+    return [f"The rows have different lengths, {said[1]} and {said[3]} among them: pad them first, `torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)`."]
 
 
 def _not_divisible(named: list[Operand | Argument], message: str) -> list[Argument]:
