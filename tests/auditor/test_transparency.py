@@ -344,3 +344,51 @@ def test_generators_of_the_program_are_wound_back():
     report = torchsleuth.audit(model, torch.randn(5, 4), loss_fn=lambda out: out.pow(2).mean())
     assert torch.equal(before[0], model.own.get_state()) and torch.equal(before[1], elsewhere.get_state()) and before[2] == model.plain.getstate()
     assert not any("different results" in note for note in report.notes), report.notes
+
+
+def test_watches_of_models_trained_in_turn_leave_nothing_behind():
+    from torch.optim.lr_scheduler import LRScheduler
+
+    def patched():
+        return (torch.optim.Optimizer.__init__, LRScheduler.__init__, nn.Parameter.__deepcopy__, nn.Module.train, nn.Module.zero_grad,
+                torch.optim.Optimizer.zero_grad, nn.Module.load_state_dict, torch._C._len_torch_function_stack(),
+                *map(len, (nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks)))  # fmt: skip
+
+    before = patched()
+    for dies in (False, True):
+        watch = StepWatch()
+        watch.start()
+        for width in (4, 5, 6, 7):
+            model = nn.Sequential(nn.Linear(3, width), nn.Dropout(0.1), nn.Linear(width, 2))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(1 if dies and width == 6 else 3):
+                model(torch.randn(5, 3)).pow(2).mean().backward()
+                if dies and width == 6:
+                    break
+                optimizer.step()
+                optimizer.zero_grad()
+        assert len(watch._in_turn.watches) == 2
+        watch.abandon() if dies else watch.finish()
+        assert patched() == before
+
+
+def test_a_large_model_trained_after_the_first_is_not_kept(monkeypatch):
+    import gc
+    import weakref
+
+    from torchsleuth.auditor import inturn
+
+    monkeypatch.setattr(inturn, "MOST_BYTES", 1000)
+    watch = StepWatch()
+    watch.start()
+    kept = []
+    for width in (4, 40):
+        model = nn.Sequential(nn.Linear(9, width), nn.Linear(width, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.randn(5, 9)).pow(2).mean().backward()
+        optimizer.step()
+        kept.append(weakref.ref(model))
+    del model, optimizer
+    gc.collect()
+    assert kept[1]() is None
+    watch.finish()

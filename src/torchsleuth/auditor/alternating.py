@@ -98,6 +98,10 @@ class OtherSteps:
         if threading.get_ident() == self._home:
             take_out(self.view.trace)
 
+    @property
+    def over(self) -> bool:
+        return not self._waiting
+
     def failed(self, error: Exception) -> None:
         self.stop()
 

@@ -201,6 +201,16 @@ class Ending:
         return session.observation()
 
 
+def joined(parts: list[Parts]) -> Parts:
+    """What the watches of several models found, each finding once."""
+    first, *more = parts
+    diagnoses = list(first.diagnoses)
+    for one in more:
+        diagnoses += [d for d in one.diagnoses if d not in diagnoses and not _repeats(d, diagnoses)]
+    notes = dict.fromkeys(note for one in parts for note in one.notes)
+    return Parts(tuple(diagnoses), tuple(notes), tuple(seen for one in parts for seen in one.observations))
+
+
 def _plain_observation(one: Captured, fields: dict[str, typing.Any], *notes: str) -> Observation:
     """What was seen of the step, without experiments."""
     return Observation(type(one.model).__name__, one.site, training=one.training, notes=notes, **fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 
-from torchsleuth.auditor.trace import EXITS, MOST_VALUES, Op, Trace, quietly
+from torchsleuth.auditor.trace import ARRANGING, EXITS, MOST_VALUES, Op, Trace, quietly
 from torchsleuth.auditor.watchers import LOSSES
 
 _CHOOSING = {"argmax", "topk", "max", "sort", "argsort", "round", "gt", "ge", "lt", "le", "__gt__", "__ge__", "__lt__", "__le__"}
@@ -26,28 +26,29 @@ def _note_integers(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> Non
         op.values = tuple(flat[:MOST_VALUES])
 
 
-def comparison(trace: Trace, output: set[int]) -> Op | None:
+def comparison(trace: Trace, output: set[int], given: set[int]) -> Op | None:
     """The call that compares what was computed from `output` with something else: a loss that gives one number, a
     chosen class against a label, or a difference that is read out as one number.
 
     Where history is on again, the comparison must be read out, and nothing on the way may have a history, or come from what has one: what
     a teacher or a pseudo label is compared with in a training step does. Or chosen classes leave as a list, and so do their labels.
+    `given`: what a model is about to be given, which is no label (a prompt that is printed before it is gone on with).
     """
     derived, chosen = set(output), set()
     classes: dict[int, int] = {}  # of those that were chosen along an axis: among how many
     leaving: list[tuple[Op, int]] = []
-    computed = set(trace.parameters)  # by this model or another one: the predictions for the next batch are no labels
+    computed = trace.descendants(set(trace.parameters))  # by this model or another one: the predictions for the next batch are no labels
     apart: dict[int, Op] = {}  # key -> the difference it was computed from
     trained: set[int] = set()  # taken from what has a history
     for op in trace.ops:
         if any(seen.requires_grad or seen.key in trained for seen in op.ins):
             trained.update(seen.key for seen in op.outs)
-        if any(seen.key in computed for seen in op.ins):
-            computed.update(seen.key for seen in op.outs)
         mine = [seen for seen in op.ins if seen.key in derived]
         if not mine:
-            if op.name in _LEAVING and not op.grad_enabled and not any(seen.key in computed for seen in op.ins) and (left := next((one for one, count in leaving if _are_labels(op, one, count)), None)) is not None:
-                return left
+            if op.name in _LEAVING and not op.grad_enabled and not any(seen.key in computed for seen in op.ins):
+                left = next((one for one, count in leaving if _are_labels(op, one, count)), None)
+                if left is not None and not _fed(trace, op, given | computed):
+                    return left
             continue
         if op.name in _LEAVING and not op.grad_enabled and mine[0].key in classes and len(leaving) < MOST_LEAVING:
             leaving.append((op, classes[mine[0].key]))
@@ -72,6 +73,12 @@ def comparison(trace: Trace, output: set[int]) -> Op | None:
             if first is not None:
                 apart[seen.key] = first
     return None
+
+
+def _fed(trace: Trace, op: Op, keys: set[int]) -> bool:
+    """Is what leaves here, or what it is a part or another shape of, also what a model computes from?"""
+    mine = {op.ins[0].key, *(seen.key for made in trace.made_through(op.ins[0], ARRANGING) for seen in made.ins)}
+    return bool(mine & trace.ancestors(keys))
 
 
 def _among(op: Op, size: tuple[int, ...]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import typing
 
 from torchsleuth.auditor.trace import ENTRIES, Op, Trace
 
+CLOSE = 1e-6  # a sum in another order, and in single precision
 ARRAYS = {"numpy", "__array__", "tolist"}
 
 
@@ -39,6 +41,9 @@ def come_back(trace: Trace, on_the_way: set[int], leaving: list[Leaving]) -> tup
     numbers: dict[float, Op | None] = {number: None for op in ops for number in _arguments(op) if _telling(number)}
     numbers |= {number: op for op in made for number in op.values if _telling(number)}
     seen = {one.named: numbers[number] for one in leaving for number in one.op.values if number in numbers}
+    for several in _together(leaving) if numbers else ():
+        if not any(one.named in seen for one in several) and (number := _put_together(several, numbers)) is not None:
+            seen.update((one.named, numbers[number]) for one in several)
     kept: list[Leaving] = []
     for one in leaving:
         who = set()
@@ -50,6 +55,22 @@ def come_back(trace: Trace, on_the_way: set[int], leaving: list[Leaving]) -> tup
         if who:
             kept.append(one._replace(who=who))
     return kept, seen
+
+
+def _together(leaving: list[Leaving]) -> list[list[Leaving]]:
+    """Single numbers that leave by one expression, in a loop; and all of them."""
+    single = [one for one in leaving if len(one.op.values) == 1]
+    places: dict[typing.Any, list[Leaving]] = {}
+    for one in single:
+        places.setdefault((one.op.place.user_code, one.op.place.user_offset), []).append(one)
+    return [several for several in (*places.values(), single) if len(several) > 1]
+
+
+def _put_together(several: list[Leaving], numbers: dict[float, Op | None]) -> float | None:
+    """The number that comes back and is their sum or their mean: `np.mean([loss.item() for ...])`."""
+    total = math.fsum(one.op.values[0] for one in several)
+    wanted = [value for value in (total, total / len(several)) if _telling(value)]
+    return next((number for number in numbers if any(math.isclose(number, value, rel_tol=CLOSE) for value in wanted)), None)
 
 
 def _arguments(op: Op) -> typing.Iterator[float]:

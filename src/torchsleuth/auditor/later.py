@@ -30,7 +30,7 @@ from torchsleuth.auditor.observation_training import ModeFact, NoUpdate
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of, without_history
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.trace import Trace, tensors_in
 
 BARREN_STEPS = 3
 MODULE_CALLS = 500_000  # each costs about four microseconds while hooks on all modules are there: two seconds of a run at most
@@ -207,7 +207,7 @@ class LaterWatch:
             self._trace.carried = True
             enter_below(self._trace)
         elif any(one.model is module for one in self._evaluated):
-            if self._judge():
+            if self._judge({key for tensor in tensors_in((inputs, keywords())) if (key := self._trace.known_key(tensor)) is not None}):
                 self._look()
             return
         call = Call(module, tuple(inputs), keywords())
@@ -226,13 +226,14 @@ class LaterWatch:
                 one.output = {key for _, t in output_leaves(output) if (key := self._trace.known_key(t)) is not None}
                 one.live = one.copy or Call(module, (), {})
 
-    def _judge(self) -> bool:
+    def _judge(self, given: typing.Iterable[int] = ()) -> bool:
+        """`given`: what one of the models is called with now."""
         assert self._trace is not None
         if self._trace.truncated:
             return True
         for one in self._evaluated:
             if one.output and not any(one is seen for seen, _, _ in self._comparisons):
-                op = comparison(self._trace, one.output)
+                op = comparison(self._trace, one.output, set(given))
                 if op is not None:
                     self._comparisons.append((one, op.name, self._trace.site(op)))
         return bool(self._comparisons)

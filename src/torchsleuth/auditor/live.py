@@ -25,8 +25,9 @@ from torchsleuth.auditor.calling import autocast_here
 from torchsleuth.auditor.captured import Captured, behind_the_loss, called_name, copied, keywords, note_again
 from torchsleuth.auditor.clearing import Holder
 from torchsleuth.auditor.compiling import CompileWatch
-from torchsleuth.auditor.ending import Ending, Parts, first_line
+from torchsleuth.auditor.ending import Ending, Parts, first_line, joined
 from torchsleuth.auditor.gradients import grad_states, starts_at_zero
+from torchsleuth.auditor.inturn import InTurn
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
@@ -55,6 +56,7 @@ class StepWatch(StepReading):
 
     budget_s: float = DEFAULT_BUDGET_SECONDS
     notes: list[str] = field(default_factory=list)
+    further: bool = False  # one more, for a model that is trained after the first one
 
     def __post_init__(self) -> None:
         StepReading.__init__(self)
@@ -64,6 +66,7 @@ class StepWatch(StepReading):
         self._thaw: ThawWatch | None = None
         self._rates = RateWatch(self._optimizers)
         self._states_loaded = StateNotes()
+        self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
         self._handles: list[typing.Any] = []
@@ -92,8 +95,11 @@ class StepWatch(StepReading):
         self._lasting = [hooks.register_module_parameter_registration_hook(self._registered), hooks.register_module_module_registration_hook(self._registered)]
         self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
         self._optimizers.start()
+        if not self.further:
+            self._optimizers.listeners.append(self._built)
         self._modes.start()
-        self._states_loaded.start()
+        if not self.further:
+            self._states_loaded.start()
         self._clearing.start()
         self._clearing.listeners.append(self._clears)
         self._compiling.start()
@@ -111,7 +117,9 @@ class StepWatch(StepReading):
         self._take_off()
 
     def stop(self) -> None:
-        """Take off everything."""
+        """Take off everything; those first that were put on last."""
+        for watch in reversed(self._in_turn.watches):
+            watch.settle()
         self._release()
         self._take_off()
         for handle in (*self._step_handles, *self._lasting):
@@ -129,6 +137,8 @@ class StepWatch(StepReading):
 
     def abandon(self) -> None:
         """The program died: take everything off and let go of what was captured."""
+        for watch in reversed(self._in_turn.watches):
+            watch.abandon()
         self.stop()
         self.captured.clear()
         self._outermost.clear()
@@ -425,11 +435,30 @@ class StepWatch(StepReading):
             if entered is not None:
                 self._others.entered(entered)
 
-    def finish(self) -> Parts:
-        """The experiments on the captured call, judged together with what the steps showed."""
+    @harmless
+    def _built(self, optimizer: Optimizer) -> None:
+        ready = self._done and self._later is not None and not self._compiled and not self._on and threading.get_ident() == self._home
+        ready = ready and (self._others is None or self._others.over)
+        self._in_turn.built(optimizer, ready, [one.model for one in self.captured])
+
+    def _begun_for(self, optimizer: Optimizer, before: set[int]) -> StepWatch:
+        watch = StepWatch(self.budget_s, further=True)
+        watch._optimizers.take_over(optimizer, self._optimizers, before)
+        watch.start()
+        return watch
+
+    def settle(self) -> None:
+        """Read what there is of a step that has not come to its end, and take everything off."""
         if not self._done and self._on and (self.captured or self._loss_seen):
             self._conclude()
         self.stop()
+
+    def finish(self) -> Parts:
+        """The experiments on the captured call, judged together with what the steps showed; and the same for models that were trained after it."""
+        self.settle()
+        return joined([self._finish(), *(watch._finish() for watch in self._in_turn.watches if watch.captured)])
+
+    def _finish(self) -> Parts:
         if not self.captured and self._loose is not None:
             return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
         if not self.captured:

@@ -88,6 +88,8 @@ class OptimizerWatch:
         self._original_init: typing.Any = None
         self._original_schedule: typing.Any = None
         self._original_copy: typing.Any = None
+        self.trained_before: set[int] = set()  # what was trained before this watch began, by optimizers that may be gone
+        self.listeners: list[typing.Callable[[Optimizer], None]] = []  # told of each one that is built
         self.copies: dict[int, tuple[weakref.ref, int, Site]] = {}  # parameter -> itself, what it is a copy of (or of a copy), and where that was made
 
     def start(self) -> None:
@@ -103,6 +105,8 @@ class OptimizerWatch:
             original(optimizer, *args, **kwargs)
             if all(group.get("lr") == 0 for group in optimizer.param_groups):
                 watch.at_zero.add(optimizer)
+            for listener in watch.listeners:
+                listener(optimizer)
 
         noting.__doc__, noting.__wrapped__, noting.torchsleuth = original.__doc__, original, self  # type: ignore[attr-defined]
         Optimizer.__init__ = noting  # type: ignore[method-assign]
@@ -139,6 +143,15 @@ class OptimizerWatch:
             LRScheduler.__init__ = self._original_schedule  # type: ignore[method-assign]
         if self._original_copy is not None and getattr(nn.Parameter.__deepcopy__, "torchsleuth", None) is self:
             nn.Parameter.__deepcopy__ = self._original_copy  # type: ignore[method-assign]
+
+    def take_over(self, optimizer: Optimizer, other: OptimizerWatch, before: set[int]) -> None:
+        """What another watch has noted of this one, which has just been built; and of what was trained `before`."""
+        self.known.add(optimizer)
+        self.trained_before = before
+        if id(optimizer) in other.built:
+            self.built[id(optimizer)] = other.built[id(optimizer)]
+        if optimizer in other.at_zero:
+            self.at_zero.add(optimizer)
 
     def copy_site(self, parameter: torch.Tensor, held: typing.Container[int]) -> Site | None:
         """Where this parameter was copied (`deepcopy`) from one of those."""
@@ -212,7 +225,7 @@ class OptimizerWatch:
 
     def elsewhere(self, optimizer: Optimizer | None) -> set[int]:
         """Parameters that other optimizers hold."""
-        return {id(p) for other in self.known if other is not optimizer for p in parameters_of(other)}
+        return {id(p) for other in self.known if other is not optimizer for p in parameters_of(other)} | self.trained_before
 
     def waiting(self, first: Optimizer | None) -> list[Optimizer]:
         """Those that have not taken a step, beside the `first` one."""

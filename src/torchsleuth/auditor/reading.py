@@ -70,7 +70,9 @@ class StepReading:
         fields["losses"] = losses
         if one is max(self.captured, key=lambda c: c.size):
             self._loose_leaves = self._look_for_loose_leaves()
-        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, self.view.trace))
+        trace = self.view.trace
+        ends = {key for tensor in (*(leaf.tensor for leaf in one.live.leaves), self._loss, *self._more) if tensor is not None and (key := trace.known_key(tensor)) is not None}
+        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *self.view.integers.facts(ends))
         if optimizer is not None:
             fields.update(self._optimizer_fields(one, states))
         elif not self._loss_seen:

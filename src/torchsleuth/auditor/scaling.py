@@ -56,12 +56,14 @@ def never_scaled(optimizer: Optimizer, trace: Trace, losses: list[torch.Tensor])
     """Before a step that a scaler takes: has it divided the gradients of a loss that it had not multiplied?"""
     scaler = _inside(sys._getframe(1))
     key = trace.known_key(scaler._scale) if scaler is not None and scaler._scale is not None else None
-    if scaler is None or key is None or not scaler.is_enabled() or (scale := float(scaler._scale)) == 1.0:
+    if scaler is None or key is None or trace.truncated or not scaler.is_enabled() or (scale := float(scaler._scale)) == 1.0:
         return None
     factors = trace.ancestors({key})  # also what it was before an update
     for loss in losses:
         mine = trace.known_key(loss)
-        before = trace.ancestors({mine}) if mine is not None else factors
+        if mine is None or mine not in trace.producer:
+            continue  # made by what no trace sees, a Function of the program's own
+        before = trace.ancestors({mine})
         made = (trace.ops[index] for one in before if (index := trace.producer.get(one)) is not None)
         if before & factors or any(scale in (*op.plain[0], *op.plain[1].values()) for op in made):  # `loss * scaler.get_scale()`
             continue

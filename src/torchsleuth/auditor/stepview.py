@@ -17,6 +17,7 @@ from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
+from torchsleuth.auditor.integers import IntegerWatch
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -42,6 +43,7 @@ class StepView:
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
     clips: ClipWatch = field(init=False)
+    integers: IntegerWatch = field(init=False)
     regarded: dict[int, frozenset[str]] = field(default_factory=dict)  # by the model: names of its results that a loss was computed from
 
     def __post_init__(self) -> None:
@@ -57,6 +59,8 @@ class StepView:
         self.finite.install()
         self.clips = ClipWatch(self.trace)
         self.clips.install()
+        self.integers = IntegerWatch(self.trace)
+        self.integers.install()
 
     def continued(self) -> StepView:
         """A view of what comes next, which knows where the tensors of this one came from."""

@@ -15,6 +15,7 @@ _OF_POSITIONS = {"linear", "layer_norm", "lstm", "gru", "rnn_tanh", "rnn_relu", 
                  "cat", "add", "add_", "rms_norm"}  # fmt: skip
 _OF_MAPS = ("conv", "max_pool", "avg_pool", "adaptive_", "interpolate", "pixel_shuffle", "batch_norm", "group_norm", "upsample")
 _BETWEEN = ARRANGING | {"dropout", "relu", "gelu", "silu", "tanh", "mul"}
+_OF_CLASSES = {"cross_entropy", "nll_loss", "softmax", "log_softmax", "argmax", "max", "topk"}
 _COLOURS = (3, 4)
 SMALLEST_PICTURE = 8  # pixels along a side
 _Moved = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -36,7 +37,7 @@ def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
             torn = None if turned else _torn_picture(trace, op)
             moved = () if turned else torn
         else:
-            moved = () if sorted(before) == sorted(after) else _moved_axis(before, after) or _turned_map(trace, op)
+            moved = () if sorted(before) == sorted(after) else _moved_axis(before, after) or _turned_map(trace, op) or _classes_torn(trace, op)
         if moved is None:
             continue
         site = trace.site(op)
@@ -108,6 +109,14 @@ def _turned_map(trace: Trace, op: Op) -> _Moved | None:
     if len(old) == 2 < len(new) and new[0] == old[1] != old[0] == math.prod(new[1:]):
         return (old[0], old, new) if _taken(trace, op.outs[0], lambda taker: taker.name.startswith(_OF_MAPS)) else None
     return None
+
+
+def _classes_torn(trace: Trace, op: Op) -> _Moved | None:
+    """Scores (B, C, T) or (B, C, H, W) read off as rows of C for a loss, with classes that a convolution has laid along axis 1: a row holds C positions."""
+    before, after = op.ins[0].size, op.outs[0].size
+    if len(before) < 3 or len(after) != 2 or after[1] != before[1] or math.prod(before[2:]) == 1 or not laid_by_layer(trace, op.ins[0], 1):
+        return None
+    return (before[1], before, after) if _taken(trace, op.outs[0], lambda taker: taker.name in _OF_CLASSES) else None
 
 
 def _turned_picture(before: tuple[int, ...], after: tuple[int, ...]) -> bool:

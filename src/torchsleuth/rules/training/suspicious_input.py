@@ -50,6 +50,10 @@ _KINDS = {
     "integer-target": ("targets must be floating point here", "This loss compares probabilities, not class numbers.", "`target.float()`.", Confidence.CERTAIN),
     "integer-input": ("`{name}` holds integers where floating point is needed", "Weights are floating point; a product with integers is not defined.",
                       "`x.float()` (and scale it, if these are pixels).", Confidence.CERTAIN),
+    "inverted-integers": ("`~` of zeros and ones does not exchange them", "On integers `~` exchanges every bit: only on bool it is `not`. As a factor the result is neither 0 nor 1.",
+                          "Make it bool first, `~flags.bool()`; or `1 - flags`.", Confidence.CERTAIN),
+    "wrapped-integers": ("bytes wrap around before they are made floating point", "uint8 holds 0 to 255; what lies outside starts over at the other end, so that dark becomes bright.",
+                         "Convert first, then compute: `x.float()`.", Confidence.CERTAIN),
     "additive-mask": ("a mask of zeros and ones is added to the attention scores", "A floating point mask is added: 0 and 1 hide nothing. Only a bool mask selects.",
                       "Pass a bool mask (`mask.bool()`), or 0 and -inf.", Confidence.CERTAIN),
 }  # fmt: skip
@@ -65,7 +69,8 @@ class SuspiciousInput(AuditRule):
     Before the forward pass torchsleuth looked at the tensors of the batch: NaN and infinite values,
     inputs that are all equal, pixels from 0 to 255 that go straight into a convolution, channels in the
     last axis, lengths beyond the data, masks of another shape or that hide everything, ids or labels
-    that are not integers, a pad id that is also a word.
+    that are not integers, a pad id that is also a word; and results of integers that are taken for numbers: bytes that wrap
+    around, `~` of zeros and ones.
 
     Why
     ---
