@@ -109,7 +109,7 @@ def _carried(
         known = [outside_name(scripts, script, item, name) for item in carried for name in item.names if path_is_simple(name) and not _is_anothers(scripts, script, backward, item)]
         given = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}  # set anew by the loop itself
         names = [name for name in known if is_visible(script, backward, name) and not is_object(script, backward, name) and name not in given]
-        names = [name for name in names if not is_set_anew(loops[0], name)]
+        names = [name for name in names if not is_set_anew(loops[0], name) and not is_set_anew(loops[0], name.split(".")[0])]
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
             listed = list(dict.fromkeys(names))

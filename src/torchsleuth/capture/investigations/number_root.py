@@ -20,7 +20,7 @@ from torchsleuth.record.oplog import Operation
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
-_TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__"}
+_TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__", "detach"}  # numpy takes what was detached before
 _DEPTH = 2  # calls into functions of the program
 
 
@@ -35,8 +35,9 @@ def investigate(crash: Crash) -> NumberRoot | None:
     call = source.place_of_node(code, node)
     if call is None or len(values) != 1 or not isinstance(values[0], numbers.Number) and type(values[0]).__module__ != "numpy":
         return None
-    value = f"{float(values[0]):.4g}" if isinstance(values[0], (int, float)) else ""
-    return NumberRoot(ast.unparse(node.value), type(values[0]).__name__, value, call, tuple(_cuts(crash, code, node)))
+    value = f"{float(values[0]):.4g}" if isinstance(values[0], numbers.Real) else ""
+    kind = type(values[0]).__name__ if type(values[0]).__module__ == "builtins" else f"numpy.{type(values[0]).__name__}"
+    return NumberRoot(ast.unparse(node.value), kind, value, call, tuple(_cuts(crash, code, node)))
 
 
 def _cuts(crash: Crash, code: types.CodeType, node: ast.Attribute) -> list[GradientCut]:
@@ -53,7 +54,8 @@ def _cuts(crash: Crash, code: types.CodeType, node: ast.Attribute) -> list[Gradi
             continue
         seen.add(where)
         for op in taken:
-            range_ = source.instruction_range(op.user_code, op.user_lasti) if op.user_code is where else None
+            # A comprehension is code of its own, and stands in a statement of this one.
+            range_ = source.instruction_range(op.user_code, op.user_lasti) if op.user_code.co_filename == where.co_filename else None
             statement = source.statement_at(where.co_filename, range_[0]) if range_ is not None else None
             place = crash.timeline.place_of_operation(op)
             if statement in statements and place is not None:

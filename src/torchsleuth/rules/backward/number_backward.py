@@ -63,16 +63,16 @@ class NumberBackward(CrashRule):
         if root is None:
             return None
         cuts = root.cuts[:_MOST_CUTS]
-        culprits = [(cut.place.via or cut.place).culprit(Role.LOST_GRAD, "takes the bare number and leaves its history behind") for cut in cuts]
+        culprits = [(cut.place.via or cut.place).culprit(Role.LOST_GRAD, "leaves the history behind") for cut in cuts]
         culprits.append(root.call.culprit(Role.CALL, f"`{short(root.name, 40)}` is {_a(root.type)}"))
         value = f" ({root.value})" if root.value else ""
         facts = [Fact(f"`{short(root.name, 40)}` is {_a(root.type)}{value}, not a tensor.", Known.OBSERVED)]
         for cut in cuts:
             if cut.tensor is not None:
                 what = cut.tensor.called if cut.tensor.name else f"A tensor of shape {cut.tensor.size}"
-                facts.append(Fact(f"{what} required grad when `{short(cut.place.source, 60)}` took its value (line {cut.place.span.line}).", Known.OBSERVED))
-        lost = f"; `{short(cuts[0].place.source, 60)}` made a number of the tensor" if cuts else ""
-        taken = f"`{short(cuts[0].place.source, 60)}` hands on a bare number, and what" if cuts else "What"
+                facts.append(Fact(f"{what} required grad when it went into `{short(cut.place.source, 60)}` (line {cut.place.span.line}); what came out has no history.", Known.OBSERVED))
+        lost = f"; its history was lost at `{short(cuts[0].place.source, 60)}`" if cuts else ""
+        taken = f"`{short(cuts[0].place.source, 60)}` hands on bare values, and what" if cuts else "What"
         return Diagnosis(
             self.name,
             f"`{short(root.name, 40)}` is {_a(root.type)}, which has no `backward`{lost}",
