@@ -9,8 +9,9 @@ import torch
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import triangles
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.compare import Difference, Found, May, first_difference, moved_flags, output_leaves
+from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
+from torchsleuth.auditor.firstmoved import Found
 from torchsleuth.auditor.handing import mask_made
 from torchsleuth.auditor.lab import Lab, held_choices, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move, WIDENED

@@ -12,8 +12,9 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.broadcasting import ELEMENTWISE
-from torchsleuth.auditor.compare import Difference, May, first_difference, first_moved, moved_flags, output_leaves, value_of
+from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
+from torchsleuth.auditor.firstmoved import first_moved, value_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS

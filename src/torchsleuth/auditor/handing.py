@@ -17,7 +17,7 @@ from torchsleuth.auditor.padded import Padding, idle_lengths
 from torchsleuth.auditor.sites import Place, call_at, site_of
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
-_MASKLIKE = ("mask", "pad", "valid", "lengths", "lens")
+_MASKLIKE = ("mask", "pad", "valid", "keep", "lengths", "lens")
 _COMPARING = {"lt", "le", "gt", "ge", "__lt__", "__le__", "__gt__", "__ge__"}
 _MEASURING = {"div", "__truediv__", "_pack_padded_sequence", "gather", "__getitem__"}
 _TURNING = frozenset({"__invert__", "bitwise_not", "logical_not", "repeat", "repeat_interleave"})

@@ -15,7 +15,8 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.beginnings import beginning
 from torchsleuth.auditor.changing import Changing, ChangingModules
 from torchsleuth.auditor.columns import Added
-from torchsleuth.auditor.compare import Difference, Found, May, decided, first_difference, first_moved, laid_like, whole_numbers
+from torchsleuth.auditor.compare import Difference, May, first_difference, laid_like
+from torchsleuth.auditor.firstmoved import Found, decided, first_moved, whole_numbers
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding

@@ -8,7 +8,8 @@ import torch
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import HIDES
-from torchsleuth.auditor.compare import Found, moved_flags
+from torchsleuth.auditor.compare import moved_flags
+from torchsleuth.auditor.firstmoved import Found
 from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation_parts import Site

@@ -6,7 +6,8 @@ import dataclasses
 
 import torch
 
-from torchsleuth.auditor.compare import May, first_difference, first_moved
+from torchsleuth.auditor.compare import May, first_difference
+from torchsleuth.auditor.firstmoved import first_moved
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.together import in_groups, told_to_each

@@ -11,7 +11,8 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import masks
 from torchsleuth.auditor.batch import Leaf
 from torchsleuth.auditor.columns import Added
-from torchsleuth.auditor.compare import Difference, Found, May, first_difference, first_moved, output_leaves
+from torchsleuth.auditor.compare import Difference, May, first_difference, output_leaves
+from torchsleuth.auditor.firstmoved import Found, first_moved
 from torchsleuth.auditor.handing import made_of, measures
 from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
@@ -79,7 +80,7 @@ def _padding_move(
     count = int((~padding.valid[row]).sum())
     what = "tokens" if _of_ids(padding) else "time steps"
     changed = f"Changing the content of the {count} padded {what} of {padding.sample} {row} of `{padding.leaf.name}`"
-    pooled = may.length not in difference.first.shape and not any(may.elsewhere(difference.flags))
+    pooled = may.length not in difference.first.shape and not (difference.first.dim() > 2 and any(may.elsewhere(difference.flags)))
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that {padding.sample}" if position is None else f"`{difference.name}` at valid position {position} of that {padding.sample}"
