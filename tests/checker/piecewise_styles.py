@@ -243,6 +243,42 @@ class SoftThreshold(Function):
         return gx, glam
 
 
+class ListMLE(Function):
+    @staticmethod
+    def forward(ctx, scores, relevance):
+        order = relevance.argsort(dim=1, descending=True)
+        s = scores.gather(1, order)
+        lse = s.flip(1).logcumsumexp(1).flip(1)
+        ctx.save_for_backward(s, lse, order)
+        return (lse - s).sum(1).mean()
+
+    @staticmethod
+    def backward(ctx, g):
+        s, lse, order = ctx.saved_tensors
+        w = torch.exp(s) * torch.exp(-lse).cumsum(1)
+        gs = (w - 1) / s.shape[0]
+        out = torch.zeros_like(gs).scatter(1, order, gs)
+        return g * out, None
+
+
+class ProdExceptZero(Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x.prod(-1)
+        ctx.save_for_backward(x)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        n = x.shape[-1]
+        gx = torch.empty_like(x)
+        for i in range(n):
+            others = torch.cat([x[..., :i], x[..., i + 1 :]], -1)
+            gx[..., i] = g * others.prod(-1)
+        return gx
+
+
 def _r(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
 
@@ -256,5 +292,7 @@ INPUTS = {
     "SpikingStep": lambda: (_r(4, 5), _r(4, 5).cos(), 0.9),
     "EdgeSoftmaxAgg": lambda: (_r(6), _r(4, 3), torch.tensor([0, 1, 2, 3, 0, 1]), torch.tensor([1, 1, 2, 0, 0, 1]), 4),
     "TotalVariation": lambda: (_r(2, 3, 4, 5), 0.1),
+    "ListMLE": lambda: (_r(3, 5).requires_grad_(), _r(3, 5).cos()),
+    "ProdExceptZero": lambda: (_r(3, 4),),
     "SoftThreshold": lambda: (_r(3, 4, 5), torch.tensor([[0.1], [0.3], [0.2], [0.4]])),
 }

@@ -105,6 +105,9 @@ SLIPS = [
     (piecewise, "GridLookup", "gt.index_add_(0, lo + 1, g * frac)", "gt[lo + 1] += g * frac", "write `gt.index_add_(0, lo + 1, g * frac)`", "gt[lo + 1] +="),
     (piecewise, "EdgeSoftmaxAgg", "0, src, a[:, None] * g[dst]", "0, dst, a[:, None] * g[src]", "not the transpose of it", "gfeat ="),
     (piecewise, "TotalVariation", "g[:, :, :-1, :] -= 2 * dy", "g[:, :, :-1, :] = -2 * dy", "write `g[:, :, :-1, :] += -2 * dy`", "g[:, :, :-1, :] ="),
+    (piecewise, "ListMLE", ".cumsum(1)", ".flip(1).cumsum(1).flip(1)", "write `torch.exp(-lse).cumsum(1)`", "w = "),
+    (piecewise, "ListMLE", "/ s.shape[0]", "/ s.shape[1]", "write `s.shape[0]`", "gs = "),
+    (piecewise, "ProdExceptZero", "g * others.prod(-1)", "g * x.prod(-1)", "write `others.prod`", "gx[..., i] ="),
     (piecewise, "SoftThreshold", "g * out.sign() * active", "g * active", "the gradient for `lam` is not the derivative", "glam"),
     (further, "InstanceNorm", ".sum((0, 2, 3))", ".sum((2, 3)).mean(0)", "a sum treated as a mean", "gg ="),
 ]  # fmt: skip

@@ -236,6 +236,13 @@ AS_WRITTEN = {
                 loss = loss + torch.clamp(1 - scores[i, target[i]] + scores[i].max(), min=0)
             return loss
      """, lambda: (torch.randn(4, 3, 2), torch.tensor([2, 0, 1, 1]))),
+    "rows mixed by a weight for each": ("""
+        def f(x: torch.Tensor, lam: torch.Tensor, perm: torch.Tensor):
+            out = torch.zeros_like(x)
+            for i in range(x.size(0)):
+                out[i] = lam[i] * x[i] + (1 - lam[i]) * x[perm[i]]
+            return out
+     """, lambda: (torch.randn(4, 3, 2), torch.rand(4), torch.tensor([2, 0, 3, 1]))),
     "the first element beside reductions of its row": ("""
         def f(x):
             out = []

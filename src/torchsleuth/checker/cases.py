@@ -13,7 +13,7 @@ from torchsleuth.checker.bench import Bench, Evaluation, finite, settle
 from torchsleuth.checker.mechanics import same_values
 from torchsleuth.checker.source import Method
 from torchsleuth.checker.subject import Run
-from torchsleuth.checker.truth import differing, true_gradient
+from torchsleuth.checker.truth import differing, through_forward, true_gradient
 
 
 class Given:
@@ -70,7 +70,8 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     # Others that forward takes may still be none that the Function is for: what backward refuses proves nothing.
     more = [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
     more += [other for other in variants.other_integers(arguments) if bench.takes(other)]
-    others += [other for other in more if other is not None and not _refused(bench, other)]
+    shapes = any(problem.kind == "shape" for problem in evaluation.problems)
+    others += [other for other in more if other is not None and not _refused(bench, other, ("raises",) if shapes else ("raises", "shape"))]
     out = []
     for position, other in enumerate(other for other in others if other is not None):
         try:
@@ -94,9 +95,9 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     return out
 
 
-def _refused(bench: Bench, arguments: Arguments) -> bool:
+def _refused(bench: Bench, arguments: Arguments, kinds: tuple[str, ...]) -> bool:
     try:
-        return any(problem.kind == "raises" for problem in bench.evaluate(arguments).problems)
+        return any(problem.kind in kinds for problem in bench.evaluate(arguments).problems)
     except Exception:
         return True
 
@@ -150,6 +151,26 @@ def right_in(bench: Bench, case: Case, backward: typing.Callable, wanted: set[in
         elif bool(differing(grad, case.true[k]).any()):
             return False
     return True
+
+
+def finite_at_zero(bench: Bench, case: Case, wanted: set[int], function: typing.Callable) -> bool:
+    """Whether a method that divides gives numbers where an input holds a zero, as far as the true gradient does: `grad / x` of a product does not."""
+    values = list(case.arguments.values)
+    for k in case.arguments.checked:
+        values[k] = values[k].clone()
+        values[k].view(-1)[:1] = 0
+    try:
+        other = case.arguments.with_values(values)
+        run = bench.forward(other)
+        if not finite(run):
+            return True
+        true = through_forward(bench, Evaluation(other, run, case.grads, (), {}, ()))
+        with torch.no_grad():
+            raw = function(run.context, list(case.grads)) if bench.subject.boxed else function(run.context, *case.grads)
+        settled, _ = settle(other, raw if isinstance(raw, tuple) else (raw,), other.needs)
+    except Exception:
+        return True
+    return not any(bool((torch.isfinite(true[k]) & ~torch.isfinite(settled[k])).any()) for k in wanted if settled.get(k) is not None and k in true)
 
 
 def passes(bench: Bench, cases: list[Case], wanted: set[int], right: set[int], function: typing.Callable) -> bool:

@@ -19,7 +19,7 @@ import torch
 from torchsleuth.checker import edits, slices, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation
-from torchsleuth.checker.cases import Case, experiments, passes, right_already
+from torchsleuth.checker.cases import Case, experiments, finite_at_zero, passes, right_already
 from torchsleuth.checker.change import Change, Scope, applied, mend_of
 from torchsleuth.checker.compiling import Compiler, from_text, visible_names
 from torchsleuth.checker.saved import saved_otherwise
@@ -86,6 +86,8 @@ def _mended(
         seen.add(text)
         backward = compiler.compiled(change)
         if backward is None or not passes(bench, cases, wanted, right, backward):
+            continue
+        if change.after.count("/") > method.segment(change.node).count("/") and not finite_at_zero(bench, cases[0], wanted, backward):
             continue
         found = mend_of(method, change, text, len(cases))
         if wanted.issuperset(wrong) or passes(bench, cases, set(wrong), right, backward):

@@ -73,6 +73,9 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
             plan = attempt(reader)
         except GiveUp:
             continue
+        numbers = [base for base, entries in open_bases.items() if entries == context.exact_ranks.get(base) == 1 and not holds_positions(base, loop)]
+        if not shown and len(numbers) > 1:
+            continue  # `w[i] * x[i]` with nothing known of either is not guessed, whatever else the loop has in it
         for base, rank in ranks.items():
             if base in reader.lifter.bases:
                 reader.assumed_ranks.add(base)
