@@ -195,3 +195,19 @@ class Rescaled(nn.Module):
             self.scale = nn.Parameter(self.scale.expand(x.shape[-1]).clone())
         self.frozen = nn.Parameter(self.frozen.detach(), requires_grad=False)
         return x * self.scale * self.frozen
+
+
+class Blur(nn.Module):
+    """A buffer where a tensor was given, and a plain pair of numbers where not."""
+
+    def __init__(self, sigma):
+        super().__init__()
+        if isinstance(sigma, torch.Tensor):
+            self.register_buffer("sigma", sigma, persistent=False)
+        else:
+            self.sigma = sigma
+
+    def spread(self, device):
+        if not isinstance(self.sigma, torch.Tensor):
+            return torch.tensor(self.sigma, device=device)
+        return self.sigma.to(device)
