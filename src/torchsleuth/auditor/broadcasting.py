@@ -17,6 +17,8 @@ from torchsleuth.origin import Origin
 
 # Of torch's own losses those that stretch their operands as arithmetic does; the others refuse.
 _LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div"}
+# Those that warn of it: a library that hands over what it was given (a trainer) does not mean it either.
+_WARNED = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 _BINARY = {"add", "sub", "mul", "div", "true_divide", "subtract", "multiply", "__rsub__", "rsub", "pow", "eq", "maximum", "minimum",
            "__radd__", "__rmul__", "add_", "sub_", "mul_", "div_", "where",
            "logaddexp", "dist", *_LOSSLIKE}  # fmt: skip
@@ -38,7 +40,7 @@ def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[i
     candidates: list[tuple[Op, Broadcast]] = []
     samples = SampleAxis(trace, inside, batch, own)
     for op in trace.ops:
-        if op.name not in _BINARY or len(op.ins) < 2 or origin_of_place(op) is not Origin.USER:
+        if op.name not in _BINARY or len(op.ins) < 2 or (op.name not in _WARNED and origin_of_place(op) is not Origin.USER):
             continue
         if on_the_way is not None and not any(seen.key in on_the_way for seen in op.outs):
             continue

@@ -77,7 +77,8 @@ class ValueOrigins:
                 continue
             if last.name == "pad_sequence":
                 break  # the padding itself, or nobody can tell
-            alike = [operand for operand in last.operands if operand.dtype == last.operands[0].dtype]
+            holders = last.operands[1:] if last.name == "where" and last.operands[0].dtype is torch.bool else last.operands  # not the condition
+            alike = [operand for operand in holders if operand.dtype == holders[0].dtype] if holders else []
             located = [(operand, locate(operand)) for operand in alike]
             bad = [(operand, where) for operand, where in located if where]
             if bad:

@@ -84,7 +84,7 @@ class Declarations(expressions.Expressions):
                     made = tensor(statement, "buffer")
                     made.grad = statement.func.attr == "register_parameter" or False
                     made.extra = {"buffer": statement.func.attr == "register_buffer"}
-                    info.attributes[str(statement.args[0].value)] = made
+                    self._set(info, str(statement.args[0].value), made)
                     continue
                 else:
                     continue
@@ -94,10 +94,13 @@ class Declarations(expressions.Expressions):
                 for target, value in pairs:
                     if not is_self_attribute(target):
                         continue
-                    made = self.made_by(value)
-                    if target.attr in info.attributes and made.kind != info.attributes[target.attr].kind:
-                        made = UNKNOWN
-                    info.attributes[target.attr] = made
+                    self._set(info, target.attr, self.made_by(value))
+
+    @staticmethod
+    def _set(info: ClassInfo, name: str, made: Value) -> None:
+        """One of the statements that set an attribute: where they make different things of it, nothing is known."""
+        known = info.attributes.get(name)
+        info.attributes[name] = UNKNOWN if known is not None and known.kind != made.kind else made
 
     def _given_to(self, node: ast.Call) -> list[Value]:
         """The tensor that a Parameter is made of, where it is made on the spot: how many dimensions it has."""

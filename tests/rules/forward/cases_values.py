@@ -57,6 +57,23 @@ for step in range(8):
 states, actions = buffer.sample(8)
 values(states).gather(1, actions[:, None])  #! index
 """, "index-out-of-range", ("= 4", "0…2", "the 3 is set here"), late=(18, 19)),
+    Case("kept-by-a-where", """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+ids = torch.randint(0, 80, (4, 9))  #! create
+kept = torch.where(ids == -100, 0, ids)
+table = nn.Embedding(64, 4)  #! create
+table(kept)  #! index
+""", "index-out-of-range", ("0…63",), late=(5, 6, 7)),
+    Case("put-in-by-a-where", """\
+import torch
+from torch import nn
+ids = torch.arange(9)
+kept = torch.where(ids % 2 == 0, 64, ids)  #! create
+table = nn.Embedding(64, 4)  #! create
+table(kept)  #! index
+""", "index-out-of-range", ("= 64", "0…63"), late=False),
     Case("which-of-the-joined", """\
 import torch
 from torch import nn

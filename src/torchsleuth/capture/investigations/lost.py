@@ -29,7 +29,7 @@ from torchsleuth.capture.syntax import (
 )
 from torchsleuth.capture.trained import trained_parameters
 from torchsleuth.evidence import GradientCut, LostGradient, Place, TensorFact
-from torchsleuth.model import Known
+from torchsleuth.model import Known, Span
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.tensors import dtype_name, storage_of
 from torchsleuth.record.oplog import Mark, Operation
@@ -94,6 +94,11 @@ def _side(operation: Operation, position: int) -> str:
     return ""
 
 
+def _where(place: Place) -> tuple[Span, Span | None]:
+    """Of a library's line each call that led there counts."""
+    return place.span, place.via.span if place.via is not None else None
+
+
 class _Search:
     def __init__(self, crash: Crash) -> None:
         self._crash = crash
@@ -129,7 +134,7 @@ class _Search:
             leading = [mark for mark in operation.results if (mark.ident, mark.storage) == wanted] or list(operation.results)
             if losing is not None and not any(mark.requires_grad for mark in leading):
                 cut = self._cut(operation, losing, leading)
-                if cut is not None and all(cut.place.span != other.cut.place.span for other in cuts):
+                if cut is not None and all(_where(cut.place) != _where(other.cut.place) for other in cuts):
                     cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side, chosen))
                 continue
             if chosen is None and leading and not any(_has_derivative(mark) for mark in leading) and any(map(_has_derivative, operation.operands)):

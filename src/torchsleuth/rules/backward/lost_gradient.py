@@ -131,6 +131,11 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
         what = what if len(lost.frozen_at) == 1 else f"some of {what}"
         found += [(place.via or place).culprit(Role.LOST_GRAD, f"froze {what}") for place in lost.frozen_at]
     for cut in cuts:
+        if cut.wrapper is not None and cut.wrapper.in_library and cut.place.via is not None:
+            if cut.place.via.span not in seen:  # each of the user's calls, and the library's line once, after them
+                seen.add(cut.place.via.span)
+                found.append(cut.place.via.culprit(Role.CALL, "your call, in which nothing is recorded for backward"))
+            continue
         if cut.wrapper is not None and cut.wrapper.span not in seen:
             seen.add(cut.wrapper.span)
             found.append(cut.wrapper.culprit(Role.LOST_GRAD, "nothing inside is recorded for backward"))
@@ -153,6 +158,8 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
             seen.add(cut.place.span)
             label = f"cuts the history, and {_taker(cut)} takes the values" if cut.reason == "detach" and cut.handed else _LABELS[cut.reason]
             found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {label}"))
+    off = {cut.wrapper.span: cut.wrapper for cut in cuts if cut.wrapper is not None and cut.wrapper.span not in seen}
+    found += [wrapper.culprit(Role.LOST_GRAD, "nothing inside is recorded for backward") for wrapper in off.values()]
     if not cuts and lost.made is not None and lost.made.span != lost.call.span:
         source = "bare numbers" if lost.bare else "nothing that requires grad"
         found.append((lost.made.via or lost.made).culprit(Role.CREATE, f"made {lost.root.called}, from {source}"))

@@ -215,3 +215,19 @@ def empty_loss(x):
     loss = x.new_zeros(1)
     loss.requires_grad_()
     return loss
+
+
+class Blur(nn.Module):
+    """A buffer where a tensor was given, and a plain pair of numbers where not."""
+
+    def __init__(self, sigma):
+        super().__init__()
+        if isinstance(sigma, torch.Tensor):
+            self.register_buffer("sigma", sigma, persistent=False)
+        else:
+            self.sigma = sigma
+
+    def spread(self, device):
+        if not isinstance(self.sigma, torch.Tensor):
+            return torch.tensor(self.sigma, device=device)
+        return self.sigma.to(device)
