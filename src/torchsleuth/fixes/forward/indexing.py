@@ -7,6 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
+from torchsleuth.fixes.forward.resizing import enlarged
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
@@ -120,7 +121,28 @@ class IndexOutOfRangeFixer(Fixer):
         positions = truncated(failed) if table is not None and table.shape and table.shape[0] in limits else None
         if operation.module_type.endswith("Embeddings"):
             positions = truncated(failed)
-        return [_loop_bound(failed), positions, _added_tokens(failed), _from_one(failed)]
+        reserved = any(argument.name == "padding_idx" and argument.numbers == (0,) for argument in operation.arguments)
+        counted = [_from_one(failed)] if not reserved else []
+        return [_loop_bound(failed), positions, _added_tokens(failed), *counted, *_more_rows(failed)]
+
+
+def _more_rows(failed: Failed) -> list[Fix | None]:
+    """`nn.Embedding(len(vocab), dim)` → `nn.Embedding(len(vocab) + 1, dim)`, a table of positions for the length that is asked for."""
+    operation = failed.operation
+    table, ids = operation.operand("weight"), operation.operand("input", "indices")
+    values = ids.values if ids is not None else None
+    if operation.name != "embedding" or operation.module_type != "Embedding" or table is None or values is None or failed.in_library or values.minimum < 0:
+        return []
+    rows, needed = table.shape[0], int(values.maximum) + 1
+    positions = ids.made is not None and ids.made.operation in ("arange", "expand", "unsqueeze", "repeat") and values.kinds == needed
+    # A table that is far too small is no miscount: the ids are another table's.
+    if needed > (64 * rows if positions else rows + max(8, rows // 4)):
+        return []
+    if positions:
+        title, meaning = f"Make the table long enough for {needed} positions", f"Right if sequences of {needed} are meant; the table's new rows are trained only by those. Else cut them to {rows}."
+    else:
+        title, meaning = "Make the table large enough", f"Right if {needed - 1} is an id that is meant; if it is not, correct it where it is made."
+    return enlarged(failed, ("Embedding",), 0, "num_embeddings", rows, needed, title, meaning, table.origin_of(0))
 
 
 def _loop_bound(failed: Failed) -> Fix | None:

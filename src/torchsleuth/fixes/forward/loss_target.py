@@ -7,6 +7,8 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, product
+from torchsleuth.fixes.forward.resizing import number_in
+from torchsleuth.fixes.forward.view_size import reflattened
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -24,6 +26,8 @@ class LossTargetFixer(Fixer):
             return []
         if "between 0 and 1" in failed.message:
             return [_with_logits(failed)]
+        if scores.shape and target.shape and scores.shape[0] != target.shape[0]:
+            return [_rows(failed)]
         classes = operation.name in ("nll_loss", "nll_loss_nd") or ("cross_entropy" in operation.name and "binary" not in operation.name)
         if classes:
             return _classes(failed, scores, target)
@@ -42,6 +46,20 @@ class LossTargetFixer(Fixer):
         if target.shape == (*scores.shape, 1):
             return [failed.suffixed(target, ".squeeze(-1)", f"Drop the last dimension of {target.called}: `.squeeze(-1)`.")]
         return []
+
+
+def _rows(failed: Failed) -> Fix | None:
+    """A `view(-1, 512)` before the last layers that made two rows of each sample: it must be the number that one sample has."""
+    scores, target = failed.operation.operand("input", "self"), failed.operation.operand("target", "targets")
+    made = scores.origin_of(0)
+    found = failed.scripts.node_at(made.place) if made is not None and made.operation in ("view", "reshape") else None
+    call = found[1] if found is not None else None
+    if not isinstance(call, ast.Call) or called(call) not in ("view", "reshape") or len(call.args) != 2 or ast.unparse(call.args[0]) != "-1":
+        return None
+    now = number_in(call.args[1])
+    if now is None or now * scores.shape[0] % target.shape[0]:
+        return None
+    return reflattened(failed, found[0], call.args[1], now, (now * scores.shape[0] // target.shape[0],))
 
 
 def _classes(failed: Failed, scores, target) -> list[Fix | None]:
