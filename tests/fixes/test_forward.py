@@ -78,6 +78,19 @@ PROGRAMS = {
         "y = back(x, (h.unflatten(0, (-1, 2)).sum(1), c.unflatten(0, (-1, 2)).sum(1)))", "unsafe"),
     "x = torch.randn(3, requires_grad=True)\ny = (x * 2).numpy()": ("y = (x * 2).detach().numpy()", "safe"),
     "parts = [torch.ones(2) * k for k in range(3)]\ny = torch.tensor(parts)": ("y = torch.stack(parts)", "safe"),
+    "net, sample = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval(), torch.randn(4)\ny = net(sample)": ("y = net(sample.unsqueeze(0))", "unsafe"),
+    "target = F.one_hot(torch.tensor([0, 2, 1]), 3)\ny = F.cross_entropy(torch.randn(3, 3), target)": ("y = F.cross_entropy(torch.randn(3, 3), target.float())", "safe"),
+    "lm, ids = nn.Embedding(9, 9), torch.randint(0, 9, (4, 6))\nlogits = lm(ids[:, :-1])\ny = F.cross_entropy(logits.reshape(-1, 9), ids.view(-1))": (
+        "y = F.cross_entropy(logits.reshape(-1, 9), ids[:, 1:].reshape(-1))", "unsafe"),
+    "lm, ids = nn.Embedding(9, 9), torch.randint(0, 9, (4, 6))\nlogits = lm(ids)\ny = F.cross_entropy(logits.view(-1, 9), ids[:, 1:].reshape(-1))": (
+        "y = F.cross_entropy(logits[:, :-1].reshape(-1, 9), ids[:, 1:].reshape(-1))", "unsafe"),
+    "read, write = 16, 32\nreader, cell = nn.GRU(8, read), nn.GRUCell(8, write)\n_, h = reader(torch.randn(5, 2, 8))\ny = cell(torch.zeros(2, 8), h[-1])": (
+        "reader, cell = nn.GRU(8, read), nn.GRUCell(8, read)", "unsafe"),
+    "x = torch.arange(10)\nhalf = len(x) / 2\ny = x[:half]": ("half = len(x) // 2", "safe"),
+    "x = torch.randn(2, 5, 8)\ny = x.view(2, 5, 4, 8 / 4)": ("y = x.view(2, 5, 4, 8 // 4)", "safe"),
+    "fc, pos_emb = nn.Linear(4, 8), torch.randn(1, 50, 8)\ny = fc(torch.randn(2, 7, 4)) + pos_emb": ("y = h + pos_emb[:, :h.size(1)]", "unsafe"),
+    "w, v = torch.rand(3, 7), torch.randn(3, 7, 5)\ny = torch.bmm(w, v)": ("y = torch.bmm(w.unsqueeze(1), v)", "unsafe"),
+    "x, rows, picks = torch.randn(4, 9, 3), torch.arange(4), torch.zeros(4, 2, dtype=torch.long)\ny = x[rows, picks]": ("y = x[rows[:, None], picks]", "unsafe"),
 }  # fmt: skip
 
 
@@ -114,6 +127,12 @@ AMBIGUOUS = [
     "y = torch.cat([torch.rand(1, 1, 4, 4), torch.rand(1, 3, 4, 4)])",  # grey beside colour
     'y = torch.einsum("ij,jk->ik", torch.randn(2, 3), torch.randn(4, 5))',
     "x = torch.ones(3, requires_grad=True)\nprint(f'{x.numpy()}')",
+    "net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))\ny = net(torch.randn(4))",  # in training a batch of one has no variance
+    "def inner(net, x):\n    return net(x)\ny = inner(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval(), torch.randn(4))",  # other callers pass batches
+    "lm, ids = nn.Embedding(9, 9), torch.randint(0, 9, (4, 6))\nlogits = lm(ids[:, 1:])\ny = F.cross_entropy(logits.reshape(-1, 9), ids.reshape(-1))",
+    "target = torch.randint(0, 5, (4, 3))\ny = F.cross_entropy(torch.randn(4, 3), target)",  # counts, not one-hot rows
+    "x, rows, picks = torch.randn(4, 9), torch.tensor([3, 1]), torch.zeros(2, 3, dtype=torch.long)\ny = x[rows, picks]",
+    "x = torch.arange(10)\na, b = len(x) / 2, len(x) / 3\ny = x[b:a]",
 ]
 
 

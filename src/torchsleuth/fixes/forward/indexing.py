@@ -85,6 +85,8 @@ class IndexShapeFixer(Fixer):
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
         operation = failed.operation
+        if operation is not None and operation.index:
+            return [_each_row(failed)]
         if operation is None or operation.name not in ("gather", "take_along_dim", "scatter", "scatter_"):
             return []
         base, index, dim = failed.operand("self", "input"), failed.operand("index", "indices"), operation.argument("dim")
@@ -100,6 +102,18 @@ class IndexShapeFixer(Fixer):
         if len(index.shape) == len(base.shape) - 1 and all(a <= b for a, b in zip(index.shape, base.shape[:axis] + base.shape[axis + 1 :], strict=True)):
             return [failed.suffixed(index, f".unsqueeze({axis})", f"One index for each: `.unsqueeze({axis})` on {index.called}.")]
         return []
+
+
+def _each_row(failed: Failed) -> Fix | None:
+    """`x[rows, picks]` → `x[rows[:, None], picks]`, for rows that count the rows of `picks`."""
+    tensors = [failed.operation.operands[item.operand] for item in failed.operation.index if item.operand is not None]
+    if len(tensors) != 2 or len(tensors) != len(failed.operation.index):
+        return None
+    one, other = sorted(tensors, key=lambda operand: len(operand.shape))
+    if len(one.shape) != 1 or len(other.shape) != 2 or one.shape[0] != other.shape[0] or one.made is None or one.made.operation != "arange":
+        return None
+    meaning = f"Each row of {other.called} then chooses from the row that {one.called} has at its place."
+    return failed.suffixed(one, "[:, None]", f"One row for each row of {other.called}: `[:, None]`.", meaning, safe=False)
 
 
 def _one_for_each(index: tuple[int, ...], base: tuple[int, ...], axis: int) -> bool:

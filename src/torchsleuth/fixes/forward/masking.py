@@ -13,7 +13,7 @@ import re
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.forward.operands import Failed, text_of
 from torchsleuth.fixes.script import Script, called, path_of
-from torchsleuth.model import Fix
+from torchsleuth.model import Edit, Fix
 
 _TABLE = re.compile(r"(^|[._])(pe|pos|posn?_?(emb|enc)\w*|position\w*|time_emb\w*|wpe)($|[._\d])", re.IGNORECASE)
 _TRIANGLE = re.compile(r"(^|[._])(\w*mask\w*|causal\w*|tril|triu|bias)($|[._\d])", re.IGNORECASE)
@@ -127,7 +127,7 @@ def shortened(failed: Failed, one: Operand, other: Operand) -> Fix | None:
     for table, data in ((one, other), (other, one)):
         rank, offset = len(table.shape), len(data.shape) - len(table.shape)
         name = f"{table.source} {table.tensor.name}"
-        if offset < 0 or rank < 2 or not text_of(data):
+        if offset < 0 or rank < 2:
             continue
         axes = [k for k in range(rank) if table.shape[k] != data.shape[k + offset] and 1 not in (table.shape[k], data.shape[k + offset])]
         if not axes or any(table.shape[k] < data.shape[k + offset] for k in axes):
@@ -136,8 +136,31 @@ def shortened(failed: Failed, one: Operand, other: Operand) -> Fix | None:
         positions = len(axes) == 1 and axes[0] < rank - 1 and table.shape[-1] == data.shape[-1]
         if not (square and any(map(_TRIANGLE.search, name.split())) or positions and any(map(_TABLE.search, name.split()))):
             continue
-        index = ", ".join(f":{text_of(data)}.size({k + offset - len(data.shape) if square else k + offset})" if k in axes else ":" for k in range(axes[-1] + 1))
+        known, before = _named(failed, data)
+        if not known:
+            continue
+        index = ", ".join(f":{known}.size({k + offset - len(data.shape) if square else k + offset})" if k in axes else ":" for k in range(axes[-1] + 1))
         sizes = f"{data.shape[axes[0] + offset]} of {table.shape[axes[0]]}"
         meaning = f"Of {table.called} the first {sizes} {'rows and columns' if square else 'positions'} are used."
-        return failed.suffixed(table, f"[{index}]", f"Use as much of it as the sequence has: `[{index}]`.", meaning, safe=False)
+        found = failed.node_of(table)
+        edits = [*before, *found[0].wrapped(found[1], f"[{index}]")] if found is not None else None
+        return failed.scripts.fix(f"Use as much of it as the sequence has: `[{index}]`.", edits, meaning, safe=False)
     return None
+
+
+def _named(failed: Failed, data: Operand) -> tuple[str, list[Edit]]:
+    """A name for an operand: its own, or that of a variable that is set to it first, so that it is computed once."""
+    if text_of(data):
+        return text_of(data), []
+    found = failed.node_of(data)
+    statement = found[0].statement_of(found[1]) if found is not None else None
+    if not isinstance(statement, (ast.Assign, ast.Return)) or not found[0].is_alone_on_line(statement) or statement.lineno != statement.end_lineno:
+        return "", []
+    script, node = found
+    call = failed.call
+    # What is computed before it must stay before it.
+    if not isinstance(call, ast.BinOp) or call.left is not node or statement.value is not call:
+        return "", []
+    taken = {n.id for n in ast.walk(script.scope_of(call)) if isinstance(n, ast.Name)}
+    name = next((name for name in ("h", "hidden", "features") if name not in taken), "")
+    return name, [*script.before(statement, f"{name} = {script.segment(node)}"), script.replace(node, name)] if name else []

@@ -50,7 +50,18 @@ def _linear(failed: Failed, weight: Operand) -> list[Fix | None]:
     return [failed.suffixed(data, suffix, f"Bring the features to the end: `{suffix}`.", meaning, safe=False), *rebuilt]
 
 
+def _as_matrices(failed: Failed, one: Operand, other: Operand) -> Fix | None:
+    """`bmm(weights, values)` of [batch, steps] and [batch, steps, dim]: each row of weights a matrix of one row; or a vector as a column."""
+    if len(one.shape) == 2 and len(other.shape) == 3 and one.shape == other.shape[:2]:
+        return failed.suffixed(one, ".unsqueeze(1)", f"Make each row of {one.called} a matrix: `.unsqueeze(1)`.", f"The result is then {[one.shape[0], 1, other.shape[2]]}.", safe=False)
+    if len(one.shape) == 3 and len(other.shape) == 2 and other.shape == (one.shape[0], one.shape[2]):
+        return failed.suffixed(other, ".unsqueeze(-1)", f"Make each row of {other.called} a column: `.unsqueeze(-1)`.", f"The result is then {[*one.shape[:2], 1]}.", safe=False)
+    return None
+
+
 def _factors(failed: Failed, one: Operand, other: Operand) -> list[Fix | None]:
+    if failed.operation.name == "bmm" and {len(one.shape), len(other.shape)} == {2, 3}:
+        return [_as_matrices(failed, one, other)]
     if len(one.shape) < 2 or len(other.shape) < 2 or one.shape[-1] == other.shape[-2]:
         return []
     if len(other.shape) > 2 and one.shape[:-2] != other.shape[:-2]:

@@ -1,4 +1,4 @@
-"""Results taken for something else: the tuple that a recurrent or attention layer returns, a tensor with history given to numpy."""
+"""Values of a kind that torch refuses: the tuple that a recurrent layer returns, a quotient for a size, history given to numpy."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from torchsleuth.fixes.script import Script, Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
 _RECURRENT = ("LSTM", "GRU", "RNN")
+_FLOAT = re.compile(r"slice indices must be integers|must be tuple of ints, ?(but|not)|must be int(eger)?s?, not float|element of type float|object cannot be interpreted as an integer")
 _TUPLE = re.compile(r"must be Tensor, not tuple|unsupported operand type\(s\) for .*'tuple'|'tuple' object has no attribute")
 
 
-class TupleResultFixer(Fixer):
+class RefusedArgumentsFixer(Fixer):
     rule = "torch-error"
 
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
         script, call = failed.script, failed.call
+        if script is not None and not failed.in_library and _FLOAT.search(failed.message):
+            return [_whole(failed, script)]
         if script is None or failed.in_library or not _TUPLE.search(failed.message):
             return []
         if isinstance(call, ast.Call):
@@ -30,6 +33,26 @@ class TupleResultFixer(Fixer):
             nodes = [call.left, call.right] if isinstance(call, ast.BinOp) else [call.value] if isinstance(call, ast.Attribute) else []
         fixes = [_first_of(failed, script, node) for node in nodes]
         return fixes if sum(fix is not None for fix in fixes) == 1 else []
+
+
+def _whole(failed: Failed, script: Script) -> Fix | None:
+    """`x.view(b, t, h, d / h)` → `d // h`: the one division in the call, or behind one of its names."""
+    call = failed.call
+    if isinstance(call, ast.Call):
+        parts = [*call.args, *(k.value for k in call.keywords)]
+    else:
+        parts = [call.slice] if isinstance(call, ast.Subscript) else []
+    names = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+    made = [n.value for n in script.own_nodes(script.scope_of(call)) if isinstance(n, ast.Assign) and n.lineno <= call.lineno and {path_of(t) for t in n.targets} & names]
+    found = [n for part in [*parts, *made] for n in ast.walk(part) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+    if len(found) != 1:
+        return None
+    start, end = script.end(found[0].left), script.start(found[0].right)
+    middle = script.between(start, end)
+    if middle.count("/") != 1 or "\n" in middle or "#" in middle:
+        return None
+    at = (start[0], start[1] + middle.index("/"))
+    return failed.scripts.fix("Divide to a whole number: `//`.", [script.edit(at, (at[0], at[1] + 1), "//")])
 
 
 def _first_of(failed: Failed, script: Script, node: ast.expr) -> Fix | None:

@@ -32,6 +32,9 @@ class RecurrentStateFixer(Fixer):
             if said and len(data.shape) == 3 and data.shape[1] == int(said[1]) and data.shape[0] != data.shape[1]:
                 return [_features_last_for(failed, data)]
             return resized(failed, layers, 0, "input_size", int(said[1]), data.shape[-1], "features", data) if said else []
+        width = _width_of_state(failed)
+        if width:
+            return width
         batch_first = _reads_batch_first(failed)
         if batch_first is not None:
             return [batch_first]
@@ -53,6 +56,18 @@ class RecurrentStateFixer(Fixer):
             failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
             fewer,
         ]
+
+
+def _width_of_state(failed: Failed) -> list[Fix | None]:
+    """The layer for the features that the state has, where only these differ: another layer of the program computed it."""
+    said = re.search(r"Expected hidden(?:\[\d\])? size \((\d+, \d+), (\d+)\), got \[(\d+, \d+), (\d+)\]", failed.message)
+    cell = re.search(r"hidden\d? has inconsistent hidden_size: got (\d+), expected (\d+)", failed.message)
+    if cell is None and (said is None or said[1] != said[3]):
+        return []
+    now, size = (int(cell[2]), int(cell[1])) if cell else (int(said[2]), int(said[4]))
+    state = next((o for o in failed.operation.operands if o.shape[-1:] == (size,) and o.argument.split("[")[0] in ("hx", "hidden", "h_0", "state", "h0")), None)
+    layers = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+    return resized(failed, layers, 1, "hidden_size", now, size, "features", state) if state is not None and now != size else []
 
 
 def _features_last_for(failed: Failed, data: Operand) -> Fix | None:
@@ -204,6 +219,9 @@ class NormShapeFixer(Fixer):
         failed = Failed(evidence, scripts)
         if failed.script is None:
             return []
+        lacking = re.search(r"expected (\d)D(?: or \dD)? input \(got (\d)D input\)", failed.message)
+        if lacking is not None:
+            return [_one_sample(failed)] if int(lacking[1]) - int(lacking[2]) == 1 and not failed.operation.training else []
         if "Expected more than 1 value per channel" not in failed.message:
             data = failed.operation.operand("input", "self") if failed.operation is not None else None
             if data is None or len(data.shape) < 2:
@@ -213,6 +231,20 @@ class NormShapeFixer(Fixer):
                 return [turned]
             return _rebuilt(failed, data)
         return [loader_drops_last(scripts, failed.script, "A last batch of one sample is then not used at all.")]
+
+
+def _one_sample(failed: Failed) -> Fix | None:
+    """`model(sample)` → `model(sample.unsqueeze(0))`: the call that is given one sample; not the layers inside, which take batches."""
+    script, call, given = failed.script, failed.call, [o for o in failed.operation.call_operands if o.source]
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or len(given) != 1 or isinstance(script.scope_of(call), Function) and _is_argument_of(script, call):
+        return None
+    meaning = "The result then is a batch of one, too."
+    return failed.suffixed(given[0], ".unsqueeze(0)", f"Make {given[0].called} a batch of one: `.unsqueeze(0)`.", meaning, safe=False)
+
+
+def _is_argument_of(script: Script, call: ast.Call) -> bool:
+    scope = script.scope_of(call)
+    return bool(names_in(call.args[0]) & {argument.arg for argument in scope.args.args})
 
 
 def _rebuilt(failed: Failed, data: Operand) -> list[Fix | None]:
