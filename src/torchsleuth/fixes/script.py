@@ -52,6 +52,11 @@ class Script:
                     return node
         return None
 
+    def is_in_f_string(self, span: Span) -> bool:
+        """Quotes and braces mean something else there, and Python 3.11 does not say exactly where its parts stand."""
+        at, end = (span.line, span.column), (span.end_line, span.end_column)
+        return any(isinstance(n, ast.JoinedStr) and self.start(n) < at and end < self.end(n) for n in ast.walk(self.tree))
+
     def nodes_at_line(self, line: int) -> list[ast.stmt]:
         return [n for n in ast.walk(self.tree) if isinstance(n, ast.stmt) and n.lineno <= line <= (n.end_lineno or n.lineno)]
 
@@ -356,6 +361,8 @@ class Scripts:
             if script is None:
                 return None
             mine = [edit for edit in unique if edit.span.file == label]
+            if any(script.is_in_f_string(edit.span) for edit in mine):
+                return None
             try:
                 parsed(edited_text(script.source.text, mine))
             except Unreadable:

@@ -7,6 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.masking import placed, shortened
 from torchsleuth.fixes.forward.operands import Failed
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
@@ -22,7 +23,7 @@ class BroadcastFixer(Fixer):
         if len(failed.operands) != 2 or failed.in_library:
             return []
         small, large = sorted(failed.operands, key=lambda operand: len(operand.shape))
-        return [_missing(failed, small, large), _swapped(failed, small, large)]
+        return [_missing(failed, small, large) or placed(failed, small, large), shortened(failed, *failed.operands), _swapped(failed, small, large)]
 
 
 def _missing(failed: Failed, small: Operand, large: Operand) -> Fix | None:

@@ -7,6 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.forward.resizing import enlarged
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -43,22 +44,16 @@ class ClassOutOfRangeFixer(Fixer):
 def _more_classes(failed: Failed, count: int) -> Fix | None:
     """`nn.Linear(8, 5)` → `nn.Linear(8, 8)`, `one_hot(labels, 4)` → `one_hot(labels, 5)`: where the number is written out."""
     meaning = f"Right if {count - 1} is a class; if it is a wrong label, that is what to correct."
-    title = f"Make room for {count} classes."
+    title = f"Make room for {count} classes"
     scores, number = failed.operation.operand("input", "self"), failed.operation.argument("num_classes")
     if failed.operation.name == "one_hot":
         script = failed.scripts.get(number.place) if number is not None else None
         node = script.node_at(number.place.span) if script is not None else None
         literal = isinstance(node, ast.Constant)
-        return failed.scripts.fix(title, [script.replace(node, str(count))], meaning, safe=False) if literal else None
+        return failed.scripts.fix(f"{title}.", [script.replace(node, str(count))], meaning, safe=False) if literal else None
     made = scores.origin_of(1) if scores is not None and len(scores.shape) >= 2 else None
-    script = failed.scripts.get(made.place) if made is not None else None
-    call = script.node_at(made.place.span) if script is not None else None
-    if script is None or not isinstance(call, ast.Call) or called(call) != "Linear":
-        return None
-    node = next((k.value for k in call.keywords if k.arg == "out_features"), call.args[1] if len(call.args) > 1 else None)
-    if not isinstance(node, ast.Constant):
-        return None
-    return failed.scripts.fix(title, [script.replace(node, str(count))], meaning, safe=False)
+    layers = ("Linear", "Conv1d", "Conv2d", "Conv3d")
+    return next(iter(enlarged(failed, layers, 1, "out_features" if len(scores.shape) == 2 else "out_channels", scores.shape[1], count, title, meaning, made)), None) if made else None
 
 
 def _ignored(failed: Failed, label: int) -> Fix | None:

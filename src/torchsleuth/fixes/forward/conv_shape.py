@@ -37,5 +37,5 @@ class ConvShapeFixer(Fixer):
             meaning = f"{image.shape[0]} is then the batch."
             return [failed.suffixed(image, ".unsqueeze(1)", "Add the channel dimension: `.unsqueeze(1)`.", meaning, safe=False)]
         if len(image.shape) == rank and image.shape[1] != channels and image.shape[-1] != channels:
-            return [resized(failed, ("Conv1d", "Conv2d", "Conv3d"), 0, "in_channels", image.shape[1], "channels")]
+            return resized(failed, ("Conv1d", "Conv2d", "Conv3d"), 0, "in_channels", channels, image.shape[1], "channels", image, 1, weight.origin_of(1))
         return []

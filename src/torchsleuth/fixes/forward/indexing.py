@@ -7,6 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
+from torchsleuth.fixes.forward.resizing import enlarged
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
@@ -84,6 +85,8 @@ class IndexShapeFixer(Fixer):
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
         operation = failed.operation
+        if operation is not None and operation.index:
+            return [_each_row(failed)]
         if operation is None or operation.name not in ("gather", "take_along_dim", "scatter", "scatter_"):
             return []
         base, index, dim = failed.operand("self", "input"), failed.operand("index", "indices"), operation.argument("dim")
@@ -99,6 +102,18 @@ class IndexShapeFixer(Fixer):
         if len(index.shape) == len(base.shape) - 1 and all(a <= b for a, b in zip(index.shape, base.shape[:axis] + base.shape[axis + 1 :], strict=True)):
             return [failed.suffixed(index, f".unsqueeze({axis})", f"One index for each: `.unsqueeze({axis})` on {index.called}.")]
         return []
+
+
+def _each_row(failed: Failed) -> Fix | None:
+    """`x[rows, picks]` → `x[rows[:, None], picks]`, for rows that count the rows of `picks`."""
+    tensors = [failed.operation.operands[item.operand] for item in failed.operation.index if item.operand is not None]
+    if len(tensors) != 2 or len(tensors) != len(failed.operation.index):
+        return None
+    one, other = sorted(tensors, key=lambda operand: len(operand.shape))
+    if len(one.shape) != 1 or len(other.shape) != 2 or one.shape[0] != other.shape[0] or one.made is None or one.made.operation != "arange":
+        return None
+    meaning = f"Each row of {other.called} then chooses from the row that {one.called} has at its place."
+    return failed.suffixed(one, "[:, None]", f"One row for each row of {other.called}: `[:, None]`.", meaning, safe=False)
 
 
 def _one_for_each(index: tuple[int, ...], base: tuple[int, ...], axis: int) -> bool:
@@ -120,7 +135,28 @@ class IndexOutOfRangeFixer(Fixer):
         positions = truncated(failed) if table is not None and table.shape and table.shape[0] in limits else None
         if operation.module_type.endswith("Embeddings"):
             positions = truncated(failed)
-        return [_loop_bound(failed), positions, _added_tokens(failed), _from_one(failed)]
+        reserved = any(argument.name == "padding_idx" and argument.numbers == (0,) for argument in operation.arguments)
+        counted = [_from_one(failed)] if not reserved else []
+        return [_loop_bound(failed), positions, _added_tokens(failed), *counted, *_more_rows(failed)]
+
+
+def _more_rows(failed: Failed) -> list[Fix | None]:
+    """`nn.Embedding(len(vocab), dim)` → `nn.Embedding(len(vocab) + 1, dim)`, a table of positions for the length that is asked for."""
+    operation = failed.operation
+    table, ids = operation.operand("weight"), operation.operand("input", "indices")
+    values = ids.values if ids is not None else None
+    if operation.name != "embedding" or operation.module_type != "Embedding" or table is None or values is None or failed.in_library or values.minimum < 0:
+        return []
+    rows, needed = table.shape[0], int(values.maximum) + 1
+    positions = ids.made is not None and ids.made.operation in ("arange", "expand", "unsqueeze", "repeat") and values.kinds == needed
+    # A table that is far too small is no miscount: the ids are another table's.
+    if needed > (64 * rows if positions else rows + max(8, rows // 4)):
+        return []
+    if positions:
+        title, meaning = f"Make the table long enough for {needed} positions", f"Right if sequences of {needed} are meant; the table's new rows are trained only by those. Else cut them to {rows}."
+    else:
+        title, meaning = "Make the table large enough", f"Right if {needed - 1} is an id that is meant; if it is not, correct it where it is made."
+    return enlarged(failed, ("Embedding",), 0, "num_embeddings", rows, needed, title, meaning, table.origin_of(0))
 
 
 def _loop_bound(failed: Failed) -> Fix | None:

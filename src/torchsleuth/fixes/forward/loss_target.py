@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, product
+from torchsleuth.fixes.forward.resizing import number_in
+from torchsleuth.fixes.forward.view_size import reflattened
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -24,6 +27,8 @@ class LossTargetFixer(Fixer):
             return []
         if "between 0 and 1" in failed.message:
             return [_with_logits(failed)]
+        if scores.shape and target.shape and scores.shape[0] != target.shape[0]:
+            return [_same_steps(failed), _rows(failed)]
         classes = operation.name in ("nll_loss", "nll_loss_nd") or ("cross_entropy" in operation.name and "binary" not in operation.name)
         if classes:
             return _classes(failed, scores, target)
@@ -44,7 +49,44 @@ class LossTargetFixer(Fixer):
         return []
 
 
+def _same_steps(failed: Failed) -> Fix | None:
+    """Scores of `ids[:, :-1]` against all of `ids`: what is to be predicted is the next one, `ids[:, 1:]`; and the other way round."""
+    scores, target = failed.operand("input", "self"), failed.operand("target", "targets")
+    first, second = scores.parts_of(0), target.parts_of(0)
+    if len(first) != 2 or len(second) != 2 or first[0].size != second[0].size or abs(first[1].size - second[1].size) != 1:
+        return None
+    short, long, mine = (first[1], target, "target") if first[1].size < second[1].size else (second[1], scores, "scores")
+    cut = re.search(r"\[:, (:-1|1:)\]$", short.made.place.source)
+    found = failed.node_of(long)
+    call = found[1] if found is not None else None
+    flat = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and called(call) in ("view", "reshape", "flatten")
+    # The scores of a step are for the next one: what they were computed from loses its last, what they are compared with its first.
+    if cut is None or not flat or cut[1] != (":-1" if mine == "target" else "1:"):
+        return None
+    script, base = found[0], call.func.value
+    suffix = "[:, 1:]" if mine == "target" else "[:, :-1]"
+    edits = [*script.wrapped(base, suffix), *(failed.renamed_in(script, call, "reshape") if called(call) == "view" else [])]
+    meaning = f"The scores of each step are then compared with the next token, because the other side is cut to `{cut[0]}`."
+    return failed.scripts.fix(f"Cut {long.called} in the same way: `{suffix}`.", edits, meaning, safe=False)
+
+
+def _rows(failed: Failed) -> Fix | None:
+    """A `view(-1, 512)` before the last layers that made two rows of each sample: it must be the number that one sample has."""
+    scores, target = failed.operation.operand("input", "self"), failed.operation.operand("target", "targets")
+    made = scores.origin_of(0)
+    found = failed.scripts.node_at(made.place) if made is not None and made.operation in ("view", "reshape") else None
+    call = found[1] if found is not None else None
+    if not isinstance(call, ast.Call) or called(call) not in ("view", "reshape") or len(call.args) != 2 or ast.unparse(call.args[0]) != "-1":
+        return None
+    now = number_in(call.args[1])
+    if now is None or now * scores.shape[0] % target.shape[0]:
+        return None
+    return reflattened(failed, found[0], call.args[1], now, (now * scores.shape[0] // target.shape[0],))
+
+
 def _classes(failed: Failed, scores, target) -> list[Fix | None]:
+    if target.shape == scores.shape and target.made is not None and target.made.operation == "one_hot":
+        return [failed.suffixed(target, ".float()", f"One-hot rows are probabilities: `.float()` on {target.called}.")]
     if target.shape == (*scores.shape[:1], *scores.shape[2:]) and target.tensor.dtype != "int64":
         meaning = "" if not target.tensor.dtype.startswith("float") else "Fractions, if there are any, are cut off."
         return [failed.suffixed(target, ".long()", f"Class numbers are integers: `.long()` on {target.called}.", meaning, safe=not meaning)]

@@ -74,10 +74,12 @@ class Failed:
 
     def renamed(self, call: ast.Call, name: str) -> list[Edit]:
         """The method or function of a call under another name."""
-        if not isinstance(call.func, ast.Attribute) or self.script is None:
+        return self.renamed_in(self.script, call, name) if self.script is not None else []
+
+    def renamed_in(self, script: Script, call: ast.Call, name: str) -> list[Edit]:
+        if not isinstance(call.func, ast.Attribute):
             return []
-        line, column = self.script.end(call.func)
-        return [self.script.edit((line, column - len(call.func.attr)), (line, column), name)]
+        return [script.edit(script.start_of_name(call.func), script.end(call.func), name)]
 
 
 def text_of(operand: Operand | None) -> str:

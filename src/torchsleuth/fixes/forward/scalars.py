@@ -31,6 +31,8 @@ class NotAScalarFixer(Fixer):
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
         script, operation = failed.script, failed.operation
+        if script is not None and operation is not None and operation.name == "tensor":
+            return [_stacked(failed)]
         if script is None or operation is None or failed.in_library or operation.name != "bool" or not isinstance(failed.call, ast.expr):
             return []
         if called(failed.call) in ("bool", "float", "int"):
@@ -40,6 +42,17 @@ class NotAScalarFixer(Fixer):
             scripts.fix(f"Say what is asked: `.{name}()`.", script.wrapped(failed.call, f".{name}()"), f"{text}.", safe=False)
             for name, text in words.items()
         ]
+
+
+def _stacked(failed: Failed) -> Fix | None:
+    """`torch.tensor(outputs)` → `torch.stack(outputs)`, for a list of tensors of one shape."""
+    call, tensors = failed.call, failed.operation.listed("data")
+    if not isinstance(call, ast.Call) or called(call) != "tensor" or len(call.args) != 1 or call.keywords or failed.in_library:
+        return None
+    if not tensors or len({operand.shape for operand in tensors}) != 1 or not isinstance(call.args[0], (ast.Name, ast.Attribute, ast.List, ast.ListComp)):
+        return None
+    meaning = "The tensors stay connected to what they were computed from." if any(operand.tensor.requires_grad for operand in tensors) else ""
+    return failed.scripts.fix("`stack` joins tensors; `tensor` makes one of numbers.", failed.renamed(call, "stack"), meaning)
 
 
 class ListOfTensorsFixer(Fixer):

@@ -1,4 +1,4 @@
-"""Joining, masking and recurrent states: the edits that the shapes single out."""
+"""Recurrent states, masks of attention layers, normalisation: the edits that the shapes single out."""
 
 from __future__ import annotations
 
@@ -6,103 +6,13 @@ import ast
 import re
 
 from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of, truncated
+from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of
 from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Diagnosis, Fix
 from torchsleuth.rules.forward.attention_mask import batch_first_missing
-
-
-class CatShapeFixer(Fixer):
-    rule = "cat-shape"
-
-    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
-        failed = Failed(evidence, scripts)
-        operation, script, call = failed.operation, failed.script, failed.call
-        numbers = re.search(r"expected Tensor as element \d+ in argument \d+, but got (int|float|bool)", failed.message)
-        if numbers and script is not None and isinstance(call, ast.Call) and called(call) == "stack" and len(call.args) == 1 and not call.keywords:
-            return [scripts.fix("`tensor` makes a tensor of Python numbers; `stack` joins tensors.", failed.renamed(call, "tensor"))]
-        if operation is None or script is None or not isinstance(call, ast.Call) or operation.name not in ("cat", "concat", "concatenate"):
-            return []
-        shapes = [operand.shape for operand in operation.operands]
-        if shapes and all(shape == () for shape in shapes) and len(call.args) == 1 and not call.keywords:
-            return [scripts.fix("`stack` makes one tensor of single numbers; `cat` joins along a dimension that is there.", failed.renamed(call, "stack"))]
-        if len(shapes) < 2 or len({len(shape) for shape in shapes}) != 1:
-            return [_one_more_row(failed), _without_ones(failed)]
-        axes = [axis for axis in range(len(shapes[0])) if len({shape[axis] for shape in shapes}) > 1]
-        larger = _as_large(failed)
-        if larger is not None:
-            return [larger]
-        if len(axes) != 1 or _is_one_odd([shape[axes[0]] for shape in shapes]):
-            return []
-        given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[1] if len(call.args) > 1 else None)
-        if given is not None:
-            edits = [script.replace(given, str(axes[0]))]
-        else:
-            edits = [script.insert(script.end(call.args[0]), f", dim={axes[0]}")] if len(call.args) == 1 else []
-        meaning = f"They are then joined along dimension {axes[0]}, the only one in which they differ."
-        return [scripts.fix(f"Join along dimension {axes[0]}: `dim={axes[0]}`.", edits, meaning, safe=False)]
-
-
-def _is_one_odd(sizes: list[int]) -> bool:
-    """One among several that agree, or one grey image beside a coloured one: the dimension is right, that tensor is not."""
-    usual = max(set(sizes), key=sizes.count)
-    return len(sizes) > 2 and sizes.count(usual) == len(sizes) - 1 or 1 in sizes and len(set(sizes)) == 2
-
-
-def _as_large(failed: Failed) -> Fix | None:
-    """Two feature maps that went apart where one was halved and doubled again: the smaller one resized to the larger."""
-    operands, script = failed.operation.operands, failed.script
-    torch = script.module_name("torch")
-    if len(operands) != 2 or torch is None or failed.in_library or not 3 <= len(operands[0].shape) <= 5:
-        return None
-    small, large = sorted(operands, key=lambda operand: operand.shape[2:])
-    places = [small.shape[0] == large.shape[0], all(0 <= b - a < 4 and a > 1 for a, b in zip(small.shape[2:], large.shape[2:], strict=True))]
-    given = next((k.value for k in failed.call.keywords if k.arg in ("dim", "axis")), failed.call.args[1] if len(failed.call.args) > 1 else None)
-    along = given.value % len(small.shape) if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
-    found = failed.node_of(small)
-    if not all(places) or along != 1 or small.shape[2:] == large.shape[2:] or found is None or not text_of(large):
-        return None
-    text = f"{torch}.nn.functional.interpolate({script.segment(found[1])}, size={text_of(large)}.shape[2:])"
-    meaning = f"{small.called} {list(small.shape)} is then resized by its nearest neighbours; images whose sizes halve without a rest would need none of it."
-    return failed.scripts.fix(f"Resize {small.called} to the size of {large.called}.", [script.replace(found[1], text)], meaning, safe=False)
-
-
-def _without_ones(failed: Failed) -> Fix | None:
-    """`[batch, channels, 1, 1]` beside `[batch, features]`: what pooling to one pixel leaves, flattened."""
-    operands = failed.operation.operands
-    if len(operands) != 2 or len({len(operand.shape) for operand in operands}) != 2:
-        return None
-    short, long = sorted(operands, key=lambda operand: len(operand.shape))
-    if len(short.shape) != 2 or long.shape[0] != short.shape[0] or set(long.shape[2:]) != {1}:
-        return None
-    return failed.suffixed(long, ".flatten(1)", f"Drop the dimensions of size 1: `.flatten(1)` on {long.called}.")
-
-
-def _one_more_row(failed: Failed) -> Fix | None:
-    """`torch.cat((rows, row))`: the odd one gets the dimension along which they are joined."""
-    call, operands = failed.call, failed.operation.operands
-    rank = max((len(operand.shape) for operand in operands), default=0)
-    if rank == 0:  # nothing is known of the tensors
-        return None
-    odd = [operand for operand in operands if len(operand.shape) == rank - 1]
-    given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), call.args[1] if len(call.args) > 1 else ast.Constant(0))
-    axis = given.value % rank if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
-    if len(odd) != 1 or len(odd) + sum(len(operand.shape) == rank for operand in operands) != len(operands) or axis is None:
-        return None
-    others = {operand.shape[:axis] + operand.shape[axis + 1 :] for operand in operands if len(operand.shape) == rank}
-    if others != {odd[0].shape}:
-        return None
-    meaning = f"{odd[0].called} is then one more entry along dimension {axis}."
-    return failed.suffixed(odd[0], f".unsqueeze({axis})", f"Add the dimension they are joined along: `.unsqueeze({axis})`.", meaning, safe=False)
-
-
-class ExpandSizeFixer(Fixer):
-    rule = "expand-size"
-
-    def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
-        return [truncated(Failed(evidence, scripts))]
 
 
 class RecurrentStateFixer(Fixer):
@@ -117,10 +27,19 @@ class RecurrentStateFixer(Fixer):
             return [_unsorted(failed)]
         data = failed.operand("input", "self")
         if data is not None and "input.size(-1)" in failed.message:
-            return [resized(failed, ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), 0, "input_size", data.shape[-1], "features")]
+            said = re.search(r"Expected (\d+)", failed.message)
+            layers = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+            if said and len(data.shape) == 3 and data.shape[1] == int(said[1]) and data.shape[0] != data.shape[1]:
+                return [_features_last_for(failed, data)]
+            return resized(failed, layers, 0, "input_size", int(said[1]), data.shape[-1], "features", data) if said else []
+        width = _width_of_state(failed)
+        if width:
+            return width
         batch_first = _reads_batch_first(failed)
         if batch_first is not None:
             return [batch_first]
+        if data is not None and _reads_both(failed) is not None:
+            return [_added_up(failed)]
         fewer = loader_drops_last(scripts, failed.script, "The last, smaller batch is then not used at all.")
         if data is not None and any(o.argument.startswith("hx[") for o in operation.operands):
             return [_left_out(failed), fewer]
@@ -137,6 +56,60 @@ class RecurrentStateFixer(Fixer):
             failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
             fewer,
         ]
+
+
+def _width_of_state(failed: Failed) -> list[Fix | None]:
+    """The layer for the features that the state has, where only these differ: another layer of the program computed it."""
+    said = re.search(r"Expected hidden(?:\[\d\])? size \((\d+, \d+), (\d+)\), got \[(\d+, \d+), (\d+)\]", failed.message)
+    cell = re.search(r"hidden\d? has inconsistent hidden_size: got (\d+), expected (\d+)", failed.message)
+    if cell is None and (said is None or said[1] != said[3]):
+        return []
+    now, size = (int(cell[2]), int(cell[1])) if cell else (int(said[2]), int(said[4]))
+    state = next((o for o in failed.operation.operands if o.shape[-1:] == (size,) and o.argument.split("[")[0] in ("hx", "hidden", "h_0", "state", "h0")), None)
+    layers = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+    return resized(failed, layers, 1, "hidden_size", now, size, "features", state) if state is not None and now != size else []
+
+
+def _features_last_for(failed: Failed, data: Operand) -> Fix | None:
+    """[batch, channels, time], as a convolution returns it, for a layer that reads [batch, time, features]."""
+    made = failed.operation.module_made
+    found = failed.scripts.node_at(made.place) if made is not None else None
+    first = any(k.arg == "batch_first" and ast.unparse(k.value) == "True" for k in getattr(found[1], "keywords", ())) if found is not None else False
+    suffix = ".transpose(1, 2)" if first else ".permute(2, 0, 1)"
+    meaning = f"Right if dimension 1 of {data.called}, which has the {data.shape[1]} that the layer takes, holds the features, and dimension 2 the time."
+    return failed.suffixed(data, suffix, f"Bring the features to the end: `{suffix}`.", meaning, safe=False)
+
+
+def _reads_both(failed: Failed) -> Operand | None:
+    """The state of a bidirectional layer, given to one with the same number of layers that reads in one direction."""
+    said = re.search(r"Expected hidden(?:\[\d\])? size \((\d+), (\d+), (\d+)\), got \[(\d+), (\d+), (\d+)\]", failed.message)
+    states = [o for o in failed.operation.operands if o.argument.split("[")[0] in ("hx", "hidden", "h_0", "state", "h0")]
+    if said is None or not states or (2 * int(said[1]), said[2], said[3]) != (int(said[4]), said[5], said[6]):
+        return None
+    made = states[0].origin_of(0)
+    while made is not None:
+        found = failed.scripts.node_at(made.place)
+        if found is not None and any(k.arg == "bidirectional" and ast.unparse(k.value) == "True" for k in getattr(found[1], "keywords", ())):
+            return states[0]
+        made = made.given
+    return None
+
+
+def _added_up(failed: Failed) -> Fix | None:
+    """`decoder(x, state)` → `decoder(x, state.unflatten(0, (-1, 2)).sum(1))`; of an LSTM, both parts of the state."""
+    script, call = failed.script, failed.call
+    if not isinstance(call, ast.Call) or len(call.args) != 2 or call.keywords or failed.in_library:
+        return None
+    node, several = call.args[1], any(o.argument.startswith("hx[") for o in failed.operation.operands)
+    merged = ".unflatten(0, (-1, 2)).sum(1)"
+    title = "Add up the two directions of each layer's state."
+    meaning = "The encoder reads in both directions and has a state for each. They can be joined as well, for a layer of twice the width."
+    if not several:
+        return failed.scripts.fix(title, script.wrapped(node, merged), meaning, safe=False)
+    if isinstance(node, ast.Tuple):
+        return failed.scripts.fix(title, [edit for item in node.elts for edit in script.wrapped(item, merged)], meaning, safe=False)
+    text = f"tuple(part{merged} for part in {script.segment(node)})"
+    return failed.scripts.fix(title, [script.replace(node, text)], meaning, safe=False)
 
 
 def _reads_batch_first(failed: Failed) -> Fix | None:
@@ -246,6 +219,9 @@ class NormShapeFixer(Fixer):
         failed = Failed(evidence, scripts)
         if failed.script is None:
             return []
+        lacking = re.search(r"expected (\d)D(?: or \dD)? input \(got (\d)D input\)", failed.message)
+        if lacking is not None:
+            return [_one_sample(failed)] if int(lacking[1]) - int(lacking[2]) == 1 and not failed.operation.training else []
         if "Expected more than 1 value per channel" not in failed.message:
             data = failed.operation.operand("input", "self") if failed.operation is not None else None
             if data is None or len(data.shape) < 2:
@@ -253,11 +229,33 @@ class NormShapeFixer(Fixer):
             turned = _features_last(failed)
             if turned is not None:
                 return [turned]
-            return [
-                resized(failed, ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), 0, "num_features", data.shape[1], "channels"),
-                resized(failed, ("LayerNorm",), 0, "normalized_shape", data.shape[-1], "features"),
-            ]
+            return _rebuilt(failed, data)
         return [loader_drops_last(scripts, failed.script, "A last batch of one sample is then not used at all.")]
+
+
+def _one_sample(failed: Failed) -> Fix | None:
+    """`model(sample)` → `model(sample.unsqueeze(0))`: the call that is given one sample; not the layers inside, which take batches."""
+    script, call, given = failed.script, failed.call, [o for o in failed.operation.call_operands if o.source]
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or len(given) != 1 or isinstance(script.scope_of(call), Function) and _is_argument_of(script, call):
+        return None
+    meaning = "The result then is a batch of one, too."
+    return failed.suffixed(given[0], ".unsqueeze(0)", f"Make {given[0].called} a batch of one: `.unsqueeze(0)`.", meaning, safe=False)
+
+
+def _is_argument_of(script: Script, call: ast.Call) -> bool:
+    scope = script.scope_of(call)
+    return bool(names_in(call.args[0]) & {argument.arg for argument in scope.args.args})
+
+
+def _rebuilt(failed: Failed, data: Operand) -> list[Fix | None]:
+    """The layer for as many channels, or features, as it is given."""
+    layer = failed.operation.module_type
+    said = re.search(r"normalized_shape=\[(\d+)\]|should contain \d+ elements not (\d+)", failed.message)
+    if said is None:
+        return []
+    now, axis = int(said[1] or said[2]), -1 if said[1] else 1
+    keyword, words = ("normalized_shape", "features") if said[1] else ("num_features", "channels")
+    return resized(failed, (layer,), 0, keyword, now, data.shape[axis], words, data, axis)
 
 
 def _features_last(failed: Failed) -> Fix | None:

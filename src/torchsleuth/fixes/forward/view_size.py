@@ -8,7 +8,8 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, product, text_of
-from torchsleuth.fixes.script import Scripts, called
+from torchsleuth.fixes.forward.resizing import argument_of, number_in
+from torchsleuth.fixes.script import Script, Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
 
@@ -24,7 +25,44 @@ class ViewSizeFixer(Fixer):
             if called(call) != "view":
                 return []
             return [scripts.fix("`reshape` copies where it must; `view` never does.", failed.renamed(call, "reshape"))]
-        return _batch_size(failed, call)
+        return [*_batch_size(failed, call), _flattened(failed, call)]
+
+
+def _flattened(failed: Failed, call: ast.Call) -> Fix | None:
+    """`x.view(-1, 16 * 5 * 5)` of samples of 16 × 4 × 4: the number here, and in the one linear layer that takes it."""
+    tensor, asked = failed.operand("self", "input"), failed.operation.argument("size", "shape", "sizes")
+    if tensor is None or asked is None or len(asked.numbers) != 2 or len(tensor.shape) < 3 or asked.numbers[0] not in (-1, tensor.shape[0]):
+        return None
+    size = failed.operation.argument("size[1]", "shape[1]", "sizes[1]")
+    found = failed.scripts.node_at(size.place) if size is not None else None
+    if found is None or number_in(found[1]) is None:
+        made = size.made if size is not None else None
+        while made is not None and made.given is not None:
+            made = made.given
+        found = failed.scripts.node_at(made.place) if made is not None else None
+        found = (found[0], found[1].value) if found is not None and isinstance(found[1], ast.Assign) else found
+    if found is None:
+        return None
+    return reflattened(failed, *found, asked.numbers[1], tensor.shape[1:])
+
+
+def reflattened(failed: Failed, script: Script, node: ast.AST, now: int, sizes: tuple[int, ...]) -> Fix | None:
+    """The number of values that one sample has, where `now` stands for it, and as the input of a linear layer."""
+    new = product(sizes)
+    if number_in(node) != now or new == now or now <= 0:
+        return None
+    text = " * ".join(map(str, sizes)) if isinstance(node, ast.BinOp) and len(sizes) > 1 else str(new)
+    layers = [
+        (given, n)
+        for n in ast.walk(script.tree)
+        if isinstance(n, ast.Call) and called(n) == "Linear" and (given := argument_of(n, 0, "in_features")) is not None and number_in(given) == now
+    ]
+    if len(layers) > 1 or layers and layers[0][0] is node:
+        return None
+    edits = [script.replace(node, text), *(script.replace(given, text) for given, _ in layers)]
+    also = f", for which `{script.segment(layers[0][1])}` is then built" if layers else ""
+    meaning = f"A sample has {' × '.join(map(str, sizes))}{f' = {new}' * (len(sizes) > 1)} values here{also}. Right if its size is; if the inputs were to be larger or smaller, change those."
+    return failed.scripts.fix(f"Flatten each sample to its {new} values: `{text}`.", edits, meaning, safe=False)
 
 
 def _batch_size(failed: Failed, call: ast.Call) -> list[Fix | None]:
