@@ -406,3 +406,26 @@ def test_a_pause_puts_the_mode_back_where_it_was():
             torch.ones(1)
         assert (below.seen, mode.seen, above.seen) == (3, 2, 3)
     assert torch._C._len_torch_function_stack() == 0
+
+
+class _Faint(nn.Module):
+    """What comes out is so faint that half precision has no number for its gradient."""
+
+    def __init__(self, flat: bool) -> None:
+        super().__init__()
+        self.inner, self.flat = nn.Linear(4, 4), flat
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.inner(x)
+        return ((h.round() if self.flat else h) * 1e-4).float() * 1e-3
+
+
+@pytest.mark.parametrize(("flat", "found"), [(False, []), (True, ["zero-gradient"])])
+def test_a_gradient_too_small_for_half_precision_is_not_zero_by_design(flat: bool, found: list[str]) -> None:
+    torch.manual_seed(0)
+    model, x = _Faint(flat), torch.randn(8, 4) * 3
+    with torch.autocast("cpu", dtype=torch.float16):
+        gradient = torch.autograd.grad(model(x).pow(2).mean(), model.inner.weight)[0]
+        report = torchsleuth.audit(model, x, loss_fn=lambda output: output.pow(2).mean())
+    assert not gradient.any(), "too small for float16"
+    assert [diagnosis.rule for diagnosis in report.diagnoses] == found, report

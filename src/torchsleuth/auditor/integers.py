@@ -52,10 +52,10 @@ class IntegerWatch:
             self._found.append((op, "inverted-integers", text))
 
     def _computed(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        if result.dtype is not torch.uint8 or result.device.type != "cpu" or kwargs or len(args) != 2 or not 0 < result.numel() <= MOST_ELEMENTS or len(self._found) >= MOST_FOUND:
+        if result.dtype is not torch.uint8 or kwargs or len(args) != 2 or not 0 < result.numel() <= MOST_ELEMENTS or len(self._found) >= MOST_FOUND:
             return
         function = _COMPUTING[op.name]
-        one, other = (a.to(torch.int32) if isinstance(a, torch.Tensor) else a for a in args)
+        one, other = (at_hand(a).to(torch.int32) if isinstance(a, torch.Tensor) else a for a in args)
         if not all(isinstance(a, (torch.Tensor, int)) for a in (one, other)):
             return
         true = function(one, other) if tensors_in(one) else function(torch.as_tensor(one), other)
@@ -65,7 +65,7 @@ class IntegerWatch:
         at = tuple(wrong.nonzero()[0].tolist())
         left, right = (int(torch.as_tensor(a).expand(true.shape)[at]) for a in ((other, one) if function is torch.rsub else (one, other)))
         text = (f"it is computed in uint8, and {int(wrong.sum())} of {true.numel()} results lie outside of 0 to 255: "
-                f"{left} {_SIGNS[function]} {right} gives {int(result[at])}, not {int(true[at])}")  # fmt: skip
+                f"{left} {_SIGNS[function]} {right} gives {int(at_hand(result)[at])}, not {int(true[at])}")  # fmt: skip
         self._found.append((op, "wrapped-integers", text))
 
     def _as_numbers(self, made: Op, kind: str) -> bool:

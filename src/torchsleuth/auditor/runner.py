@@ -112,6 +112,15 @@ class Runner:
                 return then(result)
             return result if self.regarded is None else Chosen((name, leaf) for name, leaf in output_leaves(result) if name in self.regarded)
 
+    @contextlib.contextmanager
+    def precisely(self) -> typing.Iterator[None]:
+        """For a while without autocast."""
+        before, self.precise = self.precise, True
+        try:
+            yield
+        finally:
+            self.precise = before
+
     def calm(self, args: tuple, kwargs: dict) -> typing.Any:
         """The result in eval mode for the call's own inputs, computed once."""
         if self._calm is None:

@@ -286,12 +286,13 @@ class Session:
             self.fields["vanished"] = tuple(fact for fact in watch.vanished(left, keys, self.model) if not fact.of_nothing)
 
     def _stirred(self, names: set[str]) -> set[str]:
-        """Those whose gradient is still zero when parameters that are exactly zero are given small values."""
+        """Those whose gradient is still zero when parameters that are exactly zero are given small values, and nothing is too small
+        for half precision."""
         parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         zeros = [(m, n) for m in self.model.modules() for n, p in m._parameters.items() if p is not None and not p.detach().any()]
-        if not zeros:
+        if not zeros and self.runner.autocast is None:
             return names
-        with untouched(self.model):
+        with untouched(self.model), self.runner.precisely():
             for module, name in zeros:
                 old = module._parameters[name]
                 module._parameters[name] = nn.Parameter(torch.randn_like(old) * 0.1)

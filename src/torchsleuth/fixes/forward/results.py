@@ -35,6 +35,12 @@ class RefusedArgumentsFixer(Fixer):
         return fixes if sum(fix is not None for fix in fixes) == 1 else []
 
 
+class NotATensorFixer(RefusedArgumentsFixer):
+    """The same, where the rule says what kind of thing it is."""
+
+    rule = "not-a-tensor"
+
+
 def _whole(failed: Failed, script: Script) -> Fix | None:
     """`x.view(b, t, h, d / h)` → `d // h`: the one division in the call, or behind one of its names."""
     call = failed.call

@@ -26,6 +26,9 @@ class ScaledGradients(AuditRule):
     gradients that have overflowed. A limit for the norm that is applied to scaled gradients is a limit of 1/65536 of what
     was meant: nearly every step is cut down to it.
 
+    The other way round, `scaler.step(optimizer)` divides whatever gradients there are: those of a loss that was not multiplied
+    come out too small by the scale. `scaler.scale(loss)` returns the product and leaves `loss` as it is.
+
     Example
     -------
     A gradient of 3 is clipped to a norm of 1 while it is 65536 times as large. This prints True: next to nothing is left of it
@@ -38,9 +41,6 @@ class ScaledGradients(AuditRule):
         (3 * w * scale).sum().backward()
         torch.nn.utils.clip_grad_norm_([w], 1.0)
         print(bool((w.grad / scale).norm() < 1e-4))
-
-    The other way round, `scaler.step(optimizer)` divides whatever gradients there are: those of a loss that was not multiplied
-    come out too small by the scale. `scaler.scale(loss)` returns the product and leaves `loss` as it is.
 
     Fix
     ---
