@@ -95,6 +95,17 @@ def test_a_refuted_fix_is_not_offered(tmp_path: Path) -> None:
     assert any("did not hold" in fact["text"] and "I want it in place" in fact["text"] for fact in diagnosis["facts"])
 
 
+def test_a_fix_that_leads_to_the_next_mistake_is_said_to_be_right_for_the_first(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch import nn\nrnn, head = nn.GRU(4, 6), nn.Linear(5, 2)\nh = rnn(torch.ones(3, 2, 4))\ny = h.mean(0)\nhead(y)\n"
+    )
+    _, report = _run(tmp_path, "train.py")
+    diagnosis = report["diagnoses"][0]
+    assert all(fix["verdict"]["status"] != "passed" for fix in diagnosis["fixes"])
+    (tried,) = [fact["text"] for fact in diagnosis["facts"] if "did not hold" in fact["text"]]
+    assert "line 5 was passed with it" in tried and "at line 6" in tried and "right for the first" in tried
+
+
 def test_a_program_that_reads_its_input_is_not_verifiable(tmp_path: Path) -> None:
     (tmp_path / "ask.py").write_text(
         "import torch\nn = int(input())\nx = torch.ones(n, requires_grad=True)\nh = x * 2\ny = h ** 2\nh += 1\ny.sum().backward()\n"

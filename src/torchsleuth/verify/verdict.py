@@ -131,7 +131,8 @@ class Verifier:
                 return Verdict(Status.SAME_FAILURE, f"the same error came again ({where} of the patched program)")
             passed = result.passes >= max(self.failure.visit, 1)
             after = f"{place} was passed with it, and then there was another error, " if passed else ""
-            return Verdict(Status.NEW_FAILURE, f"{after}{result.type} at {where} of the patched program: {short(result.message, 120)}")
+            second = ". If that is a mistake of its own, this was right for the first" if passed else ""
+            return Verdict(Status.NEW_FAILURE, f"{after}{result.type} at {where} of the patched program: {short(result.message, 120)}{second}")
         if result.type == "SystemExit":
             return Verdict(Status.NOT_RUN, f"the patched program left with status {result.message}; what that means is not known")
         if result.ended and result.begun > result.passes:
