@@ -267,6 +267,35 @@ train(3)
 """,
         },
     ),
+    "only what is stale is run again": (
+        ["    verdict = critic(made)"],
+        "unsafe",
+        {
+            "main.py": """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features, self.score = nn.Linear(2, 8), nn.Linear(8, 1)
+    def forward(self, x):
+        return self.score(torch.relu(self.features(x)))
+maker, critic = nn.Linear(4, 2), Critic()
+for_maker, for_critic = (torch.optim.Adam(net.parameters()) for net in (maker, critic))
+for step in range(3):
+    made = maker(torch.randn(8, 4))
+    verdict = critic(made)
+    for_critic.zero_grad()
+    nn.functional.softplus(verdict).mean().backward(retain_graph=True)
+    for_critic.step()
+    loss = nn.functional.softplus(-verdict).mean()
+    for_maker.zero_grad()
+    loss.backward()
+    for_maker.step()
+""",
+        },
+    ),
     "argmax accuracy loss": (
         [
             "    scores = net(x)",

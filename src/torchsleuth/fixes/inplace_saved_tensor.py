@@ -288,14 +288,17 @@ def _around_step(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], s
     script, backward, stepping = failed[0], failed[1], step[1]
     places = [_statement(scripts, save.place) for save in saves]
     statements = [found[1] for found in places if found is not None and found[0] is script]
-    again = recomputed(script, statements, stepping, backward)
+    stale = frozenset(name for save in saves for item in save.carried for name in item.names)
+    # What is stale alone, before all that leads to it: that may draw other random numbers.
+    ways = [recomputed(script, statements, stepping, backward, names) for names in (stale, frozenset())]
+    again = [way for n, way in enumerate(ways) if way is not None and way not in ways[:n]]
     fixes: list[Fix | None] = []
-    if again is not None:
-        words = ", ".join(f"`{short(line, 40)}`" for line in again[1][:2])
+    for edits, lines in again:
+        words = ", ".join(f"`{short(line, 40)}`" for line in lines[:2])
         fixes.append(
             scripts.fix(
                 f"Run {words} again after `{short(script.segment(stepping), 40)}`.",
-                again[0],
+                edits,
                 "The second loss is then computed with the updated weights, as alternating (GAN-style) training means it.",
                 safe=False,
             )
@@ -310,7 +313,7 @@ def _around_step(scripts: Scripts, evidence: Evidence, saves: list[StaleSave], s
             safe=False,
         )
     )
-    if again is None and moved is None:
+    if not again and moved is None:
         fixes.append(_recomputed_outside(scripts, evidence, saves, *step))
         loops = script.loops_around(backward)
         once = [s for s in statements if loops and s in script.block_of(loops[0]) and s.lineno < loops[0].lineno]

@@ -15,8 +15,13 @@ _DATA = {
 }  # fmt: skip
 
 
-def recomputed(script: Script, saves: list[ast.stmt], step: ast.stmt, backward: ast.stmt) -> tuple[list[Edit], list[str]] | None:
-    """The statements that lead from the saving ones to the loss, repeated after `step`. All must be in one block."""
+def recomputed(
+    script: Script, saves: list[ast.stmt], step: ast.stmt, backward: ast.stmt, stale: frozenset[str] = frozenset()
+) -> tuple[list[Edit], list[str]] | None:
+    """The statements that lead from the saving ones to the loss, repeated after `step`. All must be in one block.
+
+    `stale`: what brought the old graph along, where the saving lines themselves stand in a function that the block calls.
+    """
     block = script.block_of(step)
     if backward not in block or block.index(step) >= block.index(backward):
         return None
@@ -24,6 +29,7 @@ def recomputed(script: Script, saves: list[ast.stmt], step: ast.stmt, backward: 
     needed = feeding(block[: block.index(backward)], names_in(backward, ast.Load))
     candidates = [statement for statement in before if statement in needed]
     inside = [statement for statement in saves if statement in before]
+    inside = inside or [statement for statement in candidates if names_in(statement, ast.Store) & stale]
     if inside:
         chosen, tainted = [], set()
         for statement in candidates:
