@@ -274,6 +274,8 @@ class Watch:
         """The program is about to handle an exception itself (`--caught`)."""
         if self._busy or len(self._caught) >= _MOST_CAUGHT or isinstance(type(error).__str__, types.FunctionType):
             return  # the program's own code makes the words of such an exception, and would run once more than without us
+        if isinstance(error, AttributeError):
+            return  # to ask for an attribute, and to do without it, is how programs tell kinds of objects apart
         from torchsleuth.diagnose import is_nominated
 
         identity, places = _identity(error), _places(error)

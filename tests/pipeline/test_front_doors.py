@@ -106,6 +106,29 @@ def test_caught_errors_are_reported_once_each(tmp_path: Path) -> None:
     assert ("mutate", 6) in run.culprits()
 
 
+def test_attributes_that_the_program_does_without_are_no_errors(tmp_path: Path) -> None:
+    path = _write(
+        tmp_path,
+        """
+        import torch
+
+        def centre(batch):
+            try:
+                return batch - batch.mean(0)
+            except AttributeError:
+                return [centre(part) for part in batch]
+
+        centre((torch.ones(2, 3), torch.zeros(4)))
+        LAST
+        """,
+    )
+    text = path.read_text()
+    path.write_text(text.replace("LAST", ""))
+    assert run_program(path, caught=True).diagnoses == []
+    path.write_text(text.replace("LAST", "(torch.ones(2), torch.ones(3)).mean(0)"))
+    assert [diagnosis["rule"] for diagnosis in run_program(path, caught=True).diagnoses] == ["not-a-tensor"]
+
+
 def test_caught_errors_in_a_loop_hide_no_other(tmp_path: Path) -> None:
     """The same error with other values is one; a dead exception's id, which comes again, is not the exception."""
     path = _write(
