@@ -10,11 +10,10 @@ import typing
 
 import torch
 
+from torchsleuth.again.undefined import SINGULAR, why_undefined
 from torchsleuth.auditor.observation_training import NotFinite
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
-_SINGULAR = {"log", "log2", "log10", "exp", "div", "true_divide", "reciprocal", "pow", "rsqrt", "__rtruediv__", "__rdiv__", "__pow__", "expm1",
-             "sinh", "cosh", "tan", "log_", "exp_", "div_", "square", "logit", "lgamma"}  # fmt: skip
 # Calls that put values somewhere, and compute nothing.
 _PLACING = {"where", "masked_fill", "masked_fill_", "cat", "stack", "__setitem__", "index_put_", "fill_", "masked_scatter", "scatter", "index_fill"}
 MOST = 32  # places remembered
@@ -56,13 +55,13 @@ class FiniteWatch:
             self._spoilt.update(seen.key for seen in op.outs)
             inputs = [t for t in tensors_in((args[1:] if op.writes else args, kwargs)) if t.is_floating_point()]
             if not known and not any(bool(t.isnan().any()) for t in inputs):
-                self.places.append((op, "nan", _why(op, args, kwargs)))
+                self.places.append((op, "nan", why_undefined(op.name, args, kwargs, op.outs[0].size if op.outs else ())))
             elif not known and (given := self._given(op, args, kwargs)):
                 self.places.append((op, "given", given))
-        elif op.name in _SINGULAR and any(bool(t.isinf().any()) for t in results):
+        elif op.name in SINGULAR and any(bool(t.isinf().any()) for t in results):
             inputs = [t for t in tensors_in((args, kwargs)) if t.is_floating_point()]
             if not any(bool(t.isinf().any()) for t in inputs):
-                self.places.append((op, "inf", _why(op, args, kwargs)))
+                self.places.append((op, "inf", why_undefined(op.name, args, kwargs, op.outs[0].size if op.outs else ())))
 
     def _given(self, op: Op, args: tuple, kwargs: dict) -> str:
         """The operand that brings NaN along, if it is data: nothing in this step has computed it."""
@@ -91,40 +90,3 @@ class FiniteWatch:
             if site is not None and (kind != "inf" or math.isinf(value)) and any(seen.key in before for seen in op.outs):
                 return NotFinite(kind, op.name, site, why, "NaN" if math.isnan(value) else "infinite")
         return None
-
-
-def _why(op: Op, args: tuple, kwargs: dict) -> str:
-    """What about the inputs explains it; empty where nothing is recognised."""
-    first = next(iter(tensors_in((args, kwargs))), None)
-    if first is None:
-        return ""
-    name = op.name.strip("_")
-    if name in ("softmax", "log_softmax"):
-        dim = op.argument(1, "dim", -1)
-        hidden = (first == -math.inf).all(dim) if isinstance(dim, int) else torch.zeros(0)
-        return f"{int(hidden.sum())} of the {hidden.numel()} slices that it runs over hold only -inf: everything there is masked" if hidden.any() else ""
-    if name.startswith("log") and name != "logsumexp":
-        negative, zero = int((first < 0).sum()), int((first == 0).sum())
-        return f"its input holds {negative} negative numbers" if negative else f"its input holds {zero} zeros" if zero else ""
-    if name in ("sqrt", "rsqrt", "pow"):
-        negative, zero = int((first < 0).sum()), int((first == 0).sum())
-        return f"its input holds {negative} negative numbers" if negative else f"its input holds {zero} zeros" if zero else ""
-    if name in ("div", "true_divide") and len(args) > 1:
-        by = args[1] if isinstance(args[1], torch.Tensor) else torch.as_tensor(float(args[1]))
-        zeros = int((by == 0).sum())
-        return f"it divides by zero at {zeros} of {by.numel()} places" if zeros else ""
-    if name in ("std", "var", "std_mean", "var_mean"):
-        outs = op.outs[0].size if op.outs else ()
-        each = first.numel() // max(1, math.prod(outs))
-        return "it is taken over one element, of which there is no spread" if each == 1 else ""
-    if name in ("mean", "nanmean") and first.numel() == 0:
-        return "it is the mean of no elements"
-    if name in ("cross_entropy", "nll_loss") and len(op.ins) > 1:
-        target = args[1] if len(args) > 1 else kwargs.get("target")
-        ignore = op.argument(4, "ignore_index", -100)
-        if isinstance(target, torch.Tensor) and not target.is_floating_point() and bool((target == ignore).all()):
-            return f"all {target.numel()} labels are {ignore}, which it ignores: it is the mean of no elements"
-    if name in ("exp", "expm1", "sinh", "cosh", "square"):
-        return f"the largest number it is given is {float(first.max()):.4g}"
-    infinite = sum(int(t.isinf().sum()) for t in tensors_in((args, kwargs)) if t.is_floating_point())
-    return f"its inputs hold {infinite} infinite numbers" if infinite else ""

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from torchsleuth.again.kept import random_kept, untouched
 from torchsleuth.auditor import experiments, preflight
 from torchsleuth.auditor.shared import shared_layers
 from torchsleuth.auditor.backward import BackwardWatch
@@ -34,7 +35,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves
-from torchsleuth.auditor.runner import Runner, random_kept, untouched, unwrapped
+from torchsleuth.auditor.runner import Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.trace import Trace, tensors_in

@@ -9,13 +9,14 @@ import torch
 from torch import nn
 from torch.nn.modules import module as hooks
 
+from torchsleuth.again.kept import Kept, untouched
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.observation import Overfit
 from torchsleuth.auditor.observation_training import ModeFact
 from torchsleuth.auditor.alone import alone
-from torchsleuth.auditor.runner import Kept, Runner, untouched
+from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.trace import Op, Trace
 
 

@@ -1,0 +1,1 @@
+"""Running the user's model again, without leaving a trace of it."""
