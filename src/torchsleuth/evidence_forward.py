@@ -61,6 +61,25 @@ class ValueRange:
 
 
 @dataclass(frozen=True, slots=True)
+class NotFinite:
+    """Where NaN or infinity in an operand came from."""
+
+    kind: str  # "made" by a call, when it was computed again; held by "weights"; "given" by a variable that holds it already; "suspected": the one call behind it that can make NaN
+    operation: str = ""  # the call that made it
+    made: Made | None = None  # where; for weights, what wrote them last
+    why: str = ""  # what about the inputs of that call explains it
+    name: str = ""  # of the weights, or the variable
+    what: str = "NaN"  # or "infinity"
+    bad: int = 0  # how many of its
+    total: int = 0  # elements
+    first: tuple[int, ...] = ()
+    others: tuple[int, int] = (0, 0)  # how many of how many parameters hold such numbers
+    gradient: bool = False  # so does the gradient of these weights
+    infinite: Made | None = None  # the call that made (or put there) the infinity that NaN was made of
+    infinite_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """A tensor that went into the operation."""
 
@@ -82,6 +101,7 @@ class Operand:
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from
     kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of
+    not_finite: NotFinite | None = None  # where NaN or infinity in it came from, where the error is about values
     carried_by: str = ""  # for a tensor of the user's call: the argument of the failing operation that has its values from it
 
     @property

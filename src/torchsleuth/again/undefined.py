@@ -8,8 +8,20 @@ import typing
 import torch
 
 # Operations that make infinity of finite numbers.
-SINGULAR = {"log", "log2", "log10", "exp", "div", "true_divide", "reciprocal", "pow", "rsqrt", "__rtruediv__", "__rdiv__", "__pow__", "expm1",
+SINGULAR = {"log", "log2", "log10", "exp", "div", "true_divide", "__truediv__", "reciprocal", "pow", "rsqrt", "__rtruediv__", "__rdiv__", "__pow__", "expm1",
              "sinh", "cosh", "tan", "log_", "exp_", "div_", "square", "logit", "lgamma"}  # fmt: skip
+# Operations that make NaN of finite numbers.
+_MAKES_NAN = frozenset({
+    "div", "true_divide", "truediv", "rtruediv", "rdiv", "sqrt", "rsqrt", "log", "log2", "log10", "log1p", "logit", "pow", "rpow", "float_power", "acos", "asin",
+    "acosh", "atanh", "softmax", "log_softmax", "std", "var", "std_mean", "var_mean", "mean", "fmod", "remainder", "scaled_dot_product_attention",
+    "multi_head_attention_forward", "cross_entropy", "nll_loss", "inv", "solve",
+})  # fmt: skip
+_OF_FEW = frozenset({"std", "var", "std_mean", "var_mean", "mean"})  # and these only of no elements, or of one
+
+
+def may_make_nan(name: str, given: typing.Sequence[int], result: typing.Sequence[int]) -> bool:
+    """Of finite numbers, as far as the shapes tell."""
+    return name in _MAKES_NAN and (name not in _OF_FEW or math.prod(given) // max(1, math.prod(result)) <= 1)
 
 
 def why_undefined(name: str, args: tuple, kwargs: dict, result: typing.Sequence[int]) -> str:

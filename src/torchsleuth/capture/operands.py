@@ -81,6 +81,7 @@ class Gathering(PlainArguments):
             self.raws = self._flattened(self.inner_call.given, self.inner_call.entry)
             self.raws = [raw for raw in self.raws if raw.tensor is not None]
             self._lend_sources(self.program_raws, forget=True)
+            self._lend_arguments()
             if not self.raws:
                 self.raws = self._with_log(self.program_raws)
         if failure.user is not None and failure.user is not failure.program:
@@ -231,6 +232,18 @@ class Gathering(PlainArguments):
                 raw.node, raw.entry, raw.element = lender.node, lender.entry, lender.element
             elif forget:
                 raw.node, raw.entry = None, None
+
+    def _lend_arguments(self) -> None:
+        """A constructor of torch's checks what it has made of its own arguments: `Normal(mean, self.log_std(h))` its `scale`."""
+        call, built = self.failure.program.node, self.failure.torch_entries[0].code
+        if not isinstance(call, ast.Call) or built.co_name != "__init__" or self.failure.inner.code.co_name != "__init__":
+            return
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return
+        given = dict(zip(built.co_varnames[1 : built.co_argcount], call.args)) | {keyword.arg: keyword.value for keyword in call.keywords}
+        for raw in self.raws:
+            if raw.node is None and raw.argument in given:
+                raw.node, raw.entry = given[raw.argument], self.failure.program
 
     def _same_memory(self, raw: Raw, lenders: list[Raw]) -> Raw | None:
         """torch's code made a view of an argument.

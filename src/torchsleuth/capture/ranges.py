@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import typing
 
 import torch
@@ -84,6 +85,9 @@ def limits(
             if position is not None and f"of {argument}" in message:
                 found.append(Limits(position, 0, 1, "probability"))
         return found
+    if name.strip("_") in ("multinomial", "bernoulli") and re.search("probability tensor|multinomial distribution|p_in", message):
+        position = first("input", "self")
+        return [Limits(position, 0, 1 if "p_in" in message else sys.float_info.max, "probability" if "p_in" in message else "weight")] if position is not None else []
     if name.strip("_") == "pack_padded_sequence":
         data, lengths = first("input"), first("lengths")
         if data is not None and lengths is not None and len(raws[data].shape) > 1:

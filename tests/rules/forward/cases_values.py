@@ -122,10 +122,10 @@ import torch
 from torch.distributions import Normal
 layer = torch.nn.Linear(2, 1)
 def standardise(batch):
-    return (batch - batch.mean(0)) / batch.std(0)
-means = layer(standardise(torch.ones(4, 2)))  #! create
+    return (batch - batch.mean(0)) / batch.std(0)  #! create
+means = layer(standardise(torch.ones(4, 2)))
 Normal(means, torch.ones(4, 1))  #! operand
-""", "distribution-constraint", ("`means` holds NaN", "(batch - batch.mean(0)) / batch.std(0)` (line 5) is behind it: 0 / 0 is NaN"), late=False),
+""", "distribution-constraint", ("`means` holds NaN", "(batch - batch.mean(0)) / batch.std(0)` (line 5) is behind it: 0 / 0 is NaN"), late=(6, 7)),
     Case("actions-from-one", """\
 import torch
 from torch.distributions import Categorical

@@ -15,6 +15,7 @@ from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_
 from torchsleuth.capture.foreign import foreign
 from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
+from torchsleuth.capture.not_finite import with_causes
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
@@ -73,7 +74,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
     return FailedOperation(
         name,
         place,
-        tuple(operands),
+        with_causes(gathering, operands, crash.message),
         arguments,
         items,
         call_operands,

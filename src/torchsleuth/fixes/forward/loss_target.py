@@ -104,8 +104,9 @@ def _classes(failed: Failed, scores, target) -> list[Fix | None]:
 
 def _with_logits(failed: Failed) -> Fix | None:
     script, call = failed.script, failed.call
-    if script is None or not isinstance(call, ast.Call):
-        return None
+    values = next((operand.values for operand in failed.operation.operands if operand.values is not None and operand.values.bad), None)
+    if script is None or not isinstance(call, ast.Call) or values is not None and values.minimum != values.minimum:
+        return None  # NaN is no score either
     meaning = "The sigmoid is then part of the loss: right if these are scores, not probabilities."
     if called(call) == "binary_cross_entropy":
         return failed.scripts.fix("Take the loss for scores: `binary_cross_entropy_with_logits`.", failed.renamed(call, "binary_cross_entropy_with_logits"), meaning, safe=False)

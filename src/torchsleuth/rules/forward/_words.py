@@ -172,6 +172,8 @@ def bad_values(operand: Operand, values: ValueRange, name: str = "") -> str:
     verb = "is" if values.bad == 1 and not values.at_least else "are"
     count = f"at least {values.bad}" if values.at_least else f"{values.bad}"
     text += f"; {count} of {plural(values.total, 'value')} {verb} out of range; legal: {legal(values)}"
+    if values.minimum != values.minimum:  # NaN is neither
+        return f"{text}."
     return text + f" (smallest {_number(values.minimum)}, largest {_number(values.maximum)})."
 
 

@@ -9,14 +9,10 @@ from torchsleuth.evidence_forward import Operand
 from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import of_tensor
+from torchsleuth.rules.forward._not_finite import cause_facts, cause_fixes, cause_why, causes
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import described, failed, inferred, made_words, seen
-
-# What makes NaN of finite numbers, and of which.
-_MAKES_NAN = {
-    "div": "0 / 0", "truediv": "0 / 0", "true_divide": "0 / 0", "log": "the logarithm of a negative number", "sqrt": "the root of a negative number",
-    "rsqrt": "the root of a negative number", "pow": "a root of a negative number", "acos": "a number beyond 1", "asin": "a number beyond 1",
-}  # fmt: skip
+from torchsleuth.rules.undefined import NAN_OF
 
 
 class DistributionConstraint(CrashRule):
@@ -76,12 +72,12 @@ class DistributionConstraint(CrashRule):
         facts = [seen(f"{name}: {described(operand)}.")] if operand is not None else []
         fixes = [] if nan else _remedies(rule, called.strip("`"))
         if nan:
-            facts += _suspects(operand)
-            fixes.append("Look for the NaN in what it was computed from: the inputs first (`x.isfinite().all()`), then the parameters.")
+            facts += cause_facts(operand) or _suspects(operand)
+            fixes += cause_fixes(operand, ["Look for the NaN in what it was computed from: the inputs first (`x.isfinite().all()`), then the parameters."])
         return report(
             self.name, operation, title=f"{called} holds {what}, which {kind} does not allow{f' as `{name}`' if called.strip('`') != name else ''}",
-            label=f"{name} holds {what}", lead=operand, creates=[(of_tensor(operand)[0], f"{called} was made here")], facts=facts,
-            why=f"{kind} checks its {name}: every value must be {meant}. " + ("NaN is in no range." if nan else "At least one is not."),
+            label=f"{name} holds {what}", lead=operand, creates=causes(operand) or [(of_tensor(operand)[0], f"{called} was made here")], facts=facts,
+            why=" ".join(filter(None, (f"{kind} checks its {name}: every value must be {meant}.", "NaN is in no range." if nan else "At least one is not.", cause_why(operand)))),
             fixes=fixes, mentioned=[operand],
         )  # fmt: skip
 
@@ -98,6 +94,7 @@ def _said(message: str) -> tuple[str, str, str, str] | None:
 
 def _meant(rule: str, argument: str) -> str:
     """`GreaterThan(lower_bound=0.0)` in words."""
+    rule = rule.removeprefix("IndependentConstraint(")
     if rule.startswith("Simplex") and argument == "probs":
         return "0 or greater (and not all 0 in a row)"  # they are divided by their sum before they are checked
     low, high = (re.search(rf"{side}_bound=(-?\d+(?:\.\d+)?)", rule) for side in ("lower", "upper"))
@@ -106,7 +103,7 @@ def _meant(rule: str, argument: str) -> str:
     if low:
         return f"{low[1]} or greater" if "Eq(" in rule else f"greater than {low[1]}"
     return {
-        "Real": "a number", "IndependentConstraint": "numbers within its range", "Simplex": "0 or greater, with a sum of 1 in each row", "Positive": "greater than 0",
+        "Real": "a number", "Simplex": "0 or greater, with a sum of 1 in each row", "Positive": "greater than 0",
         "NonNegative": "0 or greater", "PositiveDefinite": "a positive definite matrix", "Boolean": "0 or 1",
     }.get(rule.partition("(")[0], f"what `{rule}` allows")  # fmt: skip
 
@@ -123,5 +120,5 @@ def _remedies(rule: str, called: str) -> list[str]:
 
 def _suspects(operand: Operand | None) -> list[Fact]:
     """Calls behind the tensor that make NaN of finite numbers: none is proven."""
-    behind = [made for made in (operand.chain if operand is not None else ()) if made.operation in _MAKES_NAN]
-    return [inferred(f"{made_words(made)} is behind it: {_MAKES_NAN[made.operation]} is NaN.") for made in behind[:2]]
+    behind = [made for made in (operand.chain if operand is not None else ()) if made.operation in NAN_OF]
+    return [inferred(f"{made_words(made)} is behind it: {NAN_OF[made.operation]} is NaN.") for made in behind[:2]]

@@ -10,6 +10,7 @@ from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import elsewhere, of_axis, of_parts, of_tensor, squeezed
+from torchsleuth.rules.forward._not_finite import cause_facts, cause_fixes, cause_why, causes
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import bad_values, expr, failed, inferred, line_of, seen, shape
 
@@ -214,14 +215,15 @@ def _dtypes(operation: FailedOperation, scores: Operand | None, target: Operand)
 def _probability(rule: str, operation: FailedOperation, which: str) -> Diagnosis:
     operand = operation.operand(which)
     facts = [seen(bad_values(operand, operand.values))] if operand is not None and operand.values is not None and operand.values.bad else []
-    creates = [(operand.made, f"{operand.called} comes from here")] if operand is not None else []
+    creates = causes(operand) or ([(operand.made, f"{operand.called} comes from here")] if operand is not None else [])
     own = operand.called if operand is not None else f"its {which}"
     if which == "input":
         why = "binary_cross_entropy takes probabilities. Scores as a layer gives them (logits) may be any number."
         fixes = ["Use `binary_cross_entropy_with_logits` (`nn.BCEWithLogitsLoss`) on the raw scores, or apply `torch.sigmoid` first."]
         if facts and operand is not None and operand.values is not None:
             if operand.values.minimum != operand.values.minimum or operand.values.maximum != operand.values.maximum:
-                facts.append(seen("There are NaN values: the computation before it went wrong."))
+                facts += cause_facts(operand) or [seen("There are NaN values: the computation before it went wrong.")]
+                why, fixes = f"binary_cross_entropy takes probabilities, and NaN is none. {cause_why(operand)}".strip(), cause_fixes(operand, [])
             else:
                 facts.append(inferred(f"{own} looks like raw scores, not probabilities."))
     else:

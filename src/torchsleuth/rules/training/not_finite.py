@@ -9,20 +9,7 @@ from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_training import NotFinite
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
-
-_FIXES = {
-    "softmax": "See to it that at least one position is left in every row: do not mask the whole of it, or give such rows zeros afterwards.",
-    "log": "Keep the argument above zero (`clamp_min`, an `eps`), or use the function that does it in one (`log_softmax`, `logsigmoid`).",
-    "std": "Take it over more than one element, or pass `correction=0`.",
-    "div": "Keep the denominator away from zero (`clamp_min`, an `eps`).",
-    "sqrt": "Keep the argument above zero (`clamp_min`, an `eps`).",
-    "mean": "Leave out batches in which nothing is left to average.",
-    "cross_entropy": "Leave out batches in which every label is ignored, or divide a sum by the count yourself (`clamp_min(1)`).",
-    "exp": "Subtract the largest value first (`logsumexp`, `log_softmax`), or bound the argument.",
-}
-_LIKE = {"log_softmax": "softmax", "true_divide": "div", "var": "std", "rsqrt": "sqrt", "pow": "sqrt", "nll_loss": "cross_entropy",
-         "log2": "log", "log10": "log", "log1p": "log", "nanmean": "mean", "expm1": "exp"}  # fmt: skip
-
+from torchsleuth.rules.undefined import remedy
 
 class NotFiniteResult(AuditRule):
     """The forward pass makes NaN or infinity out of finite numbers, and the loss is lost.
@@ -71,8 +58,7 @@ class NotFiniteResult(AuditRule):
             yield _given(fact)
             return
         made = "NaN" if fact.kind == "nan" else "infinity"
-        name = fact.operation.strip("_")
-        fix = _FIXES.get(_LIKE.get(name, name), "Keep its inputs inside the range in which it is defined.")
+        fix = remedy(fact.operation.strip("_"))
         yield Diagnosis(
             self.name, f"`{fact.operation}` makes {made}, and the loss is {fact.loss}", Confidence.CERTAIN,
             (culprit(fact.site, Role.CREATE, f"the first {made} is made here"),),
