@@ -9,6 +9,7 @@ import mechanical_slips as mechanical
 import paper_styles as papers
 import piecewise_styles as piecewise
 import pytest
+import setting_styles as settings
 import torch
 from slips import assert_named
 
@@ -16,7 +17,7 @@ import torchsleuth
 from torchsleuth.checker.truth import spread
 from torchsleuth.errors import UsageError
 
-RIGHT = [(m, n) for m in (papers, fused, further, mechanical, piecewise) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant", "SpikingStep")]
+RIGHT = [(m, n) for m in (papers, fused, further, mechanical, piecewise, settings) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant", "SpikingStep")]
 
 
 @pytest.mark.parametrize(("module", "name"), RIGHT, ids=lambda value: getattr(value, "__name__", value))
@@ -110,6 +111,12 @@ SLIPS = [
     (piecewise, "ProdExceptZero", "g * others.prod(-1)", "g * x.prod(-1)", "write `others.prod`", "gx[..., i] ="),
     (piecewise, "SoftThreshold", "g * out.sign() * active", "g * active", "the gradient for `lam` is not the derivative", "glam"),
     (further, "InstanceNorm", ".sum((0, 2, 3))", ".sum((2, 3)).mean(0)", "a sum treated as a mean", "gg ="),
+    (settings, "ClippedRelu", "x >= alpha", "x < alpha", "the gradient for `alpha` is wrong: `x < alpha` should be `(x > alpha)`", "above = "),
+    (settings, "ClippedRelu", "(x > 0) & (x < alpha)", "x < alpha", "right only where x > 0", "return"),
+    (settings, "ClippedRelu", ").sum().reshape", ").mean().reshape", "12 times too small", "return"),
+    (settings, "LimitPerColumn", "g * high - g * low", "g * high + g * low", "write `g * high - g * low`", "return"),
+    (settings, "MeanAndWidth", "if g_mean is not None", "if g_mean is not None and g_width is not None", "is wrong with only output 0 used", "if g_mean"),
+    (settings, "MeanAndWidth", "g_width * torch.sigmoid(before)", "g_width", "`x` and `w_width` are not the derivatives of forward: what they have in common is `d`", "d = "),
 ]  # fmt: skip
 
 

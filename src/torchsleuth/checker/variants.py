@@ -267,11 +267,28 @@ def randn(value: torch.Tensor, noise: Noise) -> torch.Tensor:
 def redrawn(arguments: Arguments, generator: Noise) -> Arguments:
     """Other values of the same size and, in general, of both signs for the checked inputs."""
     values = list(arguments.values)
+    settings = signed_settings(arguments)
     for k in arguments.checked:
         value = values[k]
         size = float(value.abs().mean()) if value.numel() else 1.0
-        values[k] = generator.like(value) * (size if 1e-3 < size < 1e3 else 1.0)
+        drawn = generator.like(value) * (size if 1e-3 < size < 1e3 else 1.0)
+        values[k] = drawn.abs() * value.sign() if k in settings else drawn
     return arguments.with_values(values)
+
+
+def signed_settings(arguments: Arguments) -> frozenset[int]:
+    """Inputs of one sign that hold one number, or one per row or column, beside a larger one: limits, widths, slopes, temperatures.
+
+    Their sign is a part of what they are: a clamp between `-limit` and `limit` is not meant for a negative one.
+    """
+    largest = max((arguments.values[k].numel() for k in arguments.checked), default=0)
+    found = set()
+    for k in arguments.checked:
+        value = arguments.values[k]
+        if 0 < value.numel() < largest and value.numel() == max(value.shape, default=1):
+            low, high = torch.aminmax(value)
+            found |= {k} if low.item() > 0 or high.item() < 0 else set()
+    return frozenset(found)
 
 
 def moved(arguments: Arguments, generator: Noise) -> Arguments:
@@ -308,9 +325,10 @@ def few(arguments: Arguments) -> bool:
 def other_signs(arguments: Arguments, generator: Noise) -> Arguments | None:
     """Inputs of one sign only, with half of their elements negated."""
     values, changed = list(arguments.values), False
+    settings = signed_settings(arguments)
     for k in arguments.checked:
         value = values[k]
-        if not value.numel():
+        if not value.numel() or k in settings:
             continue
         low, high = torch.aminmax(value)
         if low.item() >= 0 or high.item() <= 0:
