@@ -39,18 +39,10 @@ def optimizer_of_a_tensor(found: Found) -> Reading:
 
 
 @reads(
-    r"'(?P<kind>(?-i:[A-Z])\w*)' object is not iterable",
+    r"'(?P<kind>(?!NoneType)(?-i:[A-Z])\w*)' object is not iterable",
     example="TypeError: 'Linear' object is not iterable",
 )
 def not_iterable(found: Found) -> Reading:
-    if found["kind"] == "NoneType":
-        return Reading(
-            "nothing (None) where several values are taken apart",
-            "Python goes over `None`, or takes it apart into names.",
-            ("A function without `return`, or one that returns on one of its ways only.", "`list.sort()`, `random.shuffle(x)` and the like change in place and return None."),
-            raising("def make():", "    pass", "for x in make():", "    print(x)", raises="TypeError: 'NoneType' object is not iterable"),
-            ("Return the values; print what the function gives before it is taken apart.",),
-        )
     return Reading(
         f"`{found['kind']}` is one object, and something goes over it",
         f"A `for`, a `list(...)`, an unpacking or a call that wants several things got one `{found['kind']}`.",

@@ -1,4 +1,4 @@
-"""Messages of `torch.distributed`: processes that were not started, do not meet, or find their port taken."""
+"""Messages of several processes: `torch.distributed` (not started, not meeting, port taken), and what workers cannot be started with or sent."""
 
 from __future__ import annotations
 
@@ -79,4 +79,60 @@ def port_taken(found: Found) -> Reading:
         ("Another training on the same machine uses the same port (29500 is the default).", "A process of an earlier run is still alive."),
         None,
         ("Another port: `torchrun --master-port=29511 ...`, or `--standalone` on one machine, which finds a free one. Look for what is left: `ps aux | grep python`.",),
+    )
+
+
+@reads(
+    r"An attempt has been made to start a new process before the\s+current process has finished its bootstrapping phase",
+    example="RuntimeError: An attempt has been made to start a new process before the current process has finished its bootstrapping phase.",
+)
+def main_guard(found: Found) -> Reading:
+    return Reading(
+        "a worker imports the script and starts workers again",
+        "Where processes are started by 'spawn' (Windows, macOS) each worker imports the script first. Code at its top level, that goes over a DataLoader with workers, would start workers of workers.",
+        ("The training loop stands at the top level of the script.",),
+        None,
+        ("Put what runs under `if __name__ == '__main__':` (definitions stay outside), or `num_workers=0`.",),
+    )
+
+
+@reads(
+    r"cannot pickle '(?P<kind>[\w.]+)' object",
+    example="TypeError: cannot pickle '_thread.lock' object",
+)
+def cannot_pickle(found: Found) -> Reading:
+    kind = found["kind"]
+    what = {
+        "generator": "a generator (a half-run loop)", "_thread.lock": "a lock", "_io.TextIOWrapper": "an open file", "_io.BufferedReader": "an open file", "module": "a module",
+        "sqlite3.Connection": "a database connection", "dict_keys": "the keys of a dictionary: `list(...)` of them can be",
+    }.get(kind, f"a `{kind}`")  # fmt: skip
+    return Reading(
+        f"{what} cannot be sent to another process, copied or saved",
+        "To hand an object to a worker, to `copy.deepcopy` it or to `torch.save` it whole, all that it holds is pickled; this cannot be.",
+        (
+            "The dataset keeps an open file, a connection, a client or a logger from `__init__`, and the loader has workers started by 'spawn'.",
+            "A model or a configuration that is copied or saved whole holds one.",
+        ),
+        raising("import copy", "import threading", "copy.deepcopy({'lock': threading.Lock()})", raises="TypeError: cannot pickle '_thread.lock' object")
+        if kind == "_thread.lock"
+        else None,
+        ("Open it where it is used first (in `__getitem__`, once per worker: `if self.file is None: self.file = open(...)`), or leave it out in `__getstate__`; save `state_dict()`.",),
+    )
+
+
+@reads(
+    r"received 0 items of ancdata",
+    r"Too many open files\. Communication with the workers is no longer possible",
+    example="RuntimeError: received 0 items of ancdata",
+)
+def too_many_files(found: Found) -> Reading:
+    return Reading(
+        "too many files are open at once",
+        "Each tensor that a worker hands over is a piece of shared memory with a file descriptor, and the process has reached its limit.",
+        ("Batches, or tensors out of them, are kept in a list: each keeps its descriptor open.", "Many small tensors per sample, many workers, a low limit (`ulimit -n`)."),
+        None,
+        (
+            "Copy what you keep: `kept.append(x.clone())`, or `.item()` and `.numpy().copy()`.",
+            "`ulimit -n 65536`, or `torch.multiprocessing.set_sharing_strategy('file_system')`.",
+        ),
     )
