@@ -115,6 +115,8 @@ SLIPS = [
     (settings, "ClippedRelu", "(x > 0) & (x < alpha)", "x < alpha", "right only where x > 0", "return"),
     (settings, "ClippedRelu", ").sum().reshape", ").mean().reshape", "12 times too small", "return"),
     (settings, "LimitPerColumn", "g * high - g * low", "g * high + g * low", "write `g * high - g * low`", "return"),
+    (settings, "SmoothLoss", "d / ctx.beta", "d", "write `d / ctx.beta` instead of `d`", "gp = "),
+    (settings, "Recurrence", "gh * previous", "gh * states[t]", "write `previous` instead of `states[t]`", "ga = ga"),
     (settings, "MeanAndWidth", "if g_mean is not None", "if g_mean is not None and g_width is not None", "is wrong with only output 0 used", "if g_mean"),
     (settings, "MeanAndWidth", "g_width * torch.sigmoid(before)", "g_width", "`x` and `w_width` are not the derivatives of forward: what they have in common is `d`", "d = "),
 ]  # fmt: skip
@@ -123,6 +125,16 @@ SLIPS = [
 @pytest.mark.parametrize(("module", "name", "old", "new", "words", "line"), SLIPS, ids=lambda value: str(getattr(value, "__name__", value))[:24])
 def test_one_slip(module, name, old, new, words, line, tmp_path):
     assert_named(module, name, old, new, words, line, tmp_path)
+
+
+def test_a_sign_for_both_ways_of_a_flag_is_no_fix(tmp_path):
+    assert_named(settings, "PowerEitherWay", "            g = -g\n", "            pass\n", "wrong sign", "return", tmp_path)
+    source = inspect.getsource(settings.PowerEitherWay).replace("            g = -g\n", "            pass\n")
+    (tmp_path / "ops.py").write_text(f"import torch\nfrom torch.autograd import Function\n\n{source}")
+    namespace = {"__name__": "ops"}
+    exec(compile((tmp_path / "ops.py").read_text(), str(tmp_path / "ops.py"), "exec"), namespace)
+    report = torchsleuth.check(namespace["PowerEitherWay"], *settings.INPUTS["PowerEitherWay"]())
+    assert not [edit for d in report.diagnoses for fix in d.fixes for edit in fix.edits], str(report)
 
 
 SAID = {

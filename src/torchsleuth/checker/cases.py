@@ -70,6 +70,7 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     # Others that forward takes may still be none that the Function is for: what backward refuses proves nothing.
     more = [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
     more += [other for other in variants.other_integers(arguments) if bench.takes(other)]
+    more += [*variants.larger_constants(arguments)]
     shapes = any(problem.kind == "shape" for problem in evaluation.problems)
     others += [other for other in more if other is not None and not _refused(bench, other, ("raises",) if shapes else ("raises", "shape"))]
     out = []
@@ -83,7 +84,19 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
         except Exception:
             if position == 0:
                 return []
-    return out
+    return [*out, *_right_otherwise(bench, evaluation)]
+
+
+def _right_otherwise(bench: Bench, evaluation: Evaluation) -> typing.Iterator[Case]:
+    """Passes with a flag the other way that are right as they are: a sign for both ways mends the one and spoils the other."""
+    for other in variants.other_flags(evaluation.arguments):
+        try:
+            run = bench.forward(other)
+            case = _case(bench, evaluation._replace(arguments=other, run=run, grads=bench.random_grads(run))) if finite(run) else None
+        except Exception:
+            continue
+        if case is not None and right_in(bench, case, bench.subject.backward, set(case.true)):
+            yield case
 
 
 def seen_first(bench: Bench, evaluation: Evaluation) -> list[Case]:

@@ -7,7 +7,7 @@ import dataclasses
 
 import torch
 
-from torchsleuth.checker import mechanics, origins, second, slices, source, transforms, variants
+from torchsleuth.checker import layouts, mechanics, origins, second, slices, source, transforms, variants
 from torchsleuth.checker.arguments import Arguments, dtype_name, in_dtypes
 from torchsleuth.checker.bench import Evaluation, finite, is_float, length
 from torchsleuth.checker.judgement import Judge, sample_of
@@ -62,12 +62,12 @@ class Conditions(Judge):
         bench = self.bench
         if bench.random:
             # Random numbers are laid out with the memory: other layouts draw other ones, and each is judged for itself.
-            self.attempt("non-contiguous inputs", variants.with_noncontiguous(study))
-            self.attempt("expanded inputs", variants.with_expanded(study))
+            self.attempt("non-contiguous inputs", layouts.with_noncontiguous(study))
+            self.attempt("expanded inputs", layouts.with_expanded(study))
             return
         reference = bench.evaluate(study, base.grads) if bench.writes else base
-        self.same_as(reference, "non-contiguous inputs", variants.with_noncontiguous(study), reference.grads)
-        expanded = variants.with_expanded(study)
+        self.same_as(reference, "non-contiguous inputs", layouts.with_noncontiguous(study), reference.grads)
+        expanded = layouts.with_expanded(study)
         if expanded is not None:
             dense = expanded.with_values(v.contiguous() if isinstance(v, torch.Tensor) else v for v in expanded.values)
             try:
@@ -76,7 +76,7 @@ class Conditions(Judge):
                 dense_pass = None
             if dense_pass is not None:
                 self.same_as(dense_pass, "expanded inputs", expanded, reference.grads)
-        grads = tuple(None if g is None else variants.noncontiguous(g) for g in reference.grads)
+        grads = tuple(None if g is None else layouts.noncontiguous(g) for g in reference.grads)
         if any(g is not None for g in grads):
             grads = tuple(g if n is None else n for g, n in zip(reference.grads, grads, strict=True))
             self.same_as(reference, "non-contiguous grad_output", study, grads)

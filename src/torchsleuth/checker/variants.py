@@ -1,4 +1,4 @@
-"""Other inputs of the same kind: another batch size, another layout, other signs, other constants.
+"""Other inputs of the same kind: another batch size, other values, other signs, other constants.
 
 A variant is made from the values the user gave (repeated, cut and jittered), so that positive inputs
 stay positive and class ids stay in range. `forward` is the judge: where it refuses a variant, nothing
@@ -378,45 +378,24 @@ def other_constants(arguments: Arguments) -> typing.Iterator[tuple[str, Argument
             )
 
 
+def larger_constants(arguments: Arguments) -> typing.Iterator[Arguments]:
+    """One float argument at a time larger, a share still a share: the other side of a threshold than `other_constants` reach."""
+    for k, value in enumerate(arguments.values):
+        if isinstance(value, float) and 0 < value < 1e6:
+            changed = value * 1.5 if value >= 1 else value**0.6
+            yield arguments.with_values([changed if j == k else v for j, v in enumerate(arguments.values)])
+
+
+def other_flags(arguments: Arguments) -> typing.Iterator[Arguments]:
+    """One flag at a time the other way."""
+    for k, value in enumerate(arguments.values):
+        if isinstance(value, bool):
+            yield arguments.with_values([not value if j == k else v for j, v in enumerate(arguments.values)])
+
+
 def other_integers(arguments: Arguments) -> typing.Iterator[Arguments]:
     """One integer argument at a time one larger or, where it is above 1, one smaller."""
     for k, value in enumerate(arguments.values):
         if isinstance(value, int) and not isinstance(value, bool):
             for changed in (value + 1, value - 1) if value > 1 else (value + 1,):
                 yield arguments.with_values([changed if j == k else v for j, v in enumerate(arguments.values)])
-
-
-# -- layouts -----------------------------------------------------------------------------------
-
-
-def noncontiguous(value: torch.Tensor) -> torch.Tensor | None:
-    """The same values in memory of another order, or None where every order is the same."""
-    long = [dim for dim, n in enumerate(value.shape) if n > 1]
-    if len(long) >= 2:
-        a, b = long[0], long[-1]
-        out = value.transpose(a, b).contiguous().transpose(a, b)
-    elif long:
-        out = torch.stack((value, value), dim=-1)[..., 0]
-    else:
-        return None
-    return out
-
-
-def with_noncontiguous(arguments: Arguments) -> Arguments | None:
-    values, changed = list(arguments.values), False
-    for k in tensors(arguments):
-        other = noncontiguous(values[k])
-        if other is not None:
-            values[k], changed = other, True
-    return arguments.with_values(values) if changed else None
-
-
-def with_expanded(arguments: Arguments) -> Arguments | None:
-    """The checked inputs with their first long dimension a repeat of its first slice (stride 0)."""
-    values, changed = list(arguments.values), False
-    for k in arguments.checked:
-        value = values[k]
-        dim = next((d for d, n in enumerate(value.shape) if n > 1), None)
-        if dim is not None:
-            values[k], changed = value.narrow(dim, 0, 1).expand(value.shape), True
-    return arguments.with_values(values) if changed else None
