@@ -6,6 +6,7 @@ import textwrap
 
 import guessed_styles as styles
 import pytest
+import setting_styles as settings
 import torch
 
 from torchsleuth.checker import check_trial
@@ -39,6 +40,13 @@ def test_judged_without_inputs(function):
     said = " ".join((diagnosis.title, diagnosis.explanation, *(f.title for f in diagnosis.fixes)))
     assert words in said, str(report)
     assert {c.span.line for c in diagnosis.culprits} == lines, str(report)
+
+
+@pytest.mark.parametrize("name", settings.INPUTS)
+def test_a_learned_limit_or_slope_is_guessed_positive(name):
+    function = getattr(settings, name)
+    report = report_of((check_trial(function, *guessed_inputs(function).inputs, made=True),))
+    assert report.ok and not report.diagnoses, str(report)
 
 
 SLOPE = """

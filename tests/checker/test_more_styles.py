@@ -9,6 +9,7 @@ import mechanical_slips as mechanical
 import paper_styles as papers
 import piecewise_styles as piecewise
 import pytest
+import setting_styles as settings
 import torch
 from slips import assert_named
 
@@ -16,7 +17,7 @@ import torchsleuth
 from torchsleuth.checker.truth import spread
 from torchsleuth.errors import UsageError
 
-RIGHT = [(m, n) for m in (papers, fused, further, mechanical, piecewise) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant", "SpikingStep")]
+RIGHT = [(m, n) for m in (papers, fused, further, mechanical, piecewise, settings) for n in m.INPUTS if not n.startswith("W_") and n not in ("RoundSTE", "LSQQuant", "SpikingStep")]
 
 
 @pytest.mark.parametrize(("module", "name"), RIGHT, ids=lambda value: getattr(value, "__name__", value))
@@ -110,12 +111,30 @@ SLIPS = [
     (piecewise, "ProdExceptZero", "g * others.prod(-1)", "g * x.prod(-1)", "write `others.prod`", "gx[..., i] ="),
     (piecewise, "SoftThreshold", "g * out.sign() * active", "g * active", "the gradient for `lam` is not the derivative", "glam"),
     (further, "InstanceNorm", ".sum((0, 2, 3))", ".sum((2, 3)).mean(0)", "a sum treated as a mean", "gg ="),
+    (settings, "ClippedRelu", "x >= alpha", "x < alpha", "the gradient for `alpha` is wrong: `x < alpha` should be `(x > alpha)`", "above = "),
+    (settings, "ClippedRelu", "(x > 0) & (x < alpha)", "x < alpha", "right only where x > 0", "return"),
+    (settings, "ClippedRelu", ").sum().reshape", ").mean().reshape", "12 times too small", "return"),
+    (settings, "LimitPerColumn", "g * high - g * low", "g * high + g * low", "write `g * high - g * low`", "return"),
+    (settings, "SmoothLoss", "d / ctx.beta", "d", "write `d / ctx.beta` instead of `d`", "gp = "),
+    (settings, "Recurrence", "gh * previous", "gh * states[t]", "write `previous` instead of `states[t]`", "ga = ga"),
+    (settings, "MeanAndWidth", "if g_mean is not None", "if g_mean is not None and g_width is not None", "is wrong with only output 0 used", "if g_mean"),
+    (settings, "MeanAndWidth", "g_width * torch.sigmoid(before)", "g_width", "`x` and `w_width` are not the derivatives of forward: what they have in common is `d`", "d = "),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("module", "name", "old", "new", "words", "line"), SLIPS, ids=lambda value: str(getattr(value, "__name__", value))[:24])
 def test_one_slip(module, name, old, new, words, line, tmp_path):
     assert_named(module, name, old, new, words, line, tmp_path)
+
+
+def test_a_sign_for_both_ways_of_a_flag_is_no_fix(tmp_path):
+    assert_named(settings, "PowerEitherWay", "            g = -g\n", "            pass\n", "wrong sign", "return", tmp_path)
+    source = inspect.getsource(settings.PowerEitherWay).replace("            g = -g\n", "            pass\n")
+    (tmp_path / "ops.py").write_text(f"import torch\nfrom torch.autograd import Function\n\n{source}")
+    namespace = {"__name__": "ops"}
+    exec(compile((tmp_path / "ops.py").read_text(), str(tmp_path / "ops.py"), "exec"), namespace)
+    report = torchsleuth.check(namespace["PowerEitherWay"], *settings.INPUTS["PowerEitherWay"]())
+    assert not [edit for d in report.diagnoses for fix in d.fixes for edit in fix.edits], str(report)
 
 
 SAID = {

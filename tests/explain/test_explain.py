@@ -123,6 +123,17 @@ def test_index_put_does_not_fail_that_way() -> None:
         ("ValueError: Unable to create tensor, you should probably activate truncation and/or padding with 'padding=True' 'truncation=True' to have batched tensors "
          "with the same length.", "do not form a rectangle"),
         ("ValueError: Asking to pad but the tokenizer does not have a padding token. Please select a token to use as `pad_token`", "resize_token_embeddings"),
+        ("AttributeError: 'DataParallel' object has no attribute 'fc'", "`model.module.fc`"),
+        ("AttributeError: 'collections.OrderedDict' object has no attribute 'eval'", "a dictionary of weights is no model".capitalize()),
+        ("AttributeError: 'CausalLMOutputWithPast' object has no attribute 'shape'", "likely first 1. The object is of another kind"),
+        ("ValueError: Expected more than 1 spatial element when training, got input size torch.Size([2, 4, 1])", "The batch has no part in it."),
+        ("RuntimeError: derivative for aten::grid_sampler_2d_backward is not implemented", "A second derivative is asked for"),
+        ("[rank1]:[E1118 10:23:45.1 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=57, OpType=ALLREDUCE, NumelIn=1048576, "
+         "NumelOut=1048576, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.", "waited 600 seconds in ALLREDUCE for the others"),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 12020).", "It knows CUDA up to 12.2."),
+        ("_pickle.UnpicklingError: invalid load key, '<'.", "it is a web page"),
+        ("NotImplementedError: \"bincount_cpu\" not implemented for 'Float'", "`.long()`"),
+        ("AssertionError: No inf checks were recorded for this optimizer.", "every `.grad` is None"),
     ],
 )  # fmt: skip
 def test_messages(given: str, expected: str) -> None:
@@ -173,6 +184,12 @@ def test_what_is_not_known_is_not_another_mistake(given: str) -> None:
 
 def test_a_missing_operator_is_no_wrong_target() -> None:
     assert explain("NotImplementedError: The operator 'aten::_ctc_loss' is not currently implemented for the MPS device.").rule == ""
+
+
+@pytest.mark.parametrize("given", ["'Net' object has no attribute 'conv1'", "'Subset' object has no attribute 'classes'", "'str' object has no attribute 'items'"])
+def test_an_attribute_that_is_not_there_is_no_word_about_tensors(given: str) -> None:
+    answer = explain(f"AttributeError: {given}")
+    assert answer.answered and not answer.rule and "where a tensor is wanted" not in " ".join(str(answer).split())
 
 
 def test_a_whole_traceback_names_the_line() -> None:

@@ -70,6 +70,7 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     # Others that forward takes may still be none that the Function is for: what backward refuses proves nothing.
     more = [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
     more += [other for other in variants.other_integers(arguments) if bench.takes(other)]
+    more += [*variants.larger_constants(arguments)]
     shapes = any(problem.kind == "shape" for problem in evaluation.problems)
     others += [other for other in more if other is not None and not _refused(bench, other, ("raises",) if shapes else ("raises", "shape"))]
     out = []
@@ -78,21 +79,44 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
             run = bench.forward(other)
             if position and not finite(run):
                 continue
-            grads = evaluation.grads if position == 0 else bench.random_grads(run)
-            again = evaluation._replace(arguments=other, run=run, grads=grads)
-            true = {}
-            for k in arguments.checked:
-                found, _ = true_gradient(bench, again, k)
-                if found is None:
-                    break
-                true[k] = found.gradient
-            else:
-                grads = _passed(run, grads)
-                out.append(Case(other, run, grads, true, Given((*grads, *(run.context.to_save or ()), *vars(run.context).values(), *other.values))))
+            case = _case(bench, evaluation._replace(arguments=other, run=run, grads=evaluation.grads if position == 0 else bench.random_grads(run)))
+            out += [case] if case is not None else []
         except Exception:
             if position == 0:
                 return []
-    return out
+    return [*out, *_right_otherwise(bench, evaluation)]
+
+
+def _right_otherwise(bench: Bench, evaluation: Evaluation) -> typing.Iterator[Case]:
+    """Passes with a flag the other way that are right as they are: a sign for both ways mends the one and spoils the other."""
+    for other in variants.other_flags(evaluation.arguments):
+        try:
+            run = bench.forward(other)
+            case = _case(bench, evaluation._replace(arguments=other, run=run, grads=bench.random_grads(run))) if finite(run) else None
+        except Exception:
+            continue
+        if case is not None and right_in(bench, case, bench.subject.backward, set(case.true)):
+            yield case
+
+
+def seen_first(bench: Bench, evaluation: Evaluation) -> list[Case]:
+    """The pass that showed the mistake, where the others are made of another one: what mends those has to mend it, too."""
+    if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
+        return []
+    case = _case(bench, evaluation._replace(run=bench.forward(evaluation.arguments)))
+    return [case] if case is not None else []
+
+
+def _case(bench: Bench, evaluation: Evaluation) -> Case | None:
+    arguments, run = evaluation.arguments, evaluation.run
+    true = {}
+    for k in arguments.checked:
+        found, _ = true_gradient(bench, evaluation, k)
+        if found is None:
+            return None
+        true[k] = found.gradient
+    grads = _passed(run, evaluation.grads)
+    return Case(arguments, run, grads, true, Given((*grads, *(run.context.to_save or ()), *vars(run.context).values(), *arguments.values)))
 
 
 def _refused(bench: Bench, arguments: Arguments, kinds: tuple[str, ...]) -> bool:

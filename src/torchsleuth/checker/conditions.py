@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import torch
 
-from torchsleuth.checker import mechanics, second, source, transforms, variants
+from torchsleuth.checker import layouts, mechanics, origins, second, slices, source, transforms, variants
 from torchsleuth.checker.arguments import Arguments, dtype_name, in_dtypes
 from torchsleuth.checker.bench import Evaluation, finite, is_float, length
 from torchsleuth.checker.judgement import Judge, sample_of
 from torchsleuth.checker.trial import Finding
-from torchsleuth.checker.truth import differing, through_forward
+from torchsleuth.checker.truth import differing, through_forward, verdict
 from torchsleuth.model import Role
 
 
@@ -61,12 +62,12 @@ class Conditions(Judge):
         bench = self.bench
         if bench.random:
             # Random numbers are laid out with the memory: other layouts draw other ones, and each is judged for itself.
-            self.attempt("non-contiguous inputs", variants.with_noncontiguous(study))
-            self.attempt("expanded inputs", variants.with_expanded(study))
+            self.attempt("non-contiguous inputs", layouts.with_noncontiguous(study))
+            self.attempt("expanded inputs", layouts.with_expanded(study))
             return
         reference = bench.evaluate(study, base.grads) if bench.writes else base
-        self.same_as(reference, "non-contiguous inputs", variants.with_noncontiguous(study), reference.grads)
-        expanded = variants.with_expanded(study)
+        self.same_as(reference, "non-contiguous inputs", layouts.with_noncontiguous(study), reference.grads)
+        expanded = layouts.with_expanded(study)
         if expanded is not None:
             dense = expanded.with_values(v.contiguous() if isinstance(v, torch.Tensor) else v for v in expanded.values)
             try:
@@ -75,7 +76,7 @@ class Conditions(Judge):
                 dense_pass = None
             if dense_pass is not None:
                 self.same_as(dense_pass, "expanded inputs", expanded, reference.grads)
-        grads = tuple(None if g is None else variants.noncontiguous(g) for g in reference.grads)
+        grads = tuple(None if g is None else layouts.noncontiguous(g) for g in reference.grads)
         if any(g is not None for g in grads):
             grads = tuple(g if n is None else n for g, n in zip(reference.grads, grads, strict=True))
             self.same_as(reference, "non-contiguous grad_output", study, grads)
@@ -212,12 +213,14 @@ class Conditions(Judge):
             return
         base = self.base
         total: dict[int, torch.Tensor] = {}
+        passes: dict[int, Evaluation] = {}
         for o in live:
             grads = tuple(g if j == o else None for j, g in enumerate(base.grads))
             alone = self.bench.evaluate(self.study, grads)
             if alone.problems and alone.problems[0].kind == "raises":
                 self.findings.append(self.finding_of(alone.problems[0], alone, f"only output {o} used", True))
                 return
+            passes[o] = alone
             for k, g in alone.settled.items():
                 if g is not None:
                     total[k] = total[k] + g if k in total else g
@@ -228,8 +231,23 @@ class Conditions(Judge):
             got = total.get(k)
             if got is None or bool(differing(got, want).any()):
                 self.bad.add(k)
-                self.findings.append(self.completed(Finding("not-linear", k, "each output used alone"), base, k))
+                # With all outputs in use the gradient is right: what is wrong shows where one of them is used alone.
+                o = next((o for o, alone in passes.items() if not verdict(self.bench, alone, k).right), None)
+                if o is not None:
+                    nothing = "" if passes[o].settled.get(k) is not None else "None"
+                    found = self.completed(Finding("not-linear", k, f"only output {o} used", detail=nothing), passes[o], k)
+                    self.findings.append(self.decided(found, o, passes[o]) if found.mend is None else found)
         self.cases.append(("each output used alone", ""))
+
+    def decided(self, finding: Finding, o: int, alone: Evaluation) -> Finding:
+        """The finding at the condition that leaves out what comes back through output `o`, where there is one."""
+        method = mechanics.methods(self.bench)[1]
+        if method is None:
+            return finding
+        one, all_of_them = (origins.executed_lines(self.bench, e, self.subject.backward_code) for e in (alone, self.base))
+        test = slices.deciding(method, o, one, all_of_them)
+        label = f"decides about the gradient for {self.arguments.names[finding.input]}"
+        return dataclasses.replace(finding, culprit=source.culprit_of(method, test, label)) if test is not None else finding
 
     def autocast(self, evaluation: Evaluation | Exception | None = None) -> None:
         if evaluation is None:

@@ -272,6 +272,11 @@ def names(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
         for name in scope.tensors:
             if name != node.id:
                 yield Change(node, name)
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name) and node.value.id in scope.tensors:
+        # `h[t]` for `previous`, which is `h[t - 1]` or zeros.
+        for name, rank in scope.tensors.items():
+            if name != node.value.id and rank == scope.tensors[node.value.id] - 1:
+                yield Change(node, name)
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in scope.numbers:
         for name in scope.numbers:
             if name != node.id:

@@ -45,6 +45,12 @@ ABOVE = re.compile(r"^(hi|high|upper|max|max_?val|max_?value|clip_?max|a_?max|up
 PLAIN = ("int", "float", "bool", "str")
 FLOAT_NAMES = re.compile(r"^(eps|epsilon|p|alpha|beta|gamma|lambd|lambda_|lam|scale|slope|negative_slope|temperature|tau|t|factor|coeff|threshold|margin)$", re.IGNORECASE)  # fmt: skip
 
+# Learned numbers that are positive by nature, one for all or one per column: a clamp between -limit and limit knows no negative one.
+SETTING_NAMES = re.compile(
+    r"^(alphas?|slopes?|negative_slope|limits?|caps?|bounds?|clip(_?val(ue)?)?|thresh(old)?s?|thr|tau|temp(erature)?|sigmas?|stds?|var(iance)?|scales?|step(_?size)?|"
+    r"deltas?|lam(bda?)?_?|widths?|radius|margin|kappa|bandwidth|decay|eps(ilon)?)$", re.IGNORECASE,
+)  # fmt: skip
+
 
 class Guess(typing.NamedTuple):
     """Inputs, and a sentence about them."""
@@ -234,7 +240,8 @@ def _doubt(subject: Subject, combination: tuple) -> int:
         doubt += isinstance(grad, torch.Tensor) and grad.shape != values[k].shape
     rank = max(v.ndim for v in values if isinstance(v, torch.Tensor))
     # A single number, or a dimension of one, fits everywhere: of several guesses one without them says more.
-    doubt += sum(2 for v in values if isinstance(v, torch.Tensor) and v.numel() == 1)
+    numbers = [n for n, v in zip(arguments.names, values, strict=True) if isinstance(v, torch.Tensor) and v.numel() == 1]
+    doubt += 2 * sum(not SETTING_NAMES.match(name) for name in numbers)
     doubt += any(is_float(o) and o.ndim > rank and o.numel() == max(v.numel() for v in values if isinstance(v, torch.Tensor)) for o in evaluation.run.outputs)
     return doubt
 
@@ -245,7 +252,11 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
     note = note if isinstance(note, str) else getattr(note, "__name__", "")
     name = parameter.name
     as_tensor = (not reading.constant or reading.tensor or note.rpartition(".")[2] == "Tensor") and note not in PLAIN
+    setting = as_tensor and SETTING_NAMES.match(name) is not None
+    if setting:
+        shapes = sorted(shapes, key=lambda shape: (reading.rank >= 0 and len(shape) != reading.rank, len(shape) > 1, len(shape)))
     floats = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    floats = [v.abs() for v in floats] if setting else floats
     if not as_tensor:
         if reading.values:
             return [*reading.values]

@@ -197,7 +197,7 @@ class Judge:
                 ok_cases=tuple(name for name, _ in self.cases), given=given, detail=purpose,
                 elsewhere=elsewhere, partly=bool(((true != 0) & ~result.wrong).any()) and not bool((returned[true == 0] != 0).any()),
             ),
-            typical, k,
+            typical, k, evaluation,
         )  # fmt: skip
         finding = self.of_random_inputs(finding)
         if kind == "values" and finding.mend is None and (finding.relation is None or finding.relation.kind in ("unknown", "passed-on")):
@@ -310,8 +310,11 @@ class Judge:
             evaluation, problem.input,
         )  # fmt: skip
 
-    def completed(self, finding: Finding, evaluation: Evaluation, k: int) -> Finding:
-        """The finding with the expression responsible and, where one was found, a change that mends it."""
+    def completed(self, finding: Finding, evaluation: Evaluation, k: int, seen: Evaluation | None = None) -> Finding:
+        """The finding with the expression responsible and, where one was found, a change that mends it.
+
+        `seen` is the pass it was found in, where `evaluation` is another that shows it better.
+        """
         method = mechanics.methods(self.bench)[1]
         if method is None:
             return finding
@@ -319,7 +322,7 @@ class Judge:
         lines = origins.executed_lines(self.bench, evaluation, self.subject.backward_code)
         if self.mending and finding.kind not in ("not-derivative", "none"):
             kind = finding.relation.kind if finding.relation is not None else finding.kind
-            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends, self.in_vain)
+            mend = mended(self.bench, method, evaluation, k, self.study, "shape" if finding.kind == "shape" else kind, self.mends, self.in_vain, seen)
             self.in_vain |= mend is None
             if mend is not None and mend not in self.mends:
                 self.mends.append(mend)

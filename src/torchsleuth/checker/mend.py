@@ -19,7 +19,7 @@ import torch
 from torchsleuth.checker import edits, slices, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation
-from torchsleuth.checker.cases import Case, experiments, finite_at_zero, passes, right_already
+from torchsleuth.checker.cases import Case, experiments, finite_at_zero, passes, right_already, seen_first
 from torchsleuth.checker.change import Change, Scope, applied, mend_of
 from torchsleuth.checker.compiling import Compiler, from_text, visible_names
 from torchsleuth.checker.saved import saved_otherwise
@@ -33,12 +33,13 @@ LIMITS = {"": LIMIT, "unknown": LIMIT, "not-linear": LIMIT // 2, "missing-term":
 
 def mended(
     bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str = "", known: typing.Sequence[Mend] = (),
-    again: bool = False,
+    again: bool = False, seen: Evaluation | None = None,
 ) -> Mend | None:
     """The first change that puts gradient `k` (or, for -1, all of them) right in every experiment.
 
     `known` are changes that put another gradient of the same Function right: one slip may spoil several. `again`:
-    a change was looked for in vain already, and now it is not looked for as long.
+    a change was looked for in vain already, and now it is not looked for as long. `seen` is the pass that showed the mistake,
+    where `evaluation` is one that shows it better.
     A method with a `while` loop is left alone: with a changed step it might never end. What backward
     prints, it has printed already.
     """
@@ -46,11 +47,12 @@ def mended(
         return None
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         limit = LIMITS.get(relation, LIMIT // 4)
-        return _mended(bench, method, evaluation, k, study, relation, known, limit // 8 if again else limit)
+        return _mended(bench, method, evaluation, k, study, relation, known, limit // 8 if again else limit, seen)
 
 
 def _mended(
-    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str, known: typing.Sequence[Mend], limit: int
+    bench: Bench, method: Method, evaluation: Evaluation, k: int, study: Arguments, relation: str, known: typing.Sequence[Mend], limit: int,
+    seen: Evaluation | None = None,
 ) -> Mend | None:
     if variants.elements(evaluation.arguments) > 16 * variants.LARGE:
         evaluation = bench.evaluate(study)
@@ -58,6 +60,7 @@ def _mended(
         cases = experiments(bench, method, evaluation)
         if not cases:
             return None
+        cases = [*cases, *seen_first(bench, seen)] if seen is not None and seen is not evaluation else cases
         right = right_already(bench, cases)
         scope = _scope(bench, method, cases[0])
     except Exception:
@@ -74,16 +77,16 @@ def _mended(
     first = returned_expression(method, max(k, 0), count)
     wrong = sorted(set(cases[0].true) - right)
     doubtful = [slices.made_of(s) if isinstance(s, ast.For) else s for s in slices.suspicious(method, wrong, sorted(right), count).values()]
-    seen: set[str] = set()
+    done: set[str] = set()
     partial: Mend | None = None
     compiler = Compiler(bench.subject.backward_code, method)
     for tried, change in enumerate(edits.changes(method, scope, first, relation, doubtful)):
         if tried > limit:
             break
         text = applied(method, change)
-        if text in seen:
+        if text in done:
             continue
-        seen.add(text)
+        done.add(text)
         backward = compiler.compiled(change)
         if backward is None or not passes(bench, cases, wanted, right, backward):
             continue

@@ -95,7 +95,7 @@ def executed_lines(bench: Bench, evaluation: Evaluation, function: typing.Any) -
 
     run = bench.forward(evaluation.arguments)
     grads = tuple(
-        g.clone() if g is not None else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
+        g.clone() if g is not None else torch.zeros_like(o) if isinstance(o, torch.Tensor) and run.context.materialize_grads else None
         for g, o in zip(evaluation.grads, run.outputs, strict=True)
     )
     before = sys.gettrace()

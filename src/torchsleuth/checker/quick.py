@@ -12,7 +12,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import second, variants
+from torchsleuth.checker import layouts, second, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, finite, gradients, is_float, product
 from torchsleuth.checker.subject import Run
@@ -217,7 +217,7 @@ def _as_expanded(arguments: Arguments) -> Arguments:
 
 
 def _transposed(value: torch.Tensor) -> torch.Tensor:
-    other = variants.noncontiguous(value)
+    other = layouts.noncontiguous(value)
     return value if other is None else other
 
 

@@ -98,6 +98,8 @@ def common(method: Method, wrong: typing.Sequence[int], right: typing.Iterable[i
         mine = comes_from(method, expression, lines)
         left = {key: statement for key, statement in left.items() if key in mine}
     found = [s for s in left.values() if not isinstance(s, ast.For) and not _unpacks(s)]
+    # `d = grad_output`, where the derivative is left out, is all that there may be.
+    found = found or [s for s in left.values() if isinstance(made_of(s), ast.Name) and made_of(s).id in {a.arg for a in method.tree.args.args[1:]}]
     last = max(found, key=lambda s: s.lineno, default=None)
     before = comes_from(method, made_of(last), lines) if last is not None else {}
     return last if all(s is last or s in before.values() for s in found) else None
@@ -140,3 +142,16 @@ def times_grad(method: Method, value: ast.expr, lines: frozenset[int] | None = N
             found = followed(method, names[0], lines)
             return found if isinstance(found, (ast.BinOp, ast.UnaryOp, ast.Call)) else value
     return value
+
+
+def deciding(method: Method, grad: int, alone: frozenset[int], together: frozenset[int]) -> ast.expr | None:
+    """The condition on an output's gradient that takes another way where that output is used alone than where all are."""
+    parameters = [a.arg for a in method.tree.args.args[1:]]
+    for node in own_nodes(method.tree):
+        if isinstance(node, ast.If) and grad < len(parameters):
+            names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)} & set(parameters)
+            first = node.body[0].lineno
+            missed = parameters[grad] in names and first in together - alone
+            if names and (missed or first in alone - together and any(isinstance(part, ast.Return) for part in node.body)):
+                return node.test
+    return None

@@ -1,4 +1,4 @@
-"""Other inputs of the same kind: another batch size, another layout, other signs, other constants.
+"""Other inputs of the same kind: another batch size, other values, other signs, other constants.
 
 A variant is made from the values the user gave (repeated, cut and jittered), so that positive inputs
 stay positive and class ids stay in range. `forward` is the judge: where it refuses a variant, nothing
@@ -267,11 +267,28 @@ def randn(value: torch.Tensor, noise: Noise) -> torch.Tensor:
 def redrawn(arguments: Arguments, generator: Noise) -> Arguments:
     """Other values of the same size and, in general, of both signs for the checked inputs."""
     values = list(arguments.values)
+    settings = signed_settings(arguments)
     for k in arguments.checked:
         value = values[k]
         size = float(value.abs().mean()) if value.numel() else 1.0
-        values[k] = generator.like(value) * (size if 1e-3 < size < 1e3 else 1.0)
+        drawn = generator.like(value) * (size if 1e-3 < size < 1e3 else 1.0)
+        values[k] = drawn.abs() * value.sign() if k in settings else drawn
     return arguments.with_values(values)
+
+
+def signed_settings(arguments: Arguments) -> frozenset[int]:
+    """Inputs of one sign that hold one number, or one per row or column, beside a larger one: limits, widths, slopes, temperatures.
+
+    Their sign is a part of what they are: a clamp between `-limit` and `limit` is not meant for a negative one.
+    """
+    largest = max((arguments.values[k].numel() for k in arguments.checked), default=0)
+    found = set()
+    for k in arguments.checked:
+        value = arguments.values[k]
+        if 0 < value.numel() < largest and value.numel() == max(value.shape, default=1):
+            low, high = torch.aminmax(value)
+            found |= {k} if low.item() > 0 or high.item() < 0 else set()
+    return frozenset(found)
 
 
 def moved(arguments: Arguments, generator: Noise) -> Arguments:
@@ -308,9 +325,10 @@ def few(arguments: Arguments) -> bool:
 def other_signs(arguments: Arguments, generator: Noise) -> Arguments | None:
     """Inputs of one sign only, with half of their elements negated."""
     values, changed = list(arguments.values), False
+    settings = signed_settings(arguments)
     for k in arguments.checked:
         value = values[k]
-        if not value.numel():
+        if not value.numel() or k in settings:
             continue
         low, high = torch.aminmax(value)
         if low.item() >= 0 or high.item() <= 0:
@@ -360,45 +378,24 @@ def other_constants(arguments: Arguments) -> typing.Iterator[tuple[str, Argument
             )
 
 
+def larger_constants(arguments: Arguments) -> typing.Iterator[Arguments]:
+    """One float argument at a time larger, a share still a share: the other side of a threshold than `other_constants` reach."""
+    for k, value in enumerate(arguments.values):
+        if isinstance(value, float) and 0 < value < 1e6:
+            changed = value * 1.5 if value >= 1 else value**0.6
+            yield arguments.with_values([changed if j == k else v for j, v in enumerate(arguments.values)])
+
+
+def other_flags(arguments: Arguments) -> typing.Iterator[Arguments]:
+    """One flag at a time the other way."""
+    for k, value in enumerate(arguments.values):
+        if isinstance(value, bool):
+            yield arguments.with_values([not value if j == k else v for j, v in enumerate(arguments.values)])
+
+
 def other_integers(arguments: Arguments) -> typing.Iterator[Arguments]:
     """One integer argument at a time one larger or, where it is above 1, one smaller."""
     for k, value in enumerate(arguments.values):
         if isinstance(value, int) and not isinstance(value, bool):
             for changed in (value + 1, value - 1) if value > 1 else (value + 1,):
                 yield arguments.with_values([changed if j == k else v for j, v in enumerate(arguments.values)])
-
-
-# -- layouts -----------------------------------------------------------------------------------
-
-
-def noncontiguous(value: torch.Tensor) -> torch.Tensor | None:
-    """The same values in memory of another order, or None where every order is the same."""
-    long = [dim for dim, n in enumerate(value.shape) if n > 1]
-    if len(long) >= 2:
-        a, b = long[0], long[-1]
-        out = value.transpose(a, b).contiguous().transpose(a, b)
-    elif long:
-        out = torch.stack((value, value), dim=-1)[..., 0]
-    else:
-        return None
-    return out
-
-
-def with_noncontiguous(arguments: Arguments) -> Arguments | None:
-    values, changed = list(arguments.values), False
-    for k in tensors(arguments):
-        other = noncontiguous(values[k])
-        if other is not None:
-            values[k], changed = other, True
-    return arguments.with_values(values) if changed else None
-
-
-def with_expanded(arguments: Arguments) -> Arguments | None:
-    """The checked inputs with their first long dimension a repeat of its first slice (stride 0)."""
-    values, changed = list(arguments.values), False
-    for k in arguments.checked:
-        value = values[k]
-        dim = next((d for d, n in enumerate(value.shape) if n > 1), None)
-        if dim is not None:
-            values[k], changed = value.narrow(dim, 0, 1).expand(value.shape), True
-    return arguments.with_values(values) if changed else None

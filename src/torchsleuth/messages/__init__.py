@@ -48,7 +48,10 @@ class Reading:
     fixes: tuple[str, ...] = ()
     remedy: Program | None = None  # the same program, put right
     falsehoods: tuple[Falsehood, ...] = ()
-    rule: str = ""  # the rule this answer belongs to, where it is not that of the message
+    rule: str = ""  # the rule this answer belongs to, where it is not that of the message; NO_RULE for none
+
+
+NO_RULE = "(none)"
 
 
 @dataclass(frozen=True, slots=True)

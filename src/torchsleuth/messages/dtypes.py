@@ -195,6 +195,7 @@ def kernel_dtype(found: Found) -> Reading:
             ("`targets.long()`, or `dtype=torch.long` where they are made.",),
         )
     whole = kind in ("torch.int64", "torch.int32", "torch.uint8", "torch.bool", "torch.int16", "torch.int8")
+    bits = kernel.startswith(("bitwise", "lshift", "rshift", "__"))
     return Reading(
         f"`{kernel}` does not exist for {kind}",
         f"torch has no code for this operation on {kind} tensors on this device. The name in quotes is that of the kernel; the operation is "
@@ -204,11 +205,13 @@ def kernel_dtype(found: Found) -> Reading:
             if half
             else ("Whole numbers (ids, labels, pixels, a mask) where floats are meant.",)
             if whole
-            else ("An operation for whole numbers or booleans (`&`, `|`, `%`, `<<`) got floats: compare first, `(a > 0) & (b > 0)`.",)
+            else ("An operation for booleans or whole numbers (`&`, `|`, `<<`) got floats: compare first, `(a > 0) & (b > 0)`.",)
+            if bits
+            else ("An operation for whole numbers (a count, an id, a position) got floats: they come from NumPy, pandas or `torch.Tensor(...)`.",)
         ),
         raising(known[kernel].format(kind), raises="not implemented for '" + found["dtype"] + "'") if kernel in known else None,
         ("Use float32 on the CPU (`model.float()`), and half precision on the GPU." if half else "Convert first: `.float()`." if whole else
-         "Use booleans or whole numbers: comparisons give them.",),
+         "Use booleans or whole numbers: comparisons give them." if bits else "Convert first where the numbers are whole: `.long()`.",),
     )  # fmt: skip
 
 
@@ -293,13 +296,22 @@ def boolean_mask(found: Found) -> Reading:
     "`logical_not()` operator instead.",
 )
 def bool_minus(found: Found) -> Reading:
+    if "two bool" in found.match[0]:
+        return Reading(
+            "`-` between two boolean masks",
+            "Comparisons give bool, for which minus has no meaning: what is meant may be one of several things.",
+            ("What is in the one and not in the other is wanted.", "Masks or predictions are to be counted or compared: `(pred == target) - ...`."),
+            raising("mask = torch.tensor([True, False])", "mask - mask", raises=found.match[0]),
+            ("`a & ~b` for what only `a` has, `a ^ b` for where they differ, `a.float() - b.float()` for numbers.",),
+            running("a, b = torch.tensor([True, True]), torch.tensor([True, False])", "print((a & ~b).tolist())", prints="[False, True]"),
+        )
     return Reading(
         "`-` on a boolean mask",
         "Comparisons give bool, for which minus has no meaning.",
         ("`1 - mask` to invert a mask (right when masks were uint8).",),
         raising(
             "mask = torch.tensor([True, False])",
-            "-mask" if "Negation" in found.match[0] else "mask - mask" if "two bool" in found.match[0] else "1 - mask",
+            "-mask" if "Negation" in found.match[0] else "1 - mask",
             raises=found.match[0],
         ),
         ("`~mask` inverts; `1 - mask.float()` where a number is needed.",),

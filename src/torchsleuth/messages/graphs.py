@@ -265,6 +265,11 @@ def no_derivative(found: Found) -> Reading:
         f"torch has no derivative formula for {what}",
         f"{what[0].upper()}{what[1:]} cannot be differentiated by torch, and something that requires grad went into it.",
         (
+            "A second derivative is asked for: `create_graph=True`, `torch.autograd.functional.hessian`, a gradient penalty, MAML. The operation has a first derivative, and that has none.",
+            "A fused kernel was chosen (attention, grid_sample, a cuDNN RNN) where the plain formula could be differentiated twice.",
+        )
+        if "_backward" in what
+        else (
             "The operation is differentiable only in some of its arguments, and another one requires grad (class weights in a loss, `igamma`'s first argument).",
             "A rare special function or a fused kernel whose second derivative does not exist.",
         ),
@@ -276,7 +281,10 @@ def no_derivative(found: Found) -> Reading:
         if argument
         else raising("x = torch.ones(3, requires_grad=True)", "torch.igamma(x, x).sum().backward()", raises="the derivative for 'igamma: input' is not implemented",
                      says="" if "igamma" in what else "An operation of that kind; this raises for `igamma`:"),
-        ("Detach that argument if it is a constant (`weight.detach()`), or write the formula with differentiable operations, or a custom Function.",),
+        ("Write that operation with plain differentiable ones, or choose another kernel: `with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):` for attention, "
+         "`with torch.backends.cudnn.flags(enabled=False):` for an RNN.",)
+        if "_backward" in what
+        else ("Detach that argument if it is a constant (`weight.detach()`), or write the formula with differentiable operations, or a custom Function.",),
     )  # fmt: skip
 
 

@@ -192,6 +192,15 @@ def batchnorm_one(found: Found) -> Reading:
     size = found.ints("size")
     spatial = "spatial" in found.match[0]
     layer = (f"InstanceNorm{len(size) - 2}d" if spatial else f"BatchNorm{max(len(size) - 2, 1)}d") if len(size) > 1 else ""
+    if spatial:
+        return Reading(
+            "an instance norm over a single value",
+            f"The layer computes mean and variance of each channel of each sample, over positions alone; in {shape(size)} there is one position, whose variance is 0 by definition. "
+            "The batch has no part in it.",
+            ("The image or sequence has shrunk to one position: too many poolings or strides, or a smaller input than planned.", "It stands after a global pooling."),
+            raising(f"torch.nn.{layer}({size[1]})(torch.zeros({call(size)}))", raises=found.match[0]) if 3 <= len(size) <= 5 else None,
+            ("Normalise before the size is gone, use larger inputs, or another norm there (`LayerNorm`, `GroupNorm` with several channels in a group).",),
+        )
     return Reading(
         "batch statistics of a single value",
         f"In training mode the layer computes mean and variance per channel over everything else; for {shape(size)} that is one value, whose "

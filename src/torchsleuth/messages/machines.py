@@ -167,3 +167,51 @@ def forked_cuda(found: Found) -> Reading:
             "Else `multiprocessing_context='spawn'`, or `torch.multiprocessing.set_start_method('spawn')` before anything else.",
         ),
     )
+
+
+@reads(
+    r"operator torchvision::\w+ does not exist",
+    r"Couldn't load custom C\+\+ ops",
+    r"PyTorch and torchvision were compiled with different CUDA (?:major )?versions",
+    example="RuntimeError: operator torchvision::nms does not exist",
+)
+def torchvision_of_another_torch(found: Found) -> Reading:
+    return Reading(
+        "torchvision was built for another torch",
+        "The compiled part of torchvision is made for one release and one build (CPU, CUDA 12.x) of torch, and the one installed here is another. Your code has no part in it.",
+        ("torch was upgraded or reinstalled alone (often as a dependency of another package), and torchvision stayed.", "One is the CPU build and the other a CUDA build, or one is from conda and the other from pip."),
+        None,
+        ("Install both in one command, from the same index, in releases that belong together: pytorch.org's previous-versions page lists the pairs. `pip list | grep torch` shows what is there.",),
+    )
+
+
+@reads(
+    r"The NVIDIA driver on your system is too old \(found version (?P<version>\d+)\)",
+    r"NVIDIA driver on your system is too old",
+    example="RuntimeError: The NVIDIA driver on your system is too old (found version 10020).",
+)
+def driver_too_old(found: Found) -> Reading:
+    number = found.int("version") if found.has("version") else 0
+    knows = f" It knows CUDA up to {number // 1000}.{number % 1000 // 10}." if number else ""
+    return Reading(
+        "the driver is older than the CUDA that this torch was built with",
+        f"torch brings its own CUDA libraries and needs a driver that knows their version.{knows} `torch.version.cuda` says what torch was built with, `nvidia-smi` what the driver knows.",
+        ("A newer torch was installed than the driver serves.",),
+        None,
+        ("Upgrade the driver, or install a build of torch for an older CUDA.",),
+    )
+
+
+@reads(
+    r"with CUDA capability sm_(?P<has>\d+) is not compatible with the current PyTorch installation",
+    example="UserWarning: NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+)
+def unsupported_gpu(found: Found) -> Reading:
+    return Reading(
+        f"this build of torch has no code for a GPU of capability sm_{found['has']}",
+        "A build of torch holds kernels for a list of GPU generations, which the message goes on to name (`torch.cuda.get_arch_list()`), and this GPU is not among them. What follows is usually "
+        "\"no kernel image is available for execution on the device\".",
+        ("The GPU is newer than the build: a release of torch for a newer CUDA has it.", "The GPU is older than what this release still supports: an earlier release has it."),
+        None,
+        ("Install the build that lists it. No setting of the program mends it.",),
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torchsleuth.messages import Found, Reading, raising, reads, running
 
-_TENSORS_OWN = "to|cuda|cpu|size|shape|dim|ndim|view|reshape|flatten|permute|transpose|unsqueeze|squeeze|detach|float|long|half|mean|backward|numpy|item|contiguous|device|dtype"
+TENSORS_OWN = "to|cuda|cpu|size|shape|dim|ndim|view|reshape|flatten|permute|transpose|unsqueeze|squeeze|detach|float|long|half|mean|backward|numpy|item|contiguous|device|dtype"
 
 
 @reads(
-    rf"'(?P<kind>tuple|list|dict)' object has no attribute '(?P<name>{_TENSORS_OWN})'",
+    rf"'(?P<kind>tuple|list|dict)' object has no attribute '(?P<name>{TENSORS_OWN})'",
     example="AttributeError: 'tuple' object has no attribute 'size'",
 )
 def container_for_tensor(found: Found) -> Reading:

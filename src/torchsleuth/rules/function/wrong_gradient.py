@@ -104,8 +104,10 @@ class WrongGradient(FunctionRule):
             out.append(diagnosis(self.name, title + where(finding), trial, finding, why, "", facts))
         for finding in trial.of_kind("not-linear"):
             name = name_of(trial, finding)
-            out.append(diagnosis(self.name, f"the gradient for `{name}` is not linear in the outputs' gradients", trial, finding,
-                                 "The gradients for each output used alone do not add up to the gradient for all of them together.", "", ()))  # fmt: skip
+            what = "backward returns None there" if finding.detail else "other values come back there"
+            out.append(diagnosis(self.name, f"the gradient for `{name}` is wrong with {finding.case}", trial, finding,
+                                 f"With the gradients of all outputs it is right; {what}, so that the part of this output is lost or changed when a "
+                                 "loss uses no other. A gradient has to be the sum of what comes back through each output.", "", ()))  # fmt: skip
         return tuple(out)
 
 

@@ -19,7 +19,7 @@ class MaskBeforeSoftmax(LintRule):
 
     What happened
     -------------
-    `softmax(scores * mask)`: a 0/1 mask is multiplied in before normalising.
+    `softmax(scores * mask)`, or `softmax(scores.masked_fill(mask == 0, 0))`: what is masked becomes a score of 0 before normalising.
 
     Why
     ---
@@ -52,6 +52,9 @@ class MaskBeforeSoftmax(LintRule):
         if call.path and not call.is_torch:
             return None
         value = call.receiver if call.receiver is not None and call.receiver.is_tensor else call.args[0] if call.args else None
+        filled = _filled_with_zero(call)
+        if filled is not None:
+            return self._zero_filled(filled, call, view)
         if value is not None and value.op == "either":  # `if mask is not None: scores = scores * mask`
             value = next((i for i in value.inputs if i.op in ("mul", "mul_") and _mask_operand(i.node) is not None), None)
         node = value.node if value is not None and value.is_tensor and value.op in ("mul", "mul_") else None
@@ -73,6 +76,44 @@ class MaskBeforeSoftmax(LintRule):
             Confidence.LIKELY,
             fixes=[advice('`scores.masked_fill(mask == 0, float("-inf"))` before softmax')],
         )
+
+    def _zero_filled(self, filled: ast.Call, call: Call, view: View) -> Found:
+        mask = filled.args[0]
+        if _is_applied_again(mask, call):
+            return None
+        return self.diagnosis(
+            f"`{view.short(filled)}` before softmax does not mask: exp(0) is 1",
+            [
+                view.culprit(Role.OPERAND, filled, "masked scores become 0, not minus infinity", call.frame),
+                view.culprit(Role.CALL, call.node, "gives them weight exp(0)", call.frame),
+            ],
+            f"Where `{ast.unparse(mask)[:40]}` is True the score becomes 0, and softmax gives it weight exp(0) = 1 before normalising: more "
+            "than every position with a negative score.",
+            Confidence.LIKELY,
+            fixes=[advice('fill with `float("-inf")` (or `torch.finfo(scores.dtype).min`) before softmax')],
+        )
+
+
+# Rows without any position left are filled so that softmax gives no NaN; what is not a number is replaced.
+OTHER_PURPOSE = re.compile(r"nan|inf|finite|all|any|full|row|empty|inval|diag|eye", re.IGNORECASE)
+
+
+def _filled_with_zero(call: Call) -> ast.Call | None:
+    """`scores.masked_fill(mask == 0, 0)`, which softmax is given, written out or just set."""
+    receiver = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    if receiver is not None and call.receiver is not None and call.receiver.is_tensor:
+        given = receiver
+    else:
+        given = call.node.args[0] if call.node.args and call.is_torch else None
+    if isinstance(given, ast.Name):
+        made = last_definition(call.frame.node, given.id, call.node.lineno)
+        given = made.value if isinstance(made, ast.Assign) else None
+    if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.func.attr not in ("masked_fill", "masked_fill_") or len(given.args) != 2:
+        return None
+    mask, number = given.args
+    zero = isinstance(number, ast.Constant) and isinstance(number.value, (int, float)) and number.value == 0 and not isinstance(number.value, bool)
+    text = ast.unparse(mask)
+    return given if zero and MASK.search(text) and not OTHER_PURPOSE.search(text) else None
 
 
 def _mask_operand(node: ast.AST) -> ast.expr | None:
@@ -135,4 +176,7 @@ def _is_applied_again(mask: ast.expr, call: Call) -> bool:
                 return True
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult) and ast.unparse(node.value) == text:
             return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("masked_fill", "masked_fill_") and node.args:
+            if ast.unparse(node.args[0]) == text and not any(child is node for child in ast.walk(call.node)):
+                return True
     return False

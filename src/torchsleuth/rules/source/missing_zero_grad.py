@@ -21,7 +21,8 @@ class MissingZeroGrad(LintRule):
 
     What happened
     -------------
-    A loop calls `loss.backward()` and `optimizer.step()`, and nothing in the function clears the gradients.
+    A loop calls `loss.backward()` and `optimizer.step()`, and nothing in the function clears the gradients, or only something outside of
+    the loop (once per epoch, while every batch is a step).
 
     Why
     ---
@@ -60,7 +61,8 @@ class MissingZeroGrad(LintRule):
         steps = [e for e in events if e.kind == "step" and not e.node.args and is_optimizer(e.node.func.value, frame)]
         if not backward or not steps or any(e.kind == "zero_grad" for e in events):
             return None
-        if mentions(frame.node, "zero_", "set_to_none", "closure", "fill_", part="zero_grad") or _clears_by_hand(frame.node):
+        outside = _cleared_outside(node, frame, steps[0].receiver) if not (steps[0].conditional or backward[0].conditional) else None
+        if mentions(frame.node, "zero_", "set_to_none", "closure", "fill_", part="" if outside else "zero_grad") or _clears_by_hand(frame.node):
             return None
         if any(isinstance(n, ast.Attribute) and CLEARS_GRADIENTS.search(n.attr) for n in ast.walk(node)):
             return None  # `model.clear_grads()`
@@ -76,16 +78,45 @@ class MissingZeroGrad(LintRule):
             indent = " " * statement.col_offset
             fixes.append(unsafe_fix(f"clear them first: `{receiver}.zero_grad()`", "gradients are no longer summed over steps",
                                     view.edit(statement, f"{receiver}.zero_grad()\n{indent}{view.text(statement)}")))  # fmt: skip
+        culprits = [
+            view.culprit(Role.CALL, first.node, "adds to `.grad` every turn", frame),
+            view.culprit(Role.CALL, step.node, "uses everything added so far", frame),
+        ]
+        if outside is not None:
+            return self.diagnosis(
+                "gradients are cleared outside of this loop only: each step in it uses the sum of all gradients so far",
+                [*culprits, view.culprit(Role.CREATE, outside, "clears them, but not between the steps", frame)],
+                "`backward` adds to `.grad`, and the loop steps in every turn without clearing: every step uses the gradients of all turns before it, since the last "
+                "`zero_grad` outside of the loop.",
+                Confidence.LIKELY,
+                fixes=fixes,
+            )
         return self.diagnosis(
             "this training loop never clears gradients: each step uses the sum of all gradients so far",
-            [
-                view.culprit(Role.CALL, first.node, "adds to `.grad` every turn", frame),
-                view.culprit(Role.CALL, step.node, "uses everything added so far", frame),
-            ],
+            culprits,
             "`backward` adds to `.grad`. Nothing in this function calls `zero_grad`, so every step uses the gradients of all turns before it.",
             Confidence.CERTAIN if receiver in frame.env and frame.env[receiver].kind == "optimizer" else Confidence.LIKELY,
             fixes=fixes,
         )
+
+
+def _cleared_outside(loop: ast.For | ast.While, frame: Frame, optimizer: str) -> ast.Call | None:
+    """The call that clears this optimizer's gradients around the loop and not in it; None where anything else may clear them, or the loop has one turn."""
+    if any(isinstance(n, (ast.Break, ast.Return)) for n in loop.body):
+        return None
+    inside = {id(n) for n in ast.walk(loop)}
+    around = [n for n in own_nodes(frame.node) if isinstance(n, (ast.For, ast.While)) and any(part is loop for part in ast.walk(n))]
+    beside = {id(n) for other in own_nodes(frame.node) if isinstance(other, (ast.For, ast.While)) and not any(other is a for a in around) for n in ast.walk(other)}
+    calls = {id(n.func): n for n in own_nodes(frame.node) if isinstance(n, ast.Call)}
+    found = None
+    for node in own_nodes(frame.node):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if "zero_grad" in name:
+            call = calls.get(id(node))
+            if call is None or id(node) in inside or id(node) in beside or not isinstance(node, ast.Attribute) or ast.unparse(node.value) != optimizer:
+                return None
+            found = call
+    return found
 
 
 def _made_for_the_turn(loop: ast.For | ast.While, optimizer: str) -> bool:
