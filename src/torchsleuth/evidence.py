@@ -165,6 +165,26 @@ class NumberRoot:
 
 
 @dataclass(frozen=True, slots=True)
+class AbsentGradient:
+    """`x.grad` is None, and something was asked of it."""
+
+    tensor: TensorFact
+    owner: str  # the expression before `.grad`; "" where it has none of its own
+    asked: Place  # the expression that is None: `x.grad`, or the call of `autograd.grad` that returned it
+    use: Place  # what failed
+    reason: str  # "constant", "computed", "cleared", "before", "elsewhere", "unused", "late", "cut", "aside", "returned", "unreached"
+    made: Place | None = None  # where the tensor was made, and
+    made_by: str = ""
+    frozen_at: tuple[Place, ...] = ()
+    leaves: tuple[str, ...] = ()  # of "computed": the leaves with names that it was computed from
+    backward: Place | None = None  # the last backward
+    other: Place | None = None  # "cleared": what cleared it; "elsewhere": the `autograd.grad`; "late": what asked for the gradient; "aside": its use
+    cuts: tuple[GradientCut, ...] = ()
+    layer: Place | None = None  # of a parameter: where its layer was made
+    alike: tuple[str, ...] = ()  # other parameters of the same model without a gradient
+
+
+@dataclass(frozen=True, slots=True)
 class LostGradient:
     """`backward()` on a tensor without history."""
 
@@ -279,6 +299,7 @@ class Evidence:
     freed: FreedGraph | None = None
     lost: LostGradient | None = None
     number_root: NumberRoot | None = None
+    absent_gradient: AbsentGradient | None = None
     backward_root: BackwardRoot | None = None
     grad_input: GradInput | None = None
     nan_node: NanNode | None = None
