@@ -100,6 +100,7 @@ class StaleSave:
     born: Place | None = None  # the expression that allocated its memory, where the log has seen it
     # Of the failing one, where an optimizer's step wrote: what was made before that step and used after it.
     carried: tuple[CarriedTensor, ...] = ()
+    kept: Place | None = None  # of a custom Function: the `ctx.save_for_backward(...)` that kept it
 
     @property
     def is_result(self) -> bool:
@@ -182,6 +183,41 @@ class AbsentGradient:
     cuts: tuple[GradientCut, ...] = ()
     layer: Place | None = None  # of a parameter: where its layer was made
     alike: tuple[str, ...] = ()  # other parameters of the same model without a gradient
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedResult:
+    """A result of recorded operations, where torch takes leaves only."""
+
+    tensor: TensorFact
+    use: Place
+    wanted: str  # "optimize", "copy", "flag"
+    made: Place | None
+    leaves: tuple[str, ...] = ()  # the leaves with names that it was computed from
+    asked: bool = False  # of "flag": a gradient was asked for, not done without
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedGradient:
+    """`p.grad = value`, which torch refused."""
+
+    tensor: TensorFact
+    owner: str
+    value: TensorFact | None
+    source: str  # the expression of the value
+    use: Place
+    made: Place | None = None  # where the value was computed, if that is another place
+
+
+@dataclass(frozen=True, slots=True)
+class SecondDerivative:
+    """A second derivative through a custom Function that is marked with `@once_differentiable`."""
+
+    function: str
+    mark: Place | None  # the decorator
+    forward_call: Place | None
+    first: Place | None  # the `autograd.grad(..., create_graph=True)` before
+    second: Place  # the backward that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +322,9 @@ class CustomBackward:
     set_on_context: tuple[str, ...] = ()  # the attributes that forward set on ctx
     given: int | None = None  # how many gradients it was called with, where that is not how many it takes
     takes: tuple[str, ...] = ()  # the names of those that it takes
+    hooked: TensorFact | None = None  # of a tensor's hook: the tensor
+    registered: Place | None = None  # and where it was hung on it
+    returned_shape: tuple[int, ...] | None = None  # what the hook returns for a gradient in that shape, computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +339,9 @@ class Evidence:
     lost: LostGradient | None = None
     number_root: NumberRoot | None = None
     absent_gradient: AbsentGradient | None = None
+    refused_result: RefusedResult | None = None
+    assigned_gradient: AssignedGradient | None = None
+    second_derivative: SecondDerivative | None = None
     backward_root: BackwardRoot | None = None
     grad_input: GradInput | None = None
     nan_node: NanNode | None = None

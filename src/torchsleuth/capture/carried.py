@@ -23,6 +23,7 @@ from torchsleuth.record.ring import Kind
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
+_JOINS = frozenset({"stack", "cat", "concat", "concatenate", "vstack", "hstack", "dstack", "column_stack"})  # of a list
 _MOST_CARRIED = 3
 _MOST_WALKED = 20_000
 
@@ -233,7 +234,8 @@ def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) 
             name = operand_name(crash, operation, position)
             if name:
                 others = (other for other in range(len(operation.operands)) if other != position)
-                return name, any(operand_name(crash, operation, other) == name for other in others if _in_one_list(operation, position, other)) or _is_summed(operation)
+                in_list = any(operand_name(crash, operation, other) == name for other in others if _in_one_list(operation, position, other))
+                return name, in_list or _is_summed(operation) or _is_joined(operation)
     return "", False
 
 
@@ -245,6 +247,13 @@ def _is_summed(operation: Operation) -> bool:
     """Python's own `sum(losses)` adds the elements one by one."""
     call = node_at(operation.code, operation.lasti)
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "sum"
+
+
+def _is_joined(operation: Operation) -> bool:
+    """`torch.stack(self.slots)`, which may have but one element yet."""
+    call = node_at(operation.code, operation.lasti)
+    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return operation.name in _JOINS and isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
 
 
 def _result_of(node: typing.Any) -> tuple[tuple[int, ...], str]:
