@@ -39,7 +39,7 @@ class NotALeaf(CrashRule):
     Common false explanations
     -------------------------
     "Call `.retain_grad()` on it." An optimizer takes it then, and its steps are lost where it is computed again. The history that
-    cannot be copied stays. This raises all the same:
+    cannot be copied stays. This raises "Only Tensors created explicitly by the user" all the same:
 
         import copy
         import torch

@@ -40,8 +40,8 @@ class OnceDifferentiable(CrashRule):
                 (x,) = ctx.saved_tensors
                 return grad * 2 * x
 
-        x = torch.ones(3, requires_grad=True)
-        (g,) = torch.autograd.grad(Square.apply(x).sum(), x, create_graph=True)
+        w, x = torch.ones(2, 3, requires_grad=True)
+        (g,) = torch.autograd.grad((w * Square.apply(x)).sum(), x, create_graph=True)
         g.pow(2).sum().backward()
 
     Fix
@@ -51,7 +51,8 @@ class OnceDifferentiable(CrashRule):
 
     Common false explanations
     -------------------------
-    "Use `retain_graph=True`." That keeps the graph of the first derivative; there is none of the second. This raises all the same:
+    "Use `retain_graph=True`." That keeps the graph of the first derivative; there is none of the second. This raises
+    "trying to differentiate twice a function that was marked with @once_differentiable" all the same:
 
         import torch
         from torch.autograd.function import once_differentiable
@@ -68,8 +69,8 @@ class OnceDifferentiable(CrashRule):
                 (x,) = ctx.saved_tensors
                 return grad * 2 * x
 
-        x = torch.ones(3, requires_grad=True)
-        (g,) = torch.autograd.grad(Square.apply(x).sum(), x, create_graph=True, retain_graph=True)
+        w, x = torch.ones(2, 3, requires_grad=True)
+        (g,) = torch.autograd.grad((w * Square.apply(x)).sum(), x, create_graph=True, retain_graph=True)
         g.pow(2).sum().backward(retain_graph=True)
     """
 
