@@ -72,6 +72,7 @@ class CarriedTensor:
     holders: tuple[Holder, ...] = ()  # where backward's own function reaches what the same expression has made since
     repeated: bool = False  # that expression has run more than once since: the step has several rounds of its own
     stored: Place | None = None  # what was put into a list or queue that has it still: `z` of `self.data.append((z, reward))`
+    is_data: bool = False  # and there is something to train without all that lies there, so that it can be detached where it is put
 
     @property
     def names(self) -> tuple[str, ...]:

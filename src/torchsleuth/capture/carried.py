@@ -10,7 +10,7 @@ from collections.abc import Callable
 from torchsleuth import source
 from torchsleuth.capture.keepers import carried_by_caller, kept_at
 from torchsleuth.capture.operand_sources import operand_name
-from torchsleuth.capture.stored import stored_at
+from torchsleuth.capture.stored import is_data, stored_at
 from torchsleuth.capture.syntax import bound_name, node_at
 from torchsleuth.evidence import CarriedTensor, Holder, Place, TensorFact
 from torchsleuth.probe import graph
@@ -99,6 +99,7 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         holders,
         _is_repeated(crash, older, made, boundary),
         stored_at(crash, older) if within else None,
+        within and is_data(crash, older),
     )
 
 

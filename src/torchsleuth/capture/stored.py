@@ -21,11 +21,10 @@ _PUTS = ("append", "appendleft", "insert")
 
 
 def stored_at(crash: Crash, made_by: typing.Any) -> Place | None:
-    """Where the result of this node was put into the list that still has it; None unless there is one such place, and what is
-    differentiated leads to something to train without all that lies there: a list of losses is no data."""
+    """Where the result of this node was put into the list that still has it; None unless there is one such place."""
     entry = crash.user_entry()
     held = stored_in(entry[0], made_by) if entry is not None else None
-    if held is None or not _trains_without(crash, held.nodes):
+    if held is None:
         return None
     found = []
     for code in _functions(entry[0], held.owner):
@@ -38,6 +37,13 @@ def stored_at(crash: Crash, made_by: typing.Any) -> Place | None:
     if len({(code.co_filename, getattr(part, "lineno", 0), getattr(part, "col_offset", 0)) for code, part in found}) != 1 or found[0][1] is None:
         return None
     return source.place_of_node(found[0][0], found[0][1], Known.INFERRED)
+
+
+def is_data(crash: Crash, made_by: typing.Any) -> bool:
+    """Whether what is differentiated leads to something to train without all that lies in that list: a list of losses is no data."""
+    entry = crash.user_entry()
+    held = stored_in(entry[0], made_by) if entry is not None else None
+    return held is not None and _trains_without(crash, held.nodes)
 
 
 def _from_outside(crash: Crash, name: str, owner: object, within: tuple[int | str, ...]) -> list[tuple[types.CodeType, ast.expr | None]]:
@@ -77,6 +83,7 @@ def _functions(frame: types.FrameType, owner: object) -> list[types.CodeType]:
 
 
 def _is_held(node: ast.expr, name: str, owner: object) -> bool:
+    node = node.value if isinstance(node, ast.Subscript) else node
     return isinstance(node, ast.Name) and node.id == name if owner is None else isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.value, ast.Name)
 
 

@@ -24,7 +24,7 @@ class GradIsNoneFixer(Fixer):
             return [asked_before(scripts, script, node, found.owner, found.tensor.dtype, itself=False)]
         if found.reason == "computed":
             return [_kept_or_leaf(scripts, script, node, found)]
-        if found.reason in ("unused", "aside", "unreached"):
+        if found.reason in ("constant", "unused", "aside", "unreached"):
             return [_passed_over(scripts, script, node, found)]
         return []
 
@@ -71,8 +71,8 @@ def _passed_over(scripts: Scripts, script: Script, node: ast.AST, found: AbsentG
     owner = found.owner
     if statement is None or not owner.isidentifier():
         return None
-    title = f"Pass over parameters that took no part: `if {owner}.grad is not None`."
-    meaning = "Those that should have been trained still are not: that is for you to say."
+    title = f"Pass over parameters that {'are frozen' if found.reason == 'constant' else 'took no part'}: `if {owner}.grad is not None`."
+    meaning = "Whether they should have been trained is for you to say."
     for around in script.ancestors(node):
         if isinstance(around, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)) and len(around.generators) == 1:
             loop = around.generators[0]

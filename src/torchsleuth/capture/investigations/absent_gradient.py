@@ -39,7 +39,7 @@ def investigate(crash: Crash) -> AbsentGradient | None:
     if failure is None or failure.user is None:
         return None
     origins = Origins(failure)
-    found = none_gradient(failure, origins.definitions, isinstance(crash.error, AttributeError))
+    found = none_gradient(failure, origins.definitions, isinstance(crash.error, AttributeError) and failure.user is failure.inner)
     use = failure.user.place()
     asked = source.place_of_node(found.entry.code, found.node) if found is not None else None
     if found is None or use is None or asked is None:
@@ -61,7 +61,7 @@ class _Explained:
             more |= {"made": made, "made_by": made_by}
         elif fact.kind == "parameter" and reason in ("unused", "aside", "returned", "unreached"):
             made = module_made(self._failure, self._origins.definitions, owner_of(self._failure, self._tensor))
-            more |= {"layer": made.place if made is not None else None, "alike": self._alike(fact.name)}
+            more |= {"layer": made.place if made is not None else None, "alike": self._alike(fact.name) if reason != "returned" else ()}
         return AbsentGradient(fact, self._found.owner, asked, use, reason, **more)
 
     def _fact(self) -> TensorFact:

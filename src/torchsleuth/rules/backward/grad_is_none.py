@@ -136,10 +136,16 @@ def _skip(found: AbsentGradient) -> str:
     return f"Use {_tensor(found)} in what is differentiated, or skip what took no part: `if {found.owner or 'p'}.grad is not None`."
 
 
+def _ask(found: AbsentGradient) -> str:
+    if not found.tensor.dtype.startswith(("float", "bfloat", "complex")):
+        return f"{upper_first(_tensor(found))} has dtype {found.tensor.dtype}: only real and complex tensors can have a gradient."
+    if found.tensor.kind == "parameter":
+        return f"Train {_tensor(found)} (`requires_grad_(True)`), or skip what is frozen: `if {found.owner or 'p'}.grad is not None`."
+    return f"`{found.owner or 'x'} = {found.owner or 'x'}.detach().requires_grad_()` before it is used."
+
+
 _FIX = {
-    "constant": lambda f: f"`{f.owner or 'x'} = {f.owner or 'x'}.detach().requires_grad_()` before it is used."
-    if f.tensor.dtype.startswith(("float", "bfloat", "complex"))
-    else f"{upper_first(_tensor(f))} has dtype {f.tensor.dtype}: only real and complex tensors can have a gradient.",
+    "constant": lambda f: _ask(f),
     "computed": lambda f: f"`{f.owner or 'x'}.retain_grad()` after it is made, or make it a leaf: `.detach().requires_grad_()`.",
     "cleared": lambda f: f"Read the gradient before {_place(f, 'other')}.",
     "before": lambda f: "Call `backward()` first.",
