@@ -72,6 +72,7 @@ class CarriedTensor:
     holders: tuple[Holder, ...] = ()  # where backward's own function reaches what the same expression has made since
     repeated: bool = False  # that expression has run more than once since: the step has several rounds of its own
     stored: Place | None = None  # what was put into a list or queue that has it still: `z` of `self.data.append((z, reward))`
+    is_data: bool = False  # and there is something to train without all that lies there, so that it can be detached where it is put
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,6 +101,7 @@ class StaleSave:
     born: Place | None = None  # the expression that allocated its memory, where the log has seen it
     # Of the failing one, where an optimizer's step wrote: what was made before that step and used after it.
     carried: tuple[CarriedTensor, ...] = ()
+    kept: Place | None = None  # of a custom Function: the `ctx.save_for_backward(...)` that kept it
 
     @property
     def is_result(self) -> bool:
@@ -162,6 +164,61 @@ class NumberRoot:
     value: str  # "" where it is not one number
     call: Place
     cuts: tuple[GradientCut, ...]  # what took the number out of a tensor with history
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentGradient:
+    """`x.grad` is None, and something was asked of it."""
+
+    tensor: TensorFact
+    owner: str  # the expression before `.grad`; "" where it has none of its own
+    asked: Place  # the expression that is None: `x.grad`, or the call of `autograd.grad` that returned it
+    use: Place  # what failed
+    reason: str  # "constant", "computed", "cleared", "before", "elsewhere", "unused", "late", "cut", "aside", "returned", "unreached"
+    made: Place | None = None  # where the tensor was made, and
+    made_by: str = ""
+    frozen_at: tuple[Place, ...] = ()
+    leaves: tuple[str, ...] = ()  # of "computed": the leaves with names that it was computed from
+    backward: Place | None = None  # the last backward
+    other: Place | None = None  # "cleared": what cleared it; "elsewhere": the `autograd.grad`; "late": what asked for the gradient; "aside": its use
+    cuts: tuple[GradientCut, ...] = ()
+    layer: Place | None = None  # of a parameter: where its layer was made
+    alike: tuple[str, ...] = ()  # other parameters of the same model without a gradient
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedResult:
+    """A result of recorded operations, where torch takes leaves only."""
+
+    tensor: TensorFact
+    use: Place
+    wanted: str  # "optimize", "copy", "flag"
+    made: Place | None
+    leaves: tuple[str, ...] = ()  # the leaves with names that it was computed from
+    asked: bool = False  # of "flag": a gradient was asked for, not done without
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedGradient:
+    """`p.grad = value`, which torch refused."""
+
+    tensor: TensorFact
+    owner: str
+    value: TensorFact | None
+    source: str  # the expression of the value
+    use: Place
+    made: Place | None = None  # where the value was computed, if that is another place
+
+
+@dataclass(frozen=True, slots=True)
+class SecondDerivative:
+    """A second derivative through a custom Function that is marked with `@once_differentiable`."""
+
+    function: str
+    mark: Place | None  # the decorator
+    forward_call: Place | None
+    first: Place | None  # the `autograd.grad(..., create_graph=True)` before
+    second: Place  # the backward that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +323,9 @@ class CustomBackward:
     set_on_context: tuple[str, ...] = ()  # the attributes that forward set on ctx
     given: int | None = None  # how many gradients it was called with, where that is not how many it takes
     takes: tuple[str, ...] = ()  # the names of those that it takes
+    hooked: TensorFact | None = None  # of a tensor's hook: the tensor
+    registered: Place | None = None  # and where it was hung on it
+    returned_shape: tuple[int, ...] | None = None  # what the hook returns for a gradient in that shape, computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +339,10 @@ class Evidence:
     freed: FreedGraph | None = None
     lost: LostGradient | None = None
     number_root: NumberRoot | None = None
+    absent_gradient: AbsentGradient | None = None
+    refused_result: RefusedResult | None = None
+    assigned_gradient: AssignedGradient | None = None
+    second_derivative: SecondDerivative | None = None
     backward_root: BackwardRoot | None = None
     grad_input: GradInput | None = None
     nan_node: NanNode | None = None

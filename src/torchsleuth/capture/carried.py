@@ -10,7 +10,7 @@ from collections.abc import Callable
 from torchsleuth import source
 from torchsleuth.capture.keepers import carried_by_caller, kept_at
 from torchsleuth.capture.operand_sources import operand_name
-from torchsleuth.capture.stored import stored_at
+from torchsleuth.capture.stored import is_data, stored_at
 from torchsleuth.capture.syntax import bound_name, node_at
 from torchsleuth.evidence import CarriedTensor, Holder, Place, TensorFact
 from torchsleuth.probe import graph
@@ -23,6 +23,7 @@ from torchsleuth.record.ring import Kind
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
+_JOINS = frozenset({"stack", "cat", "concat", "concatenate", "vstack", "hstack", "dstack", "column_stack"})  # of a list
 _MOST_CARRIED = 3
 _MOST_WALKED = 20_000
 
@@ -98,6 +99,7 @@ def _carried_tensor(crash: Crash, older: typing.Any, newer: typing.Any, is_lost:
         holders,
         _is_repeated(crash, older, made, boundary),
         stored_at(crash, older) if within else None,
+        within and is_data(crash, older),
     )
 
 
@@ -233,7 +235,8 @@ def _operand_name(crash: Crash, operation: Operation | None, older: typing.Any) 
             name = operand_name(crash, operation, position)
             if name:
                 others = (other for other in range(len(operation.operands)) if other != position)
-                return name, any(operand_name(crash, operation, other) == name for other in others if _in_one_list(operation, position, other)) or _is_summed(operation)
+                in_list = any(operand_name(crash, operation, other) == name for other in others if _in_one_list(operation, position, other))
+                return name, in_list or _is_summed(operation) or _is_joined(operation)
     return "", False
 
 
@@ -245,6 +248,13 @@ def _is_summed(operation: Operation) -> bool:
     """Python's own `sum(losses)` adds the elements one by one."""
     call = node_at(operation.code, operation.lasti)
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "sum"
+
+
+def _is_joined(operation: Operation) -> bool:
+    """`torch.stack(self.slots)`, which may have but one element yet."""
+    call = node_at(operation.code, operation.lasti)
+    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return operation.name in _JOINS and isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
 
 
 def _result_of(node: typing.Any) -> tuple[tuple[int, ...], str]:

@@ -71,12 +71,22 @@ _PLAIN = (int, float, complex, str, bytes, type(None), slice, type(Ellipsis), to
 class Evaluator:
     """Evaluates in one live frame. `recomputed` says whether anything had to be computed again."""
 
-    def __init__(self, frame: types.FrameType) -> None:
-        self._locals = locals_of(frame)
-        self._globals = frame.f_globals
+    def __init__(self, frame: types.FrameType | None) -> None:
+        self._locals = locals_of(frame) if frame is not None else {}
+        self._globals = frame.f_globals if frame is not None else {}
         self.recomputed: set[int] = set()  # ids of the tensors made here
         self._kept: list[torch.Tensor] = []
         self._devices: dict[int, str] = {}
+
+    @classmethod
+    def of(cls, local: dict[str, typing.Any], others: dict[str, typing.Any]) -> Evaluator:
+        """In a frame that is gone, or never was: with these variables."""
+        made = cls(None)
+        made._locals, made._globals = local, others
+        return made
+
+    def bind(self, name: str, value: typing.Any) -> None:
+        self._locals[name] = value
 
     def value(self, node: ast.AST | None) -> typing.Any:
         if node is None:

@@ -137,6 +137,14 @@ class Failure:
         return cls(crash, entries, user, user) if user is not None and user is not entries[-1] else None
 
     @classmethod
+    def anywhere(cls, crash: Crash) -> Failure | None:
+        """Where the program was, whoever raised: Python itself, for one."""
+        entries = _without_ours(crash.entries)
+        program = next((entry for entry in reversed(entries) if entry.origin.is_program), None)
+        user = next((entry for entry in reversed(entries) if entry.origin is Origin.USER), None)
+        return cls(crash, entries, program, user) if program is not None else None
+
+    @classmethod
     def of(cls, crash: Crash) -> Failure | None:
         error = crash.error
         if not isinstance(error, _KINDS) and not (type(error).__module__ or "").startswith("torch"):

@@ -8,6 +8,7 @@ import typing
 
 from torchsleuth import source
 from torchsleuth.capture.bindings import function_node
+from torchsleuth.capture.live_values import values_of
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -20,11 +21,10 @@ _PUTS = ("append", "appendleft", "insert")
 
 
 def stored_at(crash: Crash, made_by: typing.Any) -> Place | None:
-    """Where the result of this node was put into the list that still has it; None unless there is one such place, and what is
-    differentiated leads to something to train without all that lies there: a list of losses is no data."""
+    """Where the result of this node was put into the list that still has it; None unless there is one such place."""
     entry = crash.user_entry()
     held = stored_in(entry[0], made_by) if entry is not None else None
-    if held is None or not _trains_without(crash, held.nodes):
+    if held is None:
         return None
     found = []
     for code in _functions(entry[0], held.owner):
@@ -32,9 +32,31 @@ def stored_at(crash: Crash, made_by: typing.Any) -> Place | None:
         for call in ast.walk(scope) if scope is not None else ():
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS and call.args and _is_held(call.func.value, held.name, held.owner):
                 found.append((code, _part(call.args[-1], held.within)))
+    if held.owner is not None:
+        found += _from_outside(crash, held.name, held.owner, held.within)
     if len({(code.co_filename, getattr(part, "lineno", 0), getattr(part, "col_offset", 0)) for code, part in found}) != 1 or found[0][1] is None:
         return None
     return source.place_of_node(found[0][0], found[0][1], Known.INFERRED)
+
+
+def is_data(crash: Crash, made_by: typing.Any) -> bool:
+    """Whether what is differentiated leads to something to train without all that lies in that list: a list of losses is no data."""
+    entry = crash.user_entry()
+    held = stored_in(entry[0], made_by) if entry is not None else None
+    return held is not None and _trains_without(crash, held.nodes)
+
+
+def _from_outside(crash: Crash, name: str, owner: object, within: tuple[int | str, ...]) -> list[tuple[types.CodeType, ast.expr | None]]:
+    """`memory.slots.append(h)` in a function that is still running, which has the object itself."""
+    found = []
+    for code in {frame.f_code for frame, _ in crash.entries if source.origin_of(frame.f_code) is Origin.USER}:
+        scope = function_node(code) if code.co_name != "<module>" else source.tree_of(code.co_filename)
+        for call in ast.walk(scope) if scope is not None else ():
+            put = call.func if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS and call.args else None
+            if put is not None and isinstance(put.value, ast.Attribute) and put.value.attr == name:
+                if any(value is owner for value in values_of(crash, code, put.value.value)):
+                    found.append((code, _part(call.args[-1], within)))
+    return found
 
 
 def _trains_without(crash: Crash, nodes: list[typing.Any]) -> bool:
@@ -61,6 +83,7 @@ def _functions(frame: types.FrameType, owner: object) -> list[types.CodeType]:
 
 
 def _is_held(node: ast.expr, name: str, owner: object) -> bool:
+    node = node.value if isinstance(node, ast.Subscript) else node
     return isinstance(node, ast.Name) and node.id == name if owner is None else isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.value, ast.Name)
 
 

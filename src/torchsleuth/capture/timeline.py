@@ -185,6 +185,12 @@ class Timeline:
         """All that is remembered of this thread, in order."""
         yield from self._events_from(0)
 
+    def events_backwards(self) -> Iterator[Event]:
+        for position in reversed(range(len(self._indices))):
+            event = self.event(position)
+            if event is not None:
+                yield event
+
     def _events_from(self, first: int) -> Iterator[Event]:
         for position in range(first, len(self._indices)):
             event = self.event(position)

@@ -70,8 +70,8 @@ def detached_where_kept(scripts: Scripts, carried: Sequence[CarriedTensor]) -> F
 
 def detached_where_stored(scripts: Scripts, carried: Sequence[CarriedTensor]) -> Fix | None:
     """`self.data.append((z, reward))` → `self.data.append((z.detach(), reward))`."""
-    places = list(dict.fromkeys(item.stored.span for item in carried if item.stored is not None))
-    found = [scripts.node_at(item.stored) for item in carried if item.stored is not None]
+    places = list(dict.fromkeys(item.stored.span for item in carried if item.stored is not None and item.is_data))
+    found = [scripts.node_at(item.stored) for item in carried if item.stored is not None and item.is_data]
     if len(places) != 1 or len(found) != len(carried) or found[0] is None:
         return None
     script, node = found[0]

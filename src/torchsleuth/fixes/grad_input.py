@@ -21,21 +21,21 @@ class GradInputFixer(Fixer):
         if script is None or not isinstance(call, ast.Call) or called(call) not in ("grad", "backward"):
             return []
         if not found.tensor.requires_grad:
-            return [_asked_for(scripts, script, call, found)]
+            return [asked_before(scripts, script, call, found.tensor.name, found.tensor.dtype)]
         return [_of_the_whole(scripts, script, call, found), _zero_for_others(scripts, script, call, found)]
 
 
-def _asked_for(scripts: Scripts, script: Script, call: ast.Call, found: GradInput) -> Fix | None:
-    """`x.requires_grad_(True)` before the first statement of the block that uses `x`."""
-    name = found.tensor.name
-    if not name or not all(part.isidentifier() for part in name.split(".")) or not found.tensor.dtype.startswith(("float", "bfloat", "complex")):
+def asked_before(scripts: Scripts, script: Script, asking: ast.AST, name: str, dtype: str, itself: bool = True) -> Fix | None:
+    """`x.requires_grad_(True)` before the first statement of the block that uses `x`, up to the one that asks for the gradient
+    (`itself`: which uses it, too)."""
+    if not name or not all(part.isidentifier() for part in name.split(".")) or not dtype.startswith(("float", "bfloat", "complex")):
         return None
-    statement = script.statement_of(call)
+    statement = script.statement_of(asking)
     block = script.block_of(statement) if statement is not None else []
     before = block[: block.index(statement) + 1] if statement in block else []
     made = max((position for position, item in enumerate(before) if name in _stored(item)), default=-1)
     using = next((item for item in before[made + 1 :] if name in _read(item)), None)
-    if using is None or not script.is_alone_on_line(using):
+    if using is None or using is statement and not itself or not script.is_alone_on_line(using):
         return None
     scope = script.scope_of(statement)
     if made < 0 and isinstance(scope, Function) and name in _arguments(scope) and block is scope.body:

@@ -108,6 +108,10 @@ def _stored(name: str, value: object, owner: object, made_by: object, depth: int
                     alike = (dict(_parts(other)).get(within) for other in itertools.islice(value, _MOST))
                     return Stored(name, owner, within, [other.grad_fn for other in alike if isinstance(other, torch.Tensor) and other.grad_fn is not None])
         return None
+    if isinstance(value, dict):  # of lists: `self.memory[label].append(z)`
+        seen.add(id(value))
+        lists = (part for part in itertools.islice(dict.values(value), _MOST) if isinstance(part, (list, collections.deque)))
+        return next((found for part in lists if (found := _stored(name, part, owner, made_by, depth - 1, seen)) is not None), None)
     if isinstance(value, torch.nn.Module):
         parts = _attributes(value)
     elif is_plain_object(value):

@@ -12,6 +12,7 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.hooks import hooked_tensor
 from torchsleuth.capture.syntax import function_of, returns_of
 from torchsleuth.evidence import CustomBackward, Place, ReturnedGradient, TensorFact
 from torchsleuth.model import Known
@@ -128,7 +129,8 @@ def _returned_by_hook(crash: Crash, name: str) -> CustomBackward | None:
     place = source.place_of_instruction(event.code, event.where)
     if place is None:
         return None
-    return CustomBackward(event.code.co_name, None, None, (), place, (), (), raised_inside=False, is_hook=True)
+    found = CustomBackward(event.code.co_name, None, None, (), place, (), (), raised_inside=False, is_hook=True)
+    return dataclasses.replace(found, **hooked_tensor(crash, event.code))
 
 
 def _described(crash: Crash, cls: type, node: typing.Any, raised_at: Place | None) -> CustomBackward:

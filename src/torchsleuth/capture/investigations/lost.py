@@ -51,7 +51,7 @@ def investigate(crash: Crash) -> LostGradient | None:
     if root is None or call is None:
         return None
     made, _ = made_at(crash, root)
-    search = _Search(crash)
+    search = Search(crash)
     cuts = search.from_root(root)
     if not cuts and made is None:
         cuts = cuts_by_syntax(crash)
@@ -66,7 +66,7 @@ def investigate(crash: Crash) -> LostGradient | None:
         sum(tensor.requires_grad for _, tensor in parameters),
         torch.is_grad_enabled(),
         search.bare,
-        _frozen_at(crash, frozen),
+        frozen_at(crash, frozen),
         tuple(name for name, tensor in parameters if id(tensor) in search.frozen),
         search.recorded,
     )
@@ -99,7 +99,7 @@ def _where(place: Place) -> tuple[Span, Span | None]:
     return place.span, place.via.span if place.via is not None else None
 
 
-class _Search:
+class Search:
     def __init__(self, crash: Crash) -> None:
         self._crash = crash
         self._timeline = crash.timeline
@@ -133,7 +133,7 @@ class _Search:
                 continue  # frozen there, by intent: no value is lost
             leading = [mark for mark in operation.results if (mark.ident, mark.storage) == wanted] or list(operation.results)
             if losing is not None and not any(mark.requires_grad for mark in leading):
-                cut = self._cut(operation, losing, leading)
+                cut = self.cut(operation, losing, leading)
                 if cut is not None and all(_where(cut.place) != _where(other.cut.place) for other in cuts):
                     cuts.append(_Cut(dataclasses.replace(cut, handed=handed), operation, side, chosen))
                 continue
@@ -265,7 +265,7 @@ class _Search:
                 found.append(conversion)
         return found
 
-    def _cut(self, operation: Operation, losing: Mark, results: list[Mark]) -> GradientCut | None:
+    def cut(self, operation: Operation, losing: Mark, results: list[Mark]) -> GradientCut | None:
         place = self._timeline.place_of_operation(operation)
         if place is None:
             return None
@@ -367,7 +367,7 @@ def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:
     return call if isinstance(call, ast.Call) and called_name(call) == "set_grad_enabled" else None
 
 
-def _frozen_at(crash: Crash, parameters: set[int]) -> tuple[Place, ...]:
+def frozen_at(crash: Crash, parameters: set[int]) -> tuple[Place, ...]:
     """Where these parameters were frozen, if the log has seen it: a few places, in the order in which they ran."""
     places = {}
     for operation in crash.timeline.operations:

@@ -13,6 +13,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.carried import carried_over
+from torchsleuth.capture.functions import kept_in_forward
 from torchsleuth.capture.operand_sources import operand_name
 from torchsleuth.capture.syntax import bound_name, node_at, saved_name, simple_text
 from torchsleuth.capture.trained import trained_parameters
@@ -132,6 +133,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         len(getattr(node, "_input_metadata", ())) > 1,
         _born(crash, tensor),
         _carried(crash, node, tensor, writes) if failing and tensor is not None else (),
+        kept_in_forward(node),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from torchsleuth.evidence import CustomBackward, Evidence, ReturnedGradient
@@ -115,7 +116,8 @@ def _diagnosis(
         culprits.append(element.made.culprit(Role.CREATE, f"computed `{element.source}`"))
     if custom.forward_call is not None:
         call = custom.forward_call.via or custom.forward_call
-        culprits.append(call.culprit(Role.CALL, f"the forward call of `{custom.function}` this belongs to"))
+        label = "made the tensor that the hook is on" if custom.is_hook else f"the forward call of `{custom.function}` this belongs to"
+        culprits.append(call.culprit(Role.CALL, label))
     return Diagnosis(
         rule,
         title,
@@ -274,17 +276,29 @@ def _from_hook(rule: str, custom: CustomBackward, message: str) -> Diagnosis | N
     else:
         return None
     name = "A lambda" if custom.function == "<lambda>" else f"`{custom.function}`"
-    return _diagnosis(
+    facts = [Fact(f"{name} was the last function to return before PyTorch refused: {message}", Known.OBSERVED)]
+    hooked, shape = custom.hooked, custom.returned_shape
+    if changed and changed[1] == "size" and hooked is not None:
+        facts.append(Fact(f"The hook is on {hooked.called}, whose gradient has shape {hooked.size}.", Known.OBSERVED))
+        if shape is not None and shape != hooked.shape:
+            said += f", {list(shape)} instead of {hooked.size}"
+            facts.append(Fact(f"For a gradient of shape {hooked.size} it returns one of shape {list(shape)}.", Known.RECOMPUTED))
+            relation = _relation(list(shape), list(hooked.shape))[0] if "reduced" not in _relation(list(shape), list(hooked.shape))[0] else ""
+            facts += [Fact(relation, Known.INFERRED)] if relation else []
+    found = _diagnosis(
         rule,
         custom,
         f"{name}, a backward hook, {said}",
         said,
         None,
-        [Fact(f"{name} was the last function to return before PyTorch refused: {message}", Known.OBSERVED)],
+        facts,
         "What a hook returns takes the place of the gradient it was given, so it must fit the same tensors. A hook that only "
         "looks returns nothing (None).",
         "Return nothing to leave the gradient alone, or one of the same shape, dtype and device.",
     )
+    if custom.registered is None:
+        return found
+    return dataclasses.replace(found, culprits=(*found.culprits, custom.registered.culprit(Role.CALL, "hung the hook on its tensor")))
 
 
 def _otherwise(rule: str, custom: CustomBackward, found: re.Match) -> Diagnosis:

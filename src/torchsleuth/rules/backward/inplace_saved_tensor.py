@@ -161,6 +161,8 @@ def _culprits(failing: StaleSave, related: list[StaleSave], elsewhere: list[Stal
         if save.place.via is not None and save.failing:
             found.append(save.place.via.culprit(Role.CALL, "your call, in which the library saves it"))
         found.append(save.place.culprit(Role.SAVE, _save_label(save)))
+        if save.kept is not None:
+            found.append(save.kept.culprit(Role.SAVE, "where its forward keeps it"))
     for item in failing.carried:
         name = " and ".join(f"`{name}`" for name in item.names) or f"a tensor of shape {item.tensor.size}"
         made, used = (place.via or place if place is not None else None for place in (item.made, item.used))

@@ -8,7 +8,7 @@ class Swish(torch.autograd.Function):
     def forward(ctx, x):
         s = torch.sigmoid(x)
         y = x * s
-        ctx.save_for_backward(s, y)  # an input's image and the output itself
+        ctx.save_for_backward(s, y)  # culprit: save
         return y
 
     @staticmethod

@@ -4,7 +4,7 @@ import torch
 class Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(x)  # culprit: save
         return x * x
 
     @staticmethod

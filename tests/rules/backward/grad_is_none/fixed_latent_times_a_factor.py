@@ -1,0 +1,21 @@
+import torch
+from torch import nn
+
+
+class Search:
+    def __init__(self, decoder):
+        self.decoder = decoder
+        self.latent = (torch.randn(1, 4, requires_grad=True) * 0.1).detach().requires_grad_()
+
+    def step(self, target):
+        loss = (self.decoder(self.latent) - target).pow(2).mean()
+        loss.backward()
+        with torch.no_grad():
+            self.latent -= 0.1 * self.latent.grad
+            self.latent.grad.zero_()
+
+
+torch.manual_seed(0)
+search = Search(nn.Linear(4, 6))
+for _ in range(2):
+    search.step(torch.rand(1, 6))

@@ -1,0 +1,9 @@
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+parameters = [*first.parameters(), *second.parameters()]
+loss = first(torch.randn(2, 3)).sum()
+loss.backward()
+flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])

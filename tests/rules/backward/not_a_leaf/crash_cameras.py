@@ -1,0 +1,19 @@
+import torch
+from torch import nn
+
+
+def calibrate(renderer, target):
+    cameras = torch.randn(6, 4, requires_grad=True).double()  # culprit: create
+    opt = torch.optim.SGD([cameras], lr=0.1)  # culprit: operand
+    for _ in range(2):
+        loss = (renderer(cameras) - target).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    return cameras
+
+
+torch.manual_seed(0)
+calibrate(nn.Linear(4, 3).double(), torch.rand(6, 3).double())
+
+# says: `cameras` [6, 4] no leaf
