@@ -15,7 +15,7 @@ from torchsleuth.rule import CrashRule, rules_of
 from torchsleuth.rules.device._words import printed_fact
 from torchsleuth.wording import upper_first
 
-_WORD = re.compile(r"(the|its|this|that|backward|forward|an) [^:]")
+_WORD = re.compile(r"(the|its|this|that|an) [^:]")
 _ORDER = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
 
 
