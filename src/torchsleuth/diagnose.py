@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Callable, Iterable
 
@@ -12,7 +13,9 @@ from torchsleuth.evidence_forward import shortened
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule, rules_of
 from torchsleuth.rules.device._words import printed_fact
+from torchsleuth.wording import upper_first
 
+_WORD = re.compile(r"(the|its|this|that|an) [^:]")
 _ORDER = {Confidence.CERTAIN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2}
 
 
@@ -37,7 +40,17 @@ def diagnose(
         return (), evidence
     # Rules of lower priority are there for what nothing better explains.
     convicted.sort(key=lambda item: item[:2])
-    return (_on_the_device(_within_backward(convicted[0][2], evidence), evidence),), evidence
+    return (_in_sentences(_on_the_device(_within_backward(convicted[0][2], evidence), evidence)),), evidence
+
+
+def _in_sentences(diagnosis: Diagnosis) -> Diagnosis:
+    """With a capital where rules begin with an operand's description, "the input of `net.2`"; `input: …` is a name and stays."""
+    facts = tuple(dataclasses.replace(fact, text=_sentence(fact.text)) for fact in diagnosis.facts)
+    return dataclasses.replace(diagnosis, title=_sentence(diagnosis.title), facts=facts)
+
+
+def _sentence(text: str) -> str:
+    return upper_first(text) if _WORD.match(text) else text
 
 
 def _within_backward(diagnosis: Diagnosis, evidence: Evidence) -> Diagnosis:

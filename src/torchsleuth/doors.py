@@ -13,6 +13,7 @@ from torchsleuth.options import Options
 from torchsleuth.pipeline import Watch
 
 _installed: Watch | None = None
+_shown = 0  # id() of the exception that IPython had shown last when a cell began
 
 
 def install(**options: typing.Any) -> None:
@@ -29,6 +30,8 @@ def install(**options: typing.Any) -> None:
     watch_.start()
     shell = _ipython()
     if shell is not None:
+        _before_cell()
+        shell.events.register("pre_run_cell", _before_cell)
         shell.events.register("post_run_cell", _after_cell)
         return
     before, before_thread = sys.excepthook, threading.excepthook
@@ -58,6 +61,7 @@ def uninstall() -> None:
     shell = _ipython()
     if shell is not None:
         with contextlib.suppress(ValueError):
+            shell.events.unregister("pre_run_cell", _before_cell)
             shell.events.unregister("post_run_cell", _after_cell)
 
 
@@ -105,8 +109,15 @@ def audit(model: typing.Any, batch: typing.Any, **options: typing.Any) -> Report
     return report
 
 
+def _before_cell(*_: object) -> None:
+    global _shown
+    _shown = id(getattr(sys, "last_value", None))
+
+
 def _after_cell(result: typing.Any) -> None:
     error = result.error_in_exec
+    if error is None and id(last := getattr(sys, "last_value", None)) != _shown:
+        error = last  # `%run` shows it itself, and the cell ends well
     if error is not None and _installed is not None:
         from torchsleuth import source
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import os
 import sys
 import types
 import typing
 
+from torchsleuth import source
 from torchsleuth.children import Children
 from torchsleuth.errors import message_of
-from torchsleuth.model import Diagnosis, Outcome, RaisedException, Report
+from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report
 from torchsleuth.options import Options
+from torchsleuth.wording import short
 
 _MOST_CAUGHT = 20
 _MOST_FROM_ONE_PLACE = 5  # a search by trial and error in a loop is not looked at each time
@@ -114,7 +117,10 @@ class Watch:
             outcome = Outcome.FINDINGS if diagnoses else Outcome.OK
             exception = caught[0][1] if caught else None
         notes = tuple(self._recorder.recording.notes) if self._recorder and diagnoses else ()
-        notes += audit_notes
+        notes += audit_notes + tuple(
+            f"{file} has been changed since it was loaded: its lines are shown as they ran."
+            for file in source.changed_since(culprit.span.file for diagnosis in diagnoses for culprit in diagnosis.culprits)
+        )
         self._children.dismiss()
         return Report(self._command, outcome, exception, diagnoses, notes)
 
@@ -219,9 +225,12 @@ class Watch:
         from torchsleuth.repair import repaired
 
         recording = self._recorder.recording if self._recorder else None
+        on_purpose = True  # the exception that is told of was raised by a `raise`
         for link in causes(error):
             crash = Crash(link, recording, outer)
             try:
+                if link is error:
+                    on_purpose = crash.is_the_programs_own()
                 told = self._children.told(link)
                 if told:
                     if final and self.replay is not None:
@@ -244,7 +253,7 @@ class Watch:
                         verifier = self.replay.verifier(failure, self._progress)
                     elif len(self._unverified) < _MOST_VERIFIED:
                         self._unverified[_identity(error)] = failure
-                found = repaired(diagnoses, evidence, verifier)
+                found = _with_wrapper(repaired(diagnoses, evidence, verifier), error, link, on_purpose)
                 if final and self.options.repro:
                     from torchsleuth.repro import writing
 
@@ -323,9 +332,32 @@ def causes(error: BaseException) -> typing.Iterator[Exception]:
             continue
         seen.add(id(link))
         yield link
-        pending.append(link.__cause__ or (None if link.__suppress_context__ else link.__context__))
+        pending.append(link.__cause__ or link.__context__)  # `from None` changes what is printed, not what happened
         if isinstance(link, ExceptionGroup):
             pending += reversed(link.exceptions)
+
+
+def _with_wrapper(diagnoses: tuple[Diagnosis, ...], error: BaseException, link: BaseException, on_purpose: bool) -> tuple[Diagnosis, ...]:
+    """What came of the exception that is explained: the traceback above ends with another one.
+
+    A mistake in a handler may be all that is wrong: the program may have had an answer to the first one.
+    """
+    if link is error:
+        return diagnoses
+    outer, inner = f"`{short(_in_a_line(error), 80)}`", type(link).__name__
+    cause: BaseException | None = error
+    while cause is not None and cause is not link:
+        cause = cause.__cause__
+    if isinstance(error, ExceptionGroup):
+        text = f"This {inner} is the first of those in {outer} that can be explained."
+    else:
+        text = f"{outer} was raised from this {inner}." if cause is link else f"{outer} was raised while the program handled this {inner}."
+    found = []
+    for diagnosis in diagnoses:
+        unsure = not on_purpose and cause is not link and diagnosis.confidence is Confidence.CERTAIN
+        confidence = Confidence.LIKELY if unsure else diagnosis.confidence
+        found.append(dataclasses.replace(diagnosis, confidence=confidence, facts=(*diagnosis.facts, Fact(text, Known.OBSERVED))))
+    return tuple(found)
 
 
 @contextlib.contextmanager

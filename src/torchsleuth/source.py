@@ -7,14 +7,16 @@ found too. Where the text cannot be had or does not fit the bytecode, the answer
 from __future__ import annotations
 
 import ast
+import contextlib
 import dis
 import functools
 import io
 import linecache
 import os
+import sys
 import tokenize
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from torchsleuth.evidence import Place
 from torchsleuth.model import Excerpt, Known, Span
@@ -30,11 +32,21 @@ def display_name(filename: str) -> str:
         relative = os.path.relpath(filename)
     except (ValueError, OSError):
         return filename
-    return filename if relative.startswith("..") else relative
+    if not relative.startswith(".."):
+        return relative
+    plain = os.path.normpath(filename)  # of `torchsleuth run ../train.py`, unless a link on the way leads elsewhere
+    return plain if os.path.realpath(plain) == os.path.realpath(filename) else filename
 
 
 def _cell_label(filename: str) -> str:
-    """ipykernel runs cells from files named `ipykernel_…/123.py` that never exist, IPython from `<ipython-input-3-…>`."""
+    """ipykernel runs cells from files named `ipykernel_…/123.py` that never exist, IPython from `<ipython-input-3-…>`.
+
+    IPython knows which number a cell has on the screen; the others are hashes of its text.
+    """
+    shell = sys.modules["IPython"].get_ipython() if hasattr(sys.modules.get("IPython"), "get_ipython") else None
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    if isinstance(numbers, dict) and filename in numbers:
+        return f"<cell {numbers[filename]}>"
     if "ipykernel_" in filename and not os.path.exists(filename):
         return f"<cell {os.path.splitext(os.path.basename(filename))[0]}>"
     if filename.startswith("<ipython-input-"):
@@ -42,23 +54,57 @@ def _cell_label(filename: str) -> str:
     return ""
 
 
-_remembered: dict[str, str] = {}
+_remembered: dict[str, bytes] = {}
+
+
+_given: set[str] = set()  # of those: by whoever ran the text
 
 
 def remember(filename: str, text: bytes) -> None:
-    """Keep the text of the script as it was run: it may delete itself, or be edited meanwhile."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
-        _remembered[filename] = io.TextIOWrapper(io.BytesIO(text), encoding, newline=None).read()
-    except (SyntaxError, UnicodeDecodeError, LookupError):
-        pass
+    """Keep the text of a script as it was run: it may delete itself, or be edited meanwhile."""
+    _given.add(filename)
+    _remembered[filename] = text
+
+
+def remember_file(filename: str) -> None:
+    """The same for a module, as its file is now: while a long training runs, people edit it."""
+    if filename in _given:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        text = _read(filename)
+        if _remembered.get(filename, text) != text:
+            forget()
+        _remembered[filename] = text
+
+
+def _read(filename: str) -> bytes:
+    with io.open_code(os.path.abspath(filename)) as file:
+        return file.read()
+
+
+def is_remembered(filename: str) -> bool:
+    return filename in _remembered
 
 
 @functools.lru_cache(maxsize=512)
 def lines_of(filename: str) -> tuple[str, ...]:
     if filename in _remembered:
-        return tuple(_remembered[filename].split("\n"))
-    return tuple(line.rstrip("\r\n") for line in linecache.getlines(filename))
+        with contextlib.suppress(SyntaxError, UnicodeDecodeError, LookupError):
+            return _decoded_lines(_remembered[filename])
+    return tuple(line.rstrip("\r\n") for line in linecache.getlines(filename) or _lines_of_module(filename))
+
+
+def _decoded_lines(text: bytes) -> tuple[str, ...]:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
+    return tuple(io.TextIOWrapper(io.BytesIO(text), encoding, newline=None).read().split("\n"))
+
+
+def _lines_of_module(filename: str) -> list[str]:
+    """The text of a module that lies in an archive: its loader has it."""
+    owner = next((module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == filename), None)
+    if owner is None or not linecache.lazycache(filename, vars(owner)):
+        return []
+    return linecache.getlines(filename)
 
 
 @functools.lru_cache(maxsize=256)
@@ -80,6 +126,7 @@ def forget() -> None:
     expression_at.cache_clear()
     _positions.cache_clear()
     _is_text_of.cache_clear()
+    _is_unchanged.cache_clear()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -237,9 +284,10 @@ def _is_text_of(filename: str, code: types.CodeType) -> bool:
 
     Code compiled from a string under an invented name shares its globals with a module, and `linecache` may answer with
     that module's text (`traceback` asks its loader). Where there is no such file, the text must compile to this code.
+    The same holds for a module whose file was written to since it was first seen: it may have been loaded again meanwhile.
     (The file name is an argument of its own: equal code from two files is equal, and would share a cache entry.)
     """
-    if filename in _remembered or os.path.exists(filename):
+    if os.path.exists(filename) if filename not in _remembered else filename in _given or _is_unchanged(filename):
         return True
     text = "\n".join(lines_of(filename))
     try:
@@ -255,6 +303,20 @@ def _is_text_of(filename: str, code: types.CodeType) -> bool:
                     return True
             pending.extend(candidate.co_consts)
     return bool(_cell_label(filename))
+
+
+@functools.lru_cache(maxsize=256)
+def _is_unchanged(filename: str) -> bool:
+    try:
+        return _read(filename) == _remembered[filename]
+    except OSError:
+        return False
+
+
+def changed_since(labels: Iterable[str]) -> list[str]:
+    """Of files, as they are displayed, those that no longer hold the text that ran."""
+    wanted = set(labels)
+    return sorted({name for file in list(_remembered) if os.path.exists(file) and (name := display_name(file)) in wanted and not _is_unchanged(file)})
 
 
 def place_of_instruction(code: types.CodeType, lasti: int, known: Known = Known.OBSERVED, via: Place | None = None) -> Place | None:

@@ -335,6 +335,26 @@ def test_a_notebook_cell_is_reported_after_its_traceback(tmp_path: Path) -> None
     assert "h = x.exp()" in run.stderr
 
 
+def test_a_script_that_a_cell_runs_is_reported_once(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    (tmp_path / "script.py").write_text("import torch\nx = torch.ones(3, 4)\nx[3]\n")
+    path = _write(
+        tmp_path,
+        """
+        from IPython.core.interactiveshell import InteractiveShell
+
+        shell = InteractiveShell.instance(colors="NoColor")
+        for cell in ("import torch, torchsleuth\\ntorchsleuth.install()", "%run script.py", "1 + 1", "def f():\\n    torch.ones(3) @ torch.ones(4)", "f()", "1 + 1"):
+            shell.run_cell(cell, store_history=True)
+        """,
+    )
+    run = _python(path)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("━━ torchsleuth ━━") == 2, run.stderr
+    assert "bad index      script.py:3" in run.stderr
+    assert "<cell 4>:2" in run.stderr  # the number that the notebook shows
+
+
 def test_verbose_says_which_recorder_and_why(tmp_path: Path) -> None:
     path = _write(tmp_path, "import torch\n")
     command = [sys.executable, "-m", "torchsleuth", "run", "--verbose", path.name]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from torchsleuth.model import (
     Applicability,
@@ -67,6 +69,20 @@ def test_a_long_line_is_cropped_around_the_expression(length: int) -> None:
     at = next(i for i, shown in enumerate(lines) if "h.add_(1)" in shown and "|" in shown.replace("│", "|"))
     assert lines[at + 1].index("^") == lines[at].index("h.add_(1)")
     assert len(lines[at]) <= terminal.PIPE_WIDTH + 3
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_an_expression_wider_than_the_window_loses_its_middle(width: int) -> None:
+    expression = "self.project(self.norm(x))" + ".view(x.size(0), x.size(1), self.heads, self.width)" * 3
+    line = f"\tquery = {expression}.transpose(1, 2)"
+    stream = io.StringIO()
+    terminal.show(_report(line, expression), Console(file=stream, force_terminal=True, no_color=True, width=width, highlight=False))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    at = next(i for i, shown in enumerate(lines) if "self.project" in shown and "│" in shown)
+    assert len(lines[at]) <= width and lines[at].endswith("...")
+    shown = lines[at][lines[at + 1].index("^") : lines[at + 1].rindex("^") + 1]
+    assert shown.startswith("self.project(") and "..." in shown and shown.endswith("self.width)")
+    assert expression in _shown(_report(line, expression))  # a pipe has no window
 
 
 def test_tabs_and_wide_letters_keep_the_underline_in_place() -> None:

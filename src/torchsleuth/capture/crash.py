@@ -10,6 +10,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture import assert_text
+from torchsleuth.capture.moved_on import as_it_was
 from torchsleuth.capture.timeline import Timeline
 from torchsleuth.errors import message_of
 from torchsleuth.evidence import Frame, Place
@@ -31,7 +32,7 @@ class Crash:
             outer = outer.f_back
         traceback = error.__traceback__
         while traceback is not None:
-            self.entries.append((traceback.tb_frame, traceback.tb_lasti))
+            self.entries.append((as_it_was(traceback.tb_frame, traceback.tb_lasti), traceback.tb_lasti))
             traceback = traceback.tb_next
         self.timeline = Timeline(recording, self)
         self._holders: list[object] = [self.timeline]

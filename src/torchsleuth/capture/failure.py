@@ -190,13 +190,17 @@ def _without_ours(frames: typing.Iterable[tuple[types.FrameType, int]]) -> list[
 
 
 def _logged(crash: Crash, program: Entry) -> Operation | None:
-    """The log's own entry for the failing call: the newest at this very instruction, if it raised.
+    """The log's own entry for the failing call: that of this exception, or the newest at this very instruction, if it raised.
 
     Only where the log went on to the end: an older entry may tell of an exception that the program had handled.
     """
     if not log_ran_to_the_end(crash):
         return None
-    for operation in reversed(crash.timeline.operations[-400:]):
+    newest = crash.timeline.operations[-400:][::-1]
+    for operation in newest:  # another exception may have had its id, but none since it was raised
+        if operation.raised == id(crash.error) and operation.code is program.code and operation.lasti == program.lasti:
+            return operation
+    for operation in newest:
         if operation.code is program.code and operation.lasti == program.lasti:
             return operation if operation.raised else None
     return None

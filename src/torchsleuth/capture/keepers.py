@@ -30,7 +30,7 @@ def kept_at(maker: Operation | None, user: Operation | None, names: Sequence[str
         return None
     making, using = _method(maker.user_code), _method(user.user_code)
     if making is None or using is None or making[1] is not using[1]:
-        return None
+        return _renamed_in_loop(user, names[0]) if len(names) == 1 and not kept else None
     found = []
     for statement in ast.walk(making[0]):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
@@ -39,6 +39,19 @@ def kept_at(maker: Operation | None, user: Operation | None, names: Sequence[str
             if attribute and stored and (attribute == kept or stored <= set(names)) and _reads(using[0], using[1], attribute):
                 found.append(statement)
     return source.place_of_node(maker.user_code, found[0], Known.INFERRED) if len(found) == 1 else None
+
+
+def _renamed_in_loop(user: Operation, name: str) -> Place | None:
+    """`state = h` at the end of a round that has begun with `state`, if nothing else in the loop sets it."""
+    code, tree = user.user_code, source.tree_of(user.user_code.co_filename)
+    where = source.instruction_range(code, user.user_lasti)
+    if tree is None or where is None:
+        return None
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While)) and node.lineno <= where[0] <= node.end_lineno]
+    inner = max(loops, key=lambda loop: loop.lineno, default=None)
+    setting = [node for node in ast.walk(inner) if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)] if inner is not None else []
+    found = [node for node in ast.walk(inner) if isinstance(node, ast.Assign) and node.targets == setting and isinstance(node.value, ast.Name)] if len(setting) == 1 else []
+    return source.place_of_node(code, found[0], Known.INFERRED) if found and found[0].lineno > where[0] else None
 
 
 def carried_by_caller(crash: Crash, older: int, newer: int, inner: set[types.CodeType]) -> tuple[str, Place] | None:

@@ -113,7 +113,10 @@ def _carried(
         names = names or carried_names(script, loops[0], names_in(backward, ast.Load))
         if names:
             listed = list(dict.fromkeys(names))
-            edits = detached(script, listed, backward)
+            last = _set_last(script, backward, listed)
+            if isinstance(last, ast.Assign) and isinstance(last.value, ast.Name) and len(listed) == 1:
+                return [scripts.fix(f"Detach `{listed[0]}` where it is kept for the next round.", script.wrapped(last.value, ".detach()"), TRUNCATED, safe=False)]
+            edits = detached(script, listed, last or backward)
             is_sum = is_running_sum(loops[0], listed[0]) and freed.root is not None and freed.root.name == listed[0]
             meaning = TRUNCATED
             if is_sum:
@@ -131,6 +134,13 @@ def _carried(
     if all(item.kept is None for item in carried):  # else it is used in a function that also goes on from step to step by itself
         fixes.append(detached_where_used(scripts, carried) or detached_where_used(scripts, carried[:1]))
     return fixes
+
+
+def _set_last(script: Script, backward: ast.stmt, names: list[str]) -> ast.stmt | None:
+    """What sets them for the next round once backward is done: before it they would be detached in vain."""
+    block = script.block_of(backward)
+    after = block[block.index(backward) + 1 :]
+    return next((statement for statement in reversed(after) if names_in(statement, ast.Store) & set(names)), None)
 
 
 def _is_anothers(scripts: Scripts, script: Script, backward: ast.stmt, item: CarriedTensor) -> bool:

@@ -95,7 +95,7 @@ class Operation(typing.NamedTuple):
     operands: tuple[Mark, ...]
     results: tuple[Mark, ...]
     writes: tuple[Write, ...]
-    raised: bool
+    raised: int  # id() of the exception that came out of it, else 0
     stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off, or sizes are made: the program's frames, innermost first
     module: int  # id() of torch's own module that asked for a result in place (`nn.ReLU(inplace=True)`), else 0
     index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
@@ -215,13 +215,15 @@ class OperationLog(TorchFunctionMode):
         sequence = self._sequence_number()
         self._spent_ns += perf_counter_ns() - began
         result = None
-        raised = True
+        raised = 1
         try:
             result = call(func, args, kwargs)
-            raised = False
+            raised = 0
             return result
         finally:
             began = perf_counter_ns()
+            if raised:
+                raised = id(sys.exc_info()[1])
             writes = []
             for position, mark in enumerate(marks):
                 operand = operands[position]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+from torchsleuth import source
 from torchsleuth.env import COMPILED_WRAPPERS
 from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.record.tracebacks import TRAMPOLINE_NAME
@@ -14,7 +15,10 @@ COMPILER_NAMES = frozenset({"trace", "trace_module", "export", "symbolic_trace",
 
 
 def is_program_code(code: types.CodeType) -> bool:
-    return origin_of_file(code.co_filename).is_program and code.co_name != TRAMPOLINE_NAME
+    origin, filename = origin_of_file(code.co_filename), code.co_filename
+    if origin is Origin.USER and (code.co_name == "<module>" or not source.is_remembered(filename)) and filename.endswith(".py"):
+        source.remember_file(filename)  # as it is now: a module that is loaded again has another text
+    return origin.is_program and code.co_name != TRAMPOLINE_NAME
 
 
 def is_library_code(code: types.CodeType) -> bool:

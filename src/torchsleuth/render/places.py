@@ -27,6 +27,7 @@ ROLE_WORDS = {
 ROLE_STYLES = {Role.MUTATE: "bold red", Role.INDEX: "bold red", Role.LOST_GRAD: "bold red", Role.RETURN_GRAD: "bold red",
                Role.OPERAND: "bold red", Role.SAVE: "bold yellow", Role.CREATE: "bold yellow", Role.LOOP: "bold yellow",
                Role.CALL: "bold cyan"}  # fmt: skip
+_LEAST_OF_AN_EXPRESSION = 16  # cells; below, its ends would tell nothing
 KNOWN_MARKS = {Known.OBSERVED: "", Known.RECOMPUTED: " (recomputed)", Known.INFERRED: " (inferred)"}
 
 
@@ -53,7 +54,7 @@ def show_place(place: list[Culprit], console: Console) -> None:
     gutter = _gutter(place[0])
     margin = f"{'':>{gutter}} {glyph(console, '│', '|')} "
     for number, line in enumerate(excerpt.lines, excerpt.first):
-        parts = [_cropped(shown(line, console.encoding), number, culprit, console.width - gutter - 4) for culprit in place]
+        parts = [_cropped(shown(line, console.encoding), number, culprit, console.width - gutter - 4, console.is_terminal) for culprit in place]
         text = Text.assemble((f"{number:>{gutter}}" + margin[gutter:], "dim"), "".join(parts[0]))
         for culprit, (before, inside, _) in zip(reversed(place), reversed(parts), strict=True):
             start = len(margin) + len(before)
@@ -97,15 +98,19 @@ def _shown_alike(one: Culprit, other: Culprit, console: Console) -> bool:
         return False
     room = console.width - _gutter(one) - 4
     lines = [] if one.excerpt is None else list(enumerate((shown(line, console.encoding) for line in one.excerpt.lines), one.excerpt.first))
-    return all("".join(_cropped(line, number, one, room)) == "".join(_cropped(line, number, other, room)) for number, line in lines)
+    within = console.is_terminal
+    return all("".join(_cropped(line, number, one, room, within)) == "".join(_cropped(line, number, other, room, within)) for number, line in lines)
 
 
 def _gutter(culprit: Culprit) -> int:
     return 4 if culprit.excerpt is None else max(4, len(str(culprit.excerpt.first + len(culprit.excerpt.lines) - 1)) + 1)
 
 
-def _cropped(line: str, number: int, culprit: Culprit, room: int) -> tuple[str, str, str]:
-    """The line as shown: what is before the culprit's expression, the expression (or nothing), and what is after it."""
+def _cropped(line: str, number: int, culprit: Culprit, room: int, within: bool) -> tuple[str, str, str]:
+    """The line as shown: what is before the culprit's expression, the expression (or nothing), and what is after it.
+
+    `within`: an expression that is wider than the window loses its middle; in a pipe there is no window.
+    """
     span = culprit.span
     if not span.line <= number <= span.end_line:
         return fitted(line.expandtabs(TAB), room), "", ""
@@ -120,6 +125,11 @@ def _cropped(line: str, number: int, culprit: Culprit, room: int) -> tuple[str, 
         spare = max(room - width - len(dots) * (1 + bool(after)), 10)
         if cell_len(before) > spare:
             before = dots + last_cells(before, spare)
+    space = room - cell_len(before) - len(dots) * bool(after)
+    if within and width > space >= _LEAST_OF_AN_EXPRESSION:
+        head = (space - len(dots)) * 2 // 3
+        inside = first_cells(inside, head) + dots + last_cells(inside, space - len(dots) - head)
+        width = cell_len(inside)
     rest = max(room - cell_len(before) - width, 0)
     if cell_len(after) > rest:
         after = first_cells(after, max(rest - len(dots), 0)) + dots

@@ -53,7 +53,9 @@ def show_outcome(report: Report, console: Console) -> None:
 
 def _show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _heading(diagnosis, console)
-    console.print(Text(shown(diagnosis.title, console.encoding), style="bold"))
+    for line in Text(shown(diagnosis.title, console.encoding), style="bold").wrap(console, console.width):
+        line.rstrip()
+        print_line(line, console)
     for place in places(diagnosis.culprits, console):
         console.print()
         show_place(place, console)

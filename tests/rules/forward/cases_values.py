@@ -194,7 +194,7 @@ def drawn(step):
 embed = nn.Embedding(64, 8)  #! create
 embed(drawn(0))
 embed(drawn(1))  #! index
-""", "index-out-of-range", ("`(drawn(1))[2, 5]` = 64", "the value 64 comes from here"), late=(6, 8, 10)),
+""", "index-out-of-range", ("`drawn(1)[2, 5]` = 64", "the value 64 comes from here"), late=(6, 8, 10)),
     Case("marker-in-the-first-column", """\
 import torch
 from torch import nn

@@ -116,7 +116,7 @@ def _facts(found: NanNode) -> list[Fact]:
     if found.place is None:
         facts.append(Fact(f"There are {found.candidates} nodes of that kind in this graph; which one it was could not be told.", Known.OBSERVED))
     if found.edge_place is not None:
-        facts.append(Fact(f"{_SLOPES[found.edge]}. That it was at that edge is inferred from the NaN; the values are gone.", Known.INFERRED))
+        facts.append(Fact(f"That `{found.edge}` was at that point is inferred from the NaN; the values are gone.", Known.INFERRED))
     return facts
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from torchsleuth.evidence import Evidence, Place
 from torchsleuth.evidence_forward import Argument, FailedOperation, Made, Operand, ValueRange, shortened
 from torchsleuth.model import Fact, Known
+from torchsleuth.wording import is_primary, line_words
 
 # A death on the GPU, whatever the words: the black box may know which operation's values it was.
 ON_THE_GPU = (r"CUDA error|device-side assert|CUBLAS_STATUS_|CUDNN_STATUS_|cuDNN error",)
@@ -150,21 +151,23 @@ def is_about_positions(operation: FailedOperation, *names: str) -> bool:
 TRUNCATE = "Truncate: `tokenizer(..., truncation=True, max_length=...)`, or build the model with a larger `max_position_embeddings`."
 
 
-def made_words(made: Made | None) -> str:
-    """`torch.ones(4, 6)` (line 3)."""
+def made_words(made: Made | None, operation: FailedOperation | None = None) -> str:
+    """`torch.ones(4, 6)` (line 3), with the file where that is not the operation's."""
     place = users(made.place) if made is not None else None
     if place is None:
         return ""
-    return f"{code(place.source)} (line {place.span.line})" if place.source else f"line {place.span.line} of {place.span.file}"
+    failed_at = users(operation.place) if operation is not None else None
+    line = line_words(place.span, failed_at.span if failed_at is not None else place.span)
+    return f"{code(place.source)} ({line})" if place.source else line_words(place.span)
 
 
 def bad_values(operand: Operand, values: ValueRange, name: str = "") -> str:
     """`ids[2, 5] = 30524`; 3 of 96 values are out of range; legal: 0…30521."""
     name = name or operand.source or operand.tensor.name or operand.argument
     first = values.first[0]
-    simple = re.fullmatch(r"[\w.\[\]']+", name) is not None
+    simple = is_primary(name)
     position = shape(first.position) if first.position else ""
-    where = f"`{name}{position}`" if simple else f"`({shortened(name)}){position}`"
+    where = f"`{shortened(name)}{position}`" if simple else f"`({shortened(name)}){position}`"
     text = f"{where} = {_number(first.value)}"
     more = [f"{shape(item.position)} = {_number(item.value)}" for item in values.first[1:]]
     if more:

@@ -105,7 +105,7 @@ class Broadcast(CrashRule):
             culprits.create(one.input_for(axis), "both sizes are computed from this input")
         facts = [
             Fact(f"{fully(operand)} has shape {shape(operand.shape)}, dtype {operand.tensor.dtype}; its {operand.shape[axis]} at "
-                 f"dimension {axis % len(operand.shape)}{_from(operand, axis)}.", operand.known)
+                 f"dimension {axis % len(operand.shape)}{_from(operand, axis, operation)}.", operand.known)
             for operand in (one, other)
         ]  # fmt: skip
         facts += other_facts(operation, one, other)
@@ -113,7 +113,7 @@ class Broadcast(CrashRule):
         explanation = f"Broadcasting lines shapes up at the right; sizes fit where they are equal or one of them is 1:\n{aligned([one, other], product)}"
         if product:
             explanation = f"A product multiplies the last two dimensions; those before them are broadcast, and fit where they are equal or one of them is 1:\n{aligned([one, other], True)}"
-        story, fixes = _story(one, other, axis) if not product else ("", _repeated(one, other, axis))
+        story, fixes = _story(one, other, axis, operation) if not product else ("", _repeated(one, other, axis, operation))
         if operation.place.in_library and is_about_positions(operation, one.source, other.source):
             story, fixes = f"The sequence has {max(first, second)} tokens; the model has {min(first, second)} positions.", [TRUNCATE]
         if story:
@@ -159,19 +159,19 @@ class Broadcast(CrashRule):
 _PRODUCTS = frozenset({"matmul", "__matmul__", "__rmatmul__", "rmatmul"})
 
 
-def _repeated(one: Operand, other: Operand, axis: int) -> list[str]:
+def _repeated(one: Operand, other: Operand, axis: int, operation: FailedOperation) -> list[str]:
     """Fewer heads on one side than on the other, each of them for several."""
     small, large = sorted((one, other), key=lambda operand: operand.shape[axis])
     least, most = small.shape[axis], large.shape[axis]
     at = axis % len(small.shape)
     if least > 1 and most % least == 0:
         return [f"If each of the {least} is for {most // least} of the {most}: `{expr(small, 'x')}.repeat_interleave({most // least}, dim={at})`."]
-    return [_agree(one, other, axis)]
+    return [_agree(one, other, axis, operation)]
 
 
-def _agree(one: Operand, other: Operand, axis: int) -> str:
+def _agree(one: Operand, other: Operand, axis: int, operation: FailedOperation) -> str:
     """Both places, with their numbers, for whoever knows which one is meant."""
-    places = [f"the {operand.shape[axis]} of {operand.called}{_from(operand, axis).replace(' comes from', ' in')}" for operand in (one, other)]
+    places = [f"the {operand.shape[axis]} of {operand.called}{_from(operand, axis, operation).replace(' comes from', ' in')}" for operand in (one, other)]
     return f"One of the two sizes has to change, {places[0]} or {places[1]}; or be 1 at dimension {axis % len(one.shape)}, to be used for all."
 
 
@@ -189,8 +189,8 @@ def _clashing_pair(operation: FailedOperation) -> tuple[Operand, Operand] | None
     return None
 
 
-def _from(operand: Operand, axis: int) -> str:
-    words = made_words(operand.origin_of(axis))
+def _from(operand: Operand, axis: int, operation: FailedOperation) -> str:
+    words = made_words(operand.origin_of(axis), operation)
     return f" comes from {words}" if words else ""
 
 
@@ -200,7 +200,7 @@ def _misplaced(one: Operand, other: Operand) -> Operand | None:
     return small if len(small.shape) < len(large.shape) and small.shape == large.shape[: len(small.shape)] else None
 
 
-def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
+def _story(one: Operand, other: Operand, axis: int, operation: FailedOperation) -> tuple[str, list[str]]:
     small, large = sorted((one, other), key=lambda operand: len(operand.shape))
     rank = len(small.shape)
     if _misplaced(one, other) is not None:
@@ -226,4 +226,4 @@ def _story(one: Operand, other: Operand, axis: int) -> tuple[str, list[str]]:
             "The sizes differ by one: one of the two counts an element more (a start or [CLS] token, a boundary, an odd size halved).",
             ["Make both from the same length, where the sizes come from."],
         )
-    return "", [_agree(one, other, axis)]
+    return "", [_agree(one, other, axis, operation)]

@@ -125,7 +125,7 @@ class ClassOutOfRange(CrashRule):
             fixes.append(story[1])
         if scores is not None:
             axis = 1 if len(scores.shape) > 1 else 0
-            made = made_words(scores.origin_of(axis))
+            made = made_words(scores.origin_of(axis), operation)
             facts.append(seen(f"{scores.called} has shape {shape(scores.shape)}, dtype {scores.tensor.dtype}: {plural(classes, 'class', 'classes')} at dimension {axis}"
                               f"{f', from {made}' if made else ''}."))  # fmt: skip
             if not story or not story[2]:

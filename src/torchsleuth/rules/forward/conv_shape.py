@@ -83,7 +83,7 @@ class ConvShape(CrashRule):
         channels = re.search(r"expected input\[([\d, ]*)\] to have (\d+) channels, but got (\d+) channels", message)
         called = given.called if given is not None else "the input"
         facts = []
-        words = made_words(made)
+        words = made_words(made, operation)
         if words:
             facts.append(seen(f"{layer} was made by {words}." if operation.module_type else f"Its weight was made by {words}."))
         if channels:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Made, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._report import report
@@ -77,7 +77,7 @@ class DeviceMismatch(CrashRule):
                           why=f"torch says: {message}")  # fmt: skip
         odd, usual = _odd(operation.operands, devices)
         name = expr(odd, "x")
-        facts = [seen(f"{fully(operand)} {shape(operand.shape)}, {operand.tensor.dtype}, is on {operand.tensor.device}{_from(operand)}.") for operand in operation.operands[:6]]
+        facts = [seen(f"{fully(operand)} {shape(operand.shape)}, {operand.tensor.dtype}, is on {operand.tensor.device}{_from(operand, operation)}.") for operand in operation.operands[:6]]
         fixes = [f"Make it on {usual} (`device=...` in the call that makes it), or `{name} = {name}.to({usual!r})`."]
         if odd.tensor.kind == "parameter":
             fixes = [f"Move the model: `model.to({usual!r})`."]
@@ -129,6 +129,6 @@ def _odd(operands: tuple[Operand, ...], devices: Counter) -> tuple[Operand, str]
     return odd, usual
 
 
-def _from(operand: Operand) -> str:
-    words = made_words(operand.device_made)
+def _from(operand: Operand, operation: FailedOperation) -> str:
+    words = made_words(operand.device_made, operation)
     return f", from {words}" if words else ""

@@ -106,7 +106,7 @@ class DtypeMismatch(CrashRule):
         out = operation.operand("out")
         if out is not None and re.search(r"\bout\b", message):
             odd, usual = out, next((o.tensor.dtype for o in operands if o.tensor.dtype != out.tensor.dtype), usual)
-        facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand)}.") for operand in operation.operands[:6]]
+        facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand, operation)}.") for operand in operation.operands[:6]]
         wanted = f"torch.{usual}"
         name = expr(odd, "x")
         fixes = [f"`{name}.to({wanted})`, best where it is made."]
@@ -176,8 +176,8 @@ def _others(operands: list[Operand], odd: Operand) -> str:
     return f"the {'other is' if len(rest) == 1 else 'others are'} {' and '.join(dtypes)}"
 
 
-def _from(operand: Operand) -> str:
-    words = made_words(operand.dtype_made)
+def _from(operand: Operand, operation: FailedOperation) -> str:
+    words = made_words(operand.dtype_made, operation)
     return f", from {words}" if words else ""
 
 

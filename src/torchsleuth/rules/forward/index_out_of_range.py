@@ -136,7 +136,7 @@ class IndexOutOfRange(CrashRule):
         facts += config_facts(operation, int(values.high) + 1)
         if table is not None and table is not bad:
             rows = f" ({plural(table.shape[0], 'row')})" if values.limit == "rows" else ""
-            facts.append(Fact(f"{table.called} has shape {shape(table.shape)}{rows}, dtype {table.tensor.dtype}{_made(table)}.", table.known))
+            facts.append(Fact(f"{table.called} has shape {shape(table.shape)}{rows}, dtype {table.tensor.dtype}{_made(table, operation)}.", table.known))
         facts.append(Fact(f"{bad.called} has shape {shape(bad.shape)}, dtype {bad.tensor.dtype}, on {bad.tensor.device}.", bad.known))
         if story and inferred:
             facts.append(Fact(story, Known.INFERRED))
@@ -191,7 +191,9 @@ class IndexOutOfRange(CrashRule):
         elif off_by_one:
             fixes.append(f"The last position is {item.size - 1}, or -1.")
         else:
-            fixes.append(f"Index the dimension you mean: {called} is {shape(base.shape) if base else '?'}, or make that dimension larger.")
+            several = base is None or len(base.shape) > 1
+            fixes.append(f"Index the dimension you mean: {called} is {shape(base.shape) if base else '?'}, or make that dimension larger." if several
+                         else f"Keep the index within 0…{item.size - 1}, or make {called} larger.")  # fmt: skip
         title = f"{code(operation.place.source)} asks for position {item.value} of a dimension of size {item.size}"
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
 
@@ -274,8 +276,8 @@ def _is_outside(item: IndexItem) -> bool:
     return item.kind == "int" and item.value is not None and item.size is not None and not -item.size <= item.value < item.size
 
 
-def _made(table: Operand) -> str:
-    words = made_words(table.made)
+def _made(table: Operand, operation: FailedOperation) -> str:
+    words = made_words(table.made, operation)
     return f", made by {words}" if words else ""
 
 

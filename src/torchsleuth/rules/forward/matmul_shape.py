@@ -120,20 +120,20 @@ class MatmulShape(CrashRule):
             size_creates(culprits, right, right_axis)
         both = linear and operation.both_directions and have == 2 * want
         facts = [Fact(f"{called if linear else fully(left)} has shape {shape(left.shape)}, dtype {left.tensor.dtype}; its {have} at dimension "
-                      f"{left_axis % len(left.shape)}{_from(left, left_axis)}.", left.known)]  # fmt: skip
+                      f"{left_axis % len(left.shape)}{_from(left, left_axis, operation)}.", left.known)]  # fmt: skip
         if linear:
-            made = made_words(maker if right.tensor.kind != "parameter" else right.made)
+            made = made_words(maker if right.tensor.kind != "parameter" else right.made, operation)
             facts.append(Fact(f"{layer} takes {want} features: its weight has shape {shape(right.shape)}{f', made by {made}' if made else ''}.", right.known))
             parts = left.parts_of(left_axis)
             if len(parts) > 1:
                 facts.append(Fact(f"The {have} features are {' × '.join(str(part.size) for part in parts)}.", Known.OBSERVED))
             if terms:
-                facts.append(Fact(f"The {have} features are {' + '.join(str(term.size) for term in terms)}, joined by {made_words(left.origin_of(left_axis))}.", Known.OBSERVED))
+                facts.append(Fact(f"The {have} features are {' + '.join(str(term.size) for term in terms)}, joined by {made_words(left.origin_of(left_axis), operation)}.", Known.OBSERVED))
             if both:
-                facts.append(Fact(f"{made_words(left.origin_of(left_axis % len(left.shape)))} is a bidirectional layer's and returns both directions: 2 × {want} = {have} features.", Known.OBSERVED))
+                facts.append(Fact(f"{made_words(left.origin_of(left_axis % len(left.shape)), operation)} is a bidirectional layer's and returns both directions: 2 × {want} = {have} features.", Known.OBSERVED))
         else:
             facts.append(Fact(f"{fully(right)} has shape {shape(right.shape)}, dtype {right.tensor.dtype}; its {want} at dimension "
-                              f"{right_axis % len(right.shape)}{_from(right, right_axis)}.", right.known))  # fmt: skip
+                              f"{right_axis % len(right.shape)}{_from(right, right_axis, operation)}.", right.known))  # fmt: skip
         facts += setting_facts(operation)
         story, fixes = _story(left, right, left_axis, right_axis, linear)
         if linear and right.tensor.kind != "parameter" and operation.module_type not in ("", "Linear") and not story:
@@ -160,8 +160,8 @@ class MatmulShape(CrashRule):
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice("Use `a @ b`, which broadcasts over leading dimensions."))
 
 
-def _from(operand: Operand, axis: int) -> str:
-    words = made_words(operand.origin_of(axis % len(operand.shape)))
+def _from(operand: Operand, axis: int, operation: FailedOperation) -> str:
+    words = made_words(operand.origin_of(axis % len(operand.shape)), operation)
     return f" comes from {words}" if words else ""
 
 

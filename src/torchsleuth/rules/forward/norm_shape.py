@@ -73,7 +73,7 @@ class NormShape(CrashRule):
         weight = operation.operand("weight", "running_mean")
         layer = f"`{operation.module}`" if operation.module else f"`{operation.module_type or operation.name}`"
         made = operation.module_made or (weight.made if weight is not None else None)
-        words = made_words(made)
+        words = made_words(made, operation)
         facts = [seen(f"{layer} was made by {words}.")] if words else []
         called = given.called if given is not None else "the input"
         last = re.search(r"normalized_shape=\[([\d, ]*)\].*input of size\s*\[([\d, ]*)\]", message)

@@ -77,7 +77,7 @@ class RecurrentState(CrashRule):
         states = [o for o in (*operation.operands, *operation.call_operands) if o.argument.split("[")[0] in ("hx", "cx", "hidden", "h_0", "h0")]
         facts, fixes = [], []
         made = operation.module_made
-        words = made_words(made)
+        words = made_words(made, operation)
         if words:
             facts.append(seen(f"{layer} was made by {words}."))
         if "exceeds dimension size" in message:
@@ -102,9 +102,11 @@ class RecurrentState(CrashRule):
                 fixes.append(f"Begin each batch without a state, `{state.source} = None`, or give the DataLoader `drop_last=True`, so that all batches have {have[1]} samples." if kept is not None and state is not None
                              else "Make the state from the input's own batch, pass none, or drop the last, smaller batch (`drop_last=True`).")  # fmt: skip
                 if given is not None and len(given.shape) == 3 and have[1] == given.shape[1 - (at or 0)] and have[1] != batch:
-                    facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
-                    fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
-                    if at == 1:  # it reads the time first
+                    if at == 0:  # it has `batch_first=True`
+                        facts.append(inferred(f"The layer reads the batch at dimension 0 of the input; {have[1]} is dimension 1, the length of the sequences."))
+                    else:
+                        facts.append(inferred("The state's batch is the other of the input's first two dimensions: `batch_first` may be missing."))
+                        fixes.append("If the batch comes first in the input, build the layer with `batch_first=True`.")
                         creates.append((made, "this layer reads the batch at dimension 1"))
             else:
                 creates.append((operation.made_for(want[axis]), "the layer is made here"))

@@ -12,6 +12,7 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import Culprits, size_creates
 from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, made_words, operand_facts, other_facts, setting_facts, shape
+from torchsleuth.wording import line_words, upper_first
 
 
 _TURNING = ("transpose", "permute", "t", "T", "mT", "H", "mH", "expand", "expand_as", "swapaxes", "swapdims", "movedim", "moveaxis", "unfold")
@@ -103,7 +104,7 @@ class ViewSize(CrashRule):
             size, have = sizes[odd], tensor.shape[0]
             if odd == 0 and _explains(sizes, odd, have, count):
                 story = f"This batch has {have} rows; the shape asks for {size}"
-                story += f", hard-coded in {_where(operation, argument)}" if argument is not None else ""
+                story += _written(operation, argument) if argument is not None else ""
                 facts.append(Fact(story + ". With the batch's own size it fits.", Known.INFERRED))
                 name = expr(tensor, "x")
                 fixes.append(f"Take the size from the tensor: `{name}.{operation.name}({', '.join([f'{name}.size(0)', *map(str, sizes[1:])])})`.")
@@ -140,8 +141,8 @@ class ViewSize(CrashRule):
                 f"The fixed sizes must divide {count}; take them from `x.shape`."]  # fmt: skip
         facts += other_facts(operation, tensor) + setting_facts(operation)
         title = f"{called} has {count} elements; the shape {shape(sizes)} does not hold them"
-        why = f"`{operation.name}` only rearranges: the sizes must multiply to {count}. {count} is not " + (
-            f"divisible by {product}." if -1 in sizes else f"{product}.")  # fmt: skip
+        why = f"`{operation.name}` only rearranges: the sizes must multiply to {count}" + (
+            f". {count} is not divisible by {product}." if -1 in sizes else f", not to {product}.")  # fmt: skip
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
 
     def _layout(self, operation: FailedOperation, tensor: Operand | None) -> Diagnosis:
@@ -158,7 +159,7 @@ class ViewSize(CrashRule):
         sizes = operation.argument("size", "shape")
         if sizes is not None and sizes.value:
             facts.append(Fact(f"{argument_fact(sizes)}.", Known.OBSERVED))
-        words = made_words(turned)
+        words = upper_first(made_words(turned, operation))
         why = (
             "`view` never copies, so the new shape must be readable from the memory as it lies. "
             + (f"{words} only changed the order in which the same memory is read; " if words else "")
@@ -238,6 +239,9 @@ def _unexplained(sizes: list[int], have: tuple[int, ...]) -> list[int]:
     return list(_unmatched(list(have), tuple(sizes)))[:2]
 
 
-def _where(operation: FailedOperation, argument: Argument) -> str:
+def _written(operation: FailedOperation, argument: Argument) -> str:
+    """Where the number stands in the source; one that is computed is hard-coded nowhere."""
     place = argument.made.place if argument.made is not None else argument.place
-    return f"line {place.span.line}" if place is not None else code(operation.place.source)
+    if (place.source if place is not None else argument.source).strip().isdigit():
+        return f", hard-coded in {line_words(place.span, operation.place.span) if place is not None else code(operation.place.source)}"
+    return f", which is {code(argument.source)}" if argument.source else ""
