@@ -298,7 +298,7 @@ class Gathering(PlainArguments):
         if made is None and raw.live is not None:
             made = origins.of_live(raw.live) if raw.live.grad_fn is not None else None
         if made is None and raw.node is not None and raw.entry is not None:
-            made = origins.definitions.made(raw.entry, raw.node)
+            made = origins.definitions.made(raw.entry, raw.node) if raw.element is None else origins.definitions.element_made(raw.entry, raw.node)
         if not sizes and made is not None and made.place.known is Known.INFERRED and made.operation not in UNSEEN:
             trails, entry, node = Trails(origins.definitions), raw.entry, raw.node
             if raw.element is None and entry is not None and node is not None:

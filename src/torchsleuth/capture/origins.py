@@ -323,10 +323,12 @@ class Origins:
         """Where operands of a call have their sizes from; nothing where that is not known of all."""
         found = []
         for operand, axis in of:
-            first, complete, _, at = self._first_with(operand, axis, operation.index)
+            first, complete, result, at = self._first_with(operand, axis, operation.index)
             made = self.made_by(first, operand.shape[axis], at) if first is not None else None
-            if made is None:
+            if made is None or first is None:
                 return ()
+            if made.given is None:
+                made = dataclasses.replace(made, given=self._layer_behind(first, result, at))
             found.append(SizeOrigin(axis, operand.shape[axis], made if complete else dataclasses.replace(made, complete=False)))
         return tuple(found)
 
@@ -415,13 +417,13 @@ class Origins:
         operation = self._maker(mark)
         return self.made_by(operation, size, axis) if operation is not None else None
 
-    def constants_behind(self, mark: Mark, axis: int, agreed: Agreed) -> tuple[list[Made], list[int]]:
-        """What sets the numbers of which a parameter's size was computed, but those of factors or terms that are agreed on; and the
-        terms of the other side that are not in the sum."""
+    def constants_behind(self, mark: Mark, size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int]]:
+        """What sets the numbers of which a layer's first argument was computed, but those of factors or terms that are agreed on; and the
+        terms of the other side that are not in the sum. `mark`: a parameter of the layer."""
         operation = self._maker(mark)
         if operation is None or origin_of(operation.user_code) is not Origin.USER:
             return [], []
-        return self.definitions.constants_behind(_callers(operation), mark.shape[axis], axis, agreed)
+        return self.definitions.constants_behind(_callers(operation), size, keyword, agreed)
 
     def device_of_parameter(self, mark: Mark) -> Made | None:
         operation = self._maker(mark)

@@ -121,6 +121,17 @@ def _of_part(operand: Operand, axis: int, part: SizeOrigin) -> tuple[Made | None
     return part.made, f"{operand.called} has the {part.size} in its {operand.shape[axis]} from here"
 
 
+def of_terms(operation: FailedOperation, operand: Operand | None, axis: int) -> tuple[list[tuple[Made | None, str]], list[Fact]]:
+    """For a layer whose input was joined of several tensors: those that its constructor did not count, and what it counted instead."""
+    terms = operand.terms_of(axis) if operand is not None else ()
+    if operand is None or not terms:
+        return [], []
+    have = operand.shape[axis]
+    creates: list[tuple[Made | None, str]] = [(term.made, f"{operand.called} has the {term.size} in its {have} from here") for term in operation.not_counted[:2]]
+    creates += [(part, "the layer's size is computed from this") for part in operation.computed_from[:3]]
+    return creates, [seen(f"The {have} of {operand.called} are {' + '.join(str(term.size) for term in terms)}, joined by {made_words(operand.origin_of(axis))}.")]
+
+
 _HANDED_ON = frozenset({"detach", "detach_", "data", "clone", "contiguous", "cpu", "cuda", "requires_grad_"})
 
 
