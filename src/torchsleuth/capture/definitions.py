@@ -16,7 +16,7 @@ import typing
 import torch
 
 from torchsleuth import env, source
-from torchsleuth.capture.attributes import attribute_definition, counted
+from torchsleuth.capture.attributes import attribute_definition, computed, counted
 from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.contents import is_empty, put_into
 from torchsleuth.capture.evaluate import UNKNOWN
@@ -107,6 +107,12 @@ class Definitions:
             module = next((e for e in self._failure.entries if e.code.co_name == "<module>" and e.frame.f_globals is entry.frame.f_globals), None)
             return self.step(module, node) if module is not None and module is not entry else None
         return None
+
+    def around(self, entry: Entry) -> Entry:
+        """For the frame of a comprehension or generator the one of the function that it stands in."""
+        outer = self._failure.entries[entry.position - 1] if entry.position else entry
+        inside = entry.code.co_name.startswith("<") and entry.code.co_name != "<module>" and outer.code.co_filename == entry.code.co_filename
+        return outer if inside else entry
 
     def of_module(self, module: torch.nn.Module) -> tuple[types.CodeType, ast.AST] | None:
         """The constructor call of a module that a variable of the user's holds."""
@@ -271,6 +277,9 @@ class Definitions:
             if found is not None:
                 return found._replace(crossed=(partial, *found.crossed))
             return Source(frame.filename, elsewhere[0], "", ()) if constant_value(elsewhere[0]) == size else None
+        if found is None and len(arguments) == 1 and isinstance(arguments[0], ast.BinOp):  # `2 * width`
+            behind, _ = constants_behind(self.numbers.files, frame, arguments[0], size, Agreed())
+            return behind[0] if len(behind) == 1 else None
         return found
 
     def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int]]:
@@ -346,7 +355,7 @@ class Definitions:
         owner = entry.evaluator.value(node.value)
         found = attribute_definition(owner, node.attr)
         if found is None:
-            found = counted(owner, node.attr)
+            found = counted(owner, node.attr) or computed(owner, node.attr)
         if found is None:
             return None
         code, value = found
@@ -358,7 +367,8 @@ class Definitions:
             frame = self._when_made(code) or frame_at(code.co_filename, value, getattr(code, "co_qualname", ""))
             found = self.numbers.follow(frame, value, number) if frame is not None else None
             if found is not None and found.node is not value:
-                return dataclasses.replace(made, given=self.source_made(found))
+                given = self.source_made(found)
+                return given if given is not None and isinstance(value, ast.Name) else dataclasses.replace(made, given=given)  # `self.k = k` only hands it on
         return made
 
     def _when_made(self, code: types.CodeType) -> Frame | None:

@@ -13,7 +13,7 @@ from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, S
 from torchsleuth.capture.partials import filled
 from torchsleuth.capture.scopes import (
     Selector, argument_for, bound_to, class_of, comprehensions_around, constant_value, default_of, enclosing, key_of, loosened, parameter_of,
-    position_in, positional_names, stores_into,
+    position_in, positional_names, reaching, stores_into,
 )  # fmt: skip
 
 _MOST_CROSSINGS = 3
@@ -148,7 +148,11 @@ class Trail(ThroughObjects):
                 where = position_in(generator.target, name)
                 if where is not None:
                     return self.follow(at.of(None, *where, *at.selectors), generator.iter)
-        ways = [self.follow(at.of(*where, *at.selectors), value) for value, where in bound_to(frame.scope, name)]
+        bound = bound_to(frame.scope, name)
+        last = reaching(frame.scope, node) if len(bound) > 1 else None
+        if last is not None and not at.selectors:
+            return self.follow(at.of(), last)
+        ways = [self.follow(at.of(*where, *at.selectors), value) for value, where in bound]
         is_parameter = parameter_of(frame.scope, name) is not None
         if is_parameter:
             ways.append(self._parameter(at, name))

@@ -112,7 +112,7 @@ class Patches(nn.Module):
     def forward(self, t):
         t = self.out(t)
         return t.reshape(len(t), self.n, self.n, self.p, self.p, self.c)  #! operand
-Patches(32, 8)(torch.randn(4, 16, 24))
+Patches(32, 8)(torch.randn(4, 16, 24))  #! create
 """, "view-size", ("64; it is to be split into 8 × 8 × 3 = 192", "192 wide"), late=(4, 9, 10)),
     Case("a-squeeze-behind-a-sigmoid", """\
 import torch
@@ -123,4 +123,91 @@ for x in torch.randn(9, 4).split(4):
     scores.append(torch.sigmoid(logits))
 torch.cat(scores)  #! operand
 """, "cat-shape", ("names no dimension",), late=(6, 7)),
+    Case("channels-reckoned-in-a-loop", """\
+import torch
+from torch import nn
+def build(c, growth):
+    layers = []
+    for n in (2, 3):
+        layers += [nn.Conv2d(c + k * growth, growth, 1) for k in range(n)]
+        c = c + (n - 1) * growth  #! create
+        layers.append(nn.Conv2d(c, c, 1))  #! create
+    return layers
+layers = build(12, 6)
+x = torch.randn(1, 12, 4, 4)
+for layer in layers[:2]:
+    x = torch.cat([x, layer(x)], 1)  #! create
+layers[2](x)  #! operand
+""", "conv-shape", ("the layer is made for 18 channels here", "are 18 + 6"), late=False),
+    Case("dilated-without-padding", """\
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self, width, dilation):
+        super().__init__()
+        self.conv = nn.Conv1d(width, width, 3, dilation=dilation, padding=1)  #! create
+        self.mix = nn.Conv1d(width, width, 1)
+    def forward(self, x):
+        h = torch.tanh(self.conv(x))  #! create
+        return x + self.mix(h)  #! operand
+net = nn.Sequential(Block(4, 1), Block(4, 2))
+net(torch.randn(2, 4, 20))  #! create
+""", "broadcast-mismatch", ("this layer's kernel, stride and padding make it so",), late=False),
+    Case("mask-of-two-views", """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Pairs(nn.Module):
+    def __init__(self, batch):
+        super().__init__()
+        self.register_buffer("mask", torch.eye(2 * batch, dtype=torch.bool))  #! create
+    def forward(self, a, b):
+        z = torch.cat([a, b])  #! create
+        return (z @ z.t()).masked_fill(self.mask, 0.0)  #! operand
+SIZE = 8  #! create
+loader, pairs = DataLoader(TensorDataset(torch.randn(20, 5)), batch_size=SIZE), Pairs(SIZE)  #! create
+for x, in loader:
+    pairs(x, x + 1)
+""", "broadcast-mismatch", ("4 + 4 come from here", "this one has 4: it is the last of the loader"), late=False),
+    Case("a-tuple-of-sizes", """\
+import torch
+class Config:
+    width = 50
+    heads = 8  #! create
+    @property
+    def each(self):
+        return self.width // self.heads  #! create
+config = Config()
+x = torch.randn(2, 7, config.width)  #! create
+shape = (2, 7, config.heads, config.each)
+x.view(*shape)  #! operand
+""".replace("    width = 50", "    width = 50  #! create"), "view-size", ("`size[2]` = 8 (your `config.heads`)", "50 is not divisible by 8"), late=False),
+    Case("a-batch-on-its-way", """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+ROWS = 8  #! create
+class Flat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = nn.Embedding(20, 6), nn.Linear(30, 2)
+    def forward(self, x):
+        e = self.table(x)
+        return self.out(e.view(ROWS, -1))  #! operand
+net, loader = Flat(), DataLoader(TensorDataset(torch.randint(0, 20, (11, 5))), batch_size=ROWS)  #! create
+for step, (x,) in enumerate(loader):
+    x = x.to("cpu")
+    net(x)
+""", "view-size", ("This batch has 3 rows", "A batch has 8 samples here, this one has 3")),
+    Case("joined-by-a-function", """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def collate(rows):
+    return torch.from_numpy(np.stack(rows)), len(rows)  #! create
+loader, net = DataLoader([np.ones(3), np.ones(3)], batch_size=2, collate_fn=collate), nn.Linear(3, 1)
+for x, n in loader:
+    net(x)  #! operand
+""", "dtype-mismatch", ("float64", "from_numpy")),
 ]

@@ -85,7 +85,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
-        sample_words(failure) or origins.smaller_batch,
+        sample_words(failure) or origins.loaders.smaller_batch,
         sample_made(failure, [raw.tensor for raw in gathering.raws if raw.live is not None]),
         failure.operation is not None,
         gathering.raised_in_python,

@@ -88,6 +88,9 @@ def size_creates(culprits: Culprits, operand: Operand, axis: int) -> None:
     """Name the expression where the size of an operand's axis first appeared."""
     own = axis % len(operand.shape) if operand.shape else 0
     culprits.create(operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here")
+    terms = operand.terms_of(own)
+    if len({term.made.place.span for term in terms if term.made is not None}) == 1:  # the same size several times, from one place
+        culprits.create(terms[0].made, f"{' + '.join(str(term.size) for term in terms)} come from here")
 
 
 def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
