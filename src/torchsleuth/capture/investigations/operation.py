@@ -13,9 +13,9 @@ from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, in
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.foreign import foreign
+from torchsleuth.capture.intakes import computed_from
 from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
-from torchsleuth.capture.intakes import computed_from
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
