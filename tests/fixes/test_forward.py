@@ -46,6 +46,11 @@ PROGRAMS = {
     "class Up(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.conv = nn.Conv2d(n, n, 1)\n    def forward(self, x, skip):\n"
     "        return self.conv(torch.cat([skip, x], 1))\nup = Up(4)\ny = up(torch.randn(1, 4, 5, 5), torch.randn(1, 4, 5, 5))": (
         "        self.conv = nn.Conv2d(2 * n, n, 1)", "unsafe"),
+    # Not what other layers are made by, too.
+    "def mlp(sizes):\n    return nn.Sequential(*(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])))\n"
+    "class Critic(nn.Module):\n    def __init__(self, state):\n        super().__init__()\n        self.q = mlp([state, 8, 1])\n"
+    "    def forward(self, s, a):\n        return self.q(torch.cat([s, a], -1))\ny = Critic(11)(torch.randn(4, 11), torch.randn(4, 3))": (
+        "        self.q = mlp([state + 3, 8, 1])", "unsafe"),
     "net = nn.Linear(2 * 5 * 5, 3)\ny = net(torch.randn(2, 2, 4, 4).flatten(1))": ("net = nn.Linear(2 * 4 * 4, 3)", "unsafe"),
     "fc = nn.Linear(2 * 5 * 5, 3)\nx = torch.randn(2, 2, 4, 4)\ny = fc(x.view(-1, 2 * 5 * 5))": ("y = fc(x.view(-1, 2 * 4 * 4))", "unsafe"),
     "fc, x = nn.Linear(8, 3), torch.randn(6, 4, 2, 2)\nh = x.view(-1, 8)\ny = F.cross_entropy(fc(h), torch.zeros(6, dtype=torch.long))": ("h = x.view(-1, 16)", "unsafe"),

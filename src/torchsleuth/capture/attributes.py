@@ -10,6 +10,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.bindings import function_node
+from torchsleuth.capture.returns import returns_of
 from torchsleuth.origin import Origin
 
 
@@ -40,6 +41,16 @@ def counted(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
     if len(steps) == 1 and all(isinstance(statement.value, ast.Constant) for statement in others):
         return steps[0]
     return None
+
+
+def computed(owner: object, name: str) -> tuple[types.CodeType, ast.AST] | None:
+    """What a property of a class of the program's returns, where it has one `return`."""
+    asked = next((vars(base)[name] for base in type(owner).__mro__ if name in vars(base)), None) if _is_programs_class(type(owner)) else None
+    function = asked.fget if isinstance(asked, property) else getattr(asked, "func", None)  # a `functools.cached_property`
+    code = getattr(function, "__code__", None)
+    scope = function_node(code) if isinstance(code, types.CodeType) and source.origin_of(code) is Origin.USER else None
+    returns = [statement.value for statement in returns_of(scope)] if scope is not None else []
+    return (code, returns[0]) if len(returns) == 1 and returns[0] is not None else None
 
 
 def _assignments(owner: object, name: str) -> list[tuple[types.CodeType, typing.Any]]:

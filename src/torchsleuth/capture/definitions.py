@@ -16,13 +16,15 @@ import typing
 import torch
 
 from torchsleuth import env, source
-from torchsleuth.capture.attributes import attribute_definition, counted
+from torchsleuth.capture.attributes import attribute_definition, computed, counted
 from torchsleuth.capture.bindings import bindings, function_node
+from torchsleuth.capture.contents import is_empty, put_into
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
-from torchsleuth.capture.number_sources import Source
+from torchsleuth.capture.number_sources import Crossing, Source
 from torchsleuth.capture.numbers import Numbers
+from torchsleuth.capture.partials import filled
 from torchsleuth.capture.reckoning import Agreed, constants_behind
 from torchsleuth.capture.returns import returned
 from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, enclosing, parameter_of, size_asked, slice_lengths
@@ -71,6 +73,23 @@ class Definitions:
             return self._here(entry.code, node, "constant")
         return self._here(entry.code, node, operation_word(node))
 
+    def element_made(self, entry: Entry, node: ast.AST) -> Made | None:
+        """Where the elements of a list came from: for one that began empty what was put into it, by the one expression that does so."""
+        if isinstance(node, ast.Name):
+            bound = self._binding(entry, node.id)
+            code, begun = entry.code, bound[1] if bound is not None else None
+        else:
+            found = attribute_definition(entry.evaluator.value(node.value), node.attr) if isinstance(node, ast.Attribute) else None
+            code, begun = found if found is not None else (entry.code, None)
+        if begun is None or not is_empty(begun):
+            return self.made(entry, node)
+        put = put_into(code.co_filename, ast.unparse(node), function_node(entry.code) if isinstance(node, ast.Name) else None)
+        if put is None:
+            return None
+        alive = next((e for e in reversed(self._failure.entries) if (scope := function_node(e.code)) is not None and any(n is put for n in ast.walk(scope))), None)
+        there = self._nearest(alive, put, _DEPTH) if alive is not None else None
+        return there or self._here(stand_in(code.co_filename), put, operation_word(put))
+
     def here(self, entry: Entry, node: ast.AST) -> Made | None:
         return self._here(entry.code, node, operation_word(node))
 
@@ -88,6 +107,12 @@ class Definitions:
             module = next((e for e in self._failure.entries if e.code.co_name == "<module>" and e.frame.f_globals is entry.frame.f_globals), None)
             return self.step(module, node) if module is not None and module is not entry else None
         return None
+
+    def around(self, entry: Entry) -> Entry:
+        """For the frame of a comprehension or generator the one of the function that it stands in."""
+        outer = self._failure.entries[entry.position - 1] if entry.position else entry
+        inside = entry.code.co_name.startswith("<") and entry.code.co_name != "<module>" and outer.code.co_filename == entry.code.co_filename
+        return outer if inside else entry
 
     def of_module(self, module: torch.nn.Module) -> tuple[types.CodeType, ast.AST] | None:
         """The constructor call of a module that a variable of the user's holds."""
@@ -241,22 +266,34 @@ class Definitions:
             return None
         if frame is None or len(stack) == 1 and not isinstance(frame.scope, ast.Module):  # a comprehension's own frame has no syntax of a function
             frame = frame_at(stack[0][0].co_filename, call, frame.name if frame is not None else "")
-        arguments = arguments_for(call, axis) if isinstance(call, ast.Call) else slice_lengths(call)
-        if frame is None or any(constant_value(argument) == size for argument in arguments):
+        written = filled(frame, call) if frame is not None and isinstance(call, ast.Call) else call
+        arguments = arguments_for(written, axis) if isinstance(written, ast.Call) else slice_lengths(call)
+        elsewhere = [argument for argument in arguments if written is not call and not any(argument is node for node in ast.walk(call))]
+        if frame is None or any(constant_value(argument) == size for argument in arguments if argument not in elsewhere):
             return None  # the call names the number itself
-        return self.numbers.given(frame, arguments, size, tensors, read)
+        found = self.numbers.given(frame, arguments, size, tensors, read)
+        if len(elsewhere) == len(arguments) == 1:  # a `functools.partial` gives it
+            partial = Crossing(frame.filename, elsewhere[0], "", True)
+            if found is not None:
+                return found._replace(crossed=(partial, *found.crossed))
+            return Source(frame.filename, elsewhere[0], "", ()) if constant_value(elsewhere[0]) == size else None
+        if found is None and len(arguments) == 1 and isinstance(arguments[0], ast.BinOp):  # `2 * width`
+            behind, _ = constants_behind(self.numbers.files, frame, arguments[0], size, Agreed())
+            return behind[0] if len(behind) == 1 else None
+        return found
 
-    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, axis: int, agreed: Agreed) -> tuple[list[Made], list[int]]:
-        """For `nn.Linear(channels * side ** 2, …)`: what sets the numbers in it, but those of factors that are agreed on."""
+    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int]]:
+        """For `nn.Linear(channels * side ** 2, …)`: what sets the numbers in its first argument, but those of factors that are agreed on."""
         call, frame = node_in(*stack[0]), frames_of(stack)
         if not isinstance(call, ast.Call) or frame is None:
             return [], []
         if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
             frame = frame_at(frame.filename, call, frame.name)
-        arguments = arguments_for(call, axis)
-        if frame is None or len(arguments) != 1:
+        written = filled(frame, call) if frame is not None else call
+        given = next((k.value for k in written.keywords if k.arg == keyword), written.args[0] if written.args else None)
+        if frame is None or given is None or isinstance(given, ast.Starred):
             return [], []
-        found, left = constants_behind(self.numbers.files, frame, arguments[0], size, agreed)
+        found, left = constants_behind(self.numbers.files, frame, given, size, agreed)
         return [made for made in map(self.source_made, found) if made is not None], left
 
     def size_asked_for(self, stack: typing.Sequence[tuple[types.CodeType, int]], axis: int | None) -> Source | None:
@@ -318,7 +355,7 @@ class Definitions:
         owner = entry.evaluator.value(node.value)
         found = attribute_definition(owner, node.attr)
         if found is None:
-            found = counted(owner, node.attr)
+            found = counted(owner, node.attr) or computed(owner, node.attr)
         if found is None:
             return None
         code, value = found
@@ -330,7 +367,8 @@ class Definitions:
             frame = self._when_made(code) or frame_at(code.co_filename, value, getattr(code, "co_qualname", ""))
             found = self.numbers.follow(frame, value, number) if frame is not None else None
             if found is not None and found.node is not value:
-                return dataclasses.replace(made, given=self.source_made(found))
+                given = self.source_made(found)
+                return given if given is not None and isinstance(value, ast.Name) else dataclasses.replace(made, given=given)  # `self.k = k` only hands it on
         return made
 
     def _when_made(self, code: types.CodeType) -> Frame | None:

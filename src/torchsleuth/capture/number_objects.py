@@ -8,7 +8,7 @@ import typing
 from torchsleuth import source
 from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.imported import imported_bodies, module_named
-from torchsleuth.capture.number_sources import ANOTHER, At, Invoked, Source
+from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source
 from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.scopes import class_level, class_of, first_parameter, loosened, option_default, stored_in
 
@@ -175,7 +175,10 @@ class ThroughObjects:
             return None  # what a decorator returns is anybody's guess
         word = "" if "staticmethod" in around else "self"
         inside = Frame(filename, found[0], f"{owner.name}.{name}", called.call if called is not None else None, called.frame if called is not None else None, word, made=made)
-        return self.follow(at.inside(inside, *at.selectors), returns[0].value)
+        way, value = at.inside(inside, *at.selectors), returns[0].value
+        if is_property and not at.selectors and isinstance(value, ast.Attribute) and value.attr.strip("_") != name:
+            way = way._replace(crossed=(*at.crossed, Crossing(filename, value, inside.name, False)))  # `out_features`, which says it is `self.width`
+        return self.follow(way, value)
 
     def _defined(self, frame: Frame, function: ast.AST) -> tuple[str, ast.ClassDef | ast.FunctionDef] | None:
         """The one definition that a called name stands for, in this file or the one it was imported from."""

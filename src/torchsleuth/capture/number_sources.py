@@ -56,9 +56,10 @@ class At(typing.NamedTuple):
     selectors: tuple[Selector, ...] = ()
     crossed: tuple[Crossing, ...] = ()
     left: int = _MOST_STEPS
+    handed: bool = False  # the expression at hand is an argument
 
     def of(self, *selectors: Selector) -> At:
-        return self._replace(selectors=selectors, left=self.left - 1)
+        return self._replace(selectors=selectors, left=self.left - 1, handed=False)
 
     def inside(self, frame: Frame, *selectors: Selector) -> At:
         return At(frame, selectors, self.crossed, self.left - 1)

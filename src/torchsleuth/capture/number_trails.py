@@ -10,9 +10,10 @@ from torchsleuth.capture.finished import Frame, frame_at
 from torchsleuth.capture.imported import module_tree
 from torchsleuth.capture.number_objects import ThroughObjects
 from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source, only
+from torchsleuth.capture.partials import filled
 from torchsleuth.capture.scopes import (
     Selector, argument_for, bound_to, class_of, comprehensions_around, constant_value, default_of, enclosing, key_of, loosened, parameter_of,
-    position_in, positional_names, stores_into,
+    position_in, positional_names, reaching, stores_into,
 )  # fmt: skip
 
 _MOST_CROSSINGS = 3
@@ -77,10 +78,15 @@ class Trail(ThroughObjects):
             return None
         first, rest = at.selectors[0], at.selectors[1:]
         if type(first) is int and not any(isinstance(element, ast.Starred) for element in node.elts):
-            return self.follow(at.of(*rest), node.elts[first]) if -len(node.elts) <= first < len(node.elts) else None
-        return self._one(
-            [self.follow(at.of(*(loosened(at.selectors) if isinstance(element, ast.Starred) else rest)), element) for element in node.elts]
-        )
+            return self._element(at, node.elts[first], rest) if -len(node.elts) <= first < len(node.elts) else None
+        return self._one([self._element(at, element, loosened(at.selectors) if isinstance(element, ast.Starred) else rest) for element in node.elts])
+
+    def _element(self, at: At, element: ast.AST, selectors: tuple[Selector, ...]) -> Source | None:
+        """One of `mlp([inputs, *hidden, 1])`: who writes out a list for a function chooses what is in it."""
+        inside = at.of(*selectors)
+        if at.handed and not isinstance(element, ast.Starred):
+            inside = inside._replace(crossed=_crossed(inside, at.frame, element, ""))
+        return self.follow(inside, element)
 
     _tuple = _set = _list
 
@@ -142,7 +148,11 @@ class Trail(ThroughObjects):
                 where = position_in(generator.target, name)
                 if where is not None:
                     return self.follow(at.of(None, *where, *at.selectors), generator.iter)
-        ways = [self.follow(at.of(*where, *at.selectors), value) for value, where in bound_to(frame.scope, name)]
+        bound = bound_to(frame.scope, name)
+        last = reaching(frame.scope, node) if len(bound) > 1 else None
+        if last is not None and not at.selectors:
+            return self.follow(at.of(), last)
+        ways = [self.follow(at.of(*where, *at.selectors), value) for value, where in bound]
         is_parameter = parameter_of(frame.scope, name) is not None
         if is_parameter:
             ways.append(self._parameter(at, name))
@@ -179,7 +189,7 @@ class Trail(ThroughObjects):
 
     def _given(self, at: At, outer: Frame, call: ast.Call, name: str) -> Source | None:
         """What one call gives for a parameter: by name, by position, out of `*args` or `**kwargs`, or by default."""
-        frame, of_self = at.frame, at.frame.arguments == "self"
+        frame, of_self, call = at.frame, at.frame.arguments == "self", filled(outer, call)
         arguments = frame.scope.args  # type: ignore[attr-defined]
         if arguments.kwarg is not None and arguments.kwarg.arg == name:
             if not at.selectors or not isinstance(at.selectors[0], str):
@@ -190,7 +200,8 @@ class Trail(ThroughObjects):
             return self.follow(at.inside(outer, *at.selectors), rest)
         given, certain = argument_for(call, frame.scope, of_self, name)
         if given is not None:
-            return self.follow(at.inside(outer, *at.selectors)._replace(crossed=_crossed(at, outer, given, name)), given)
+            inside = at.inside(outer, *at.selectors)._replace(crossed=_crossed(at, outer, given, name), handed=isinstance(given, (ast.List, ast.Tuple)))
+            return self.follow(inside, given)
         found = self._out_of_star(at, outer, call, name)
         for keyword in call.keywords:
             if keyword.arg is None and found is None:

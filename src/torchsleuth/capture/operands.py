@@ -21,7 +21,7 @@ from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.paths import Paths
 from torchsleuth.capture.plain_arguments import PlainArguments
 from torchsleuth.capture.returns import UNSEEN
-from torchsleuth.capture.trails import Trails, mark_of, property_choice, size_choice
+from torchsleuth.capture.trails import SizeChoice, Trails, mark_of, property_choice
 from torchsleuth.evidence import Place, TensorFact
 from torchsleuth.evidence_forward import Made, Operand, SizeOrigin
 from torchsleuth.model import Known
@@ -311,17 +311,21 @@ class Gathering(PlainArguments):
         if made is None and raw.live is not None:
             made = origins.of_live(raw.live) if raw.live.grad_fn is not None else None
         if made is None and raw.node is not None and raw.entry is not None:
-            made = origins.definitions.made(raw.entry, raw.node)
+            made = origins.definitions.made(raw.entry, raw.node) if raw.element is None else origins.definitions.element_made(raw.entry, raw.node)
         if not sizes and made is not None and made.place.known is Known.INFERRED and made.operation not in UNSEEN:
-            trails, entry, node = Trails(origins.definitions), raw.entry, raw.node
+            trails, entry, node = Trails(origins.definitions, origins.loaders), raw.entry, raw.node
             if raw.element is None and entry is not None and node is not None:
                 sizes = tuple(
-                    SizeOrigin(axis, size, trails.follow(entry, node, size_choice(axis)) or made) for axis, size in enumerate(raw.shape)
+                    SizeOrigin(axis, size, trails.follow(entry, node, SizeChoice(axis)) or made) for axis, size in enumerate(raw.shape)
                 )
                 dtype_made = trails.follow(entry, node, property_choice("dtype"))
                 device_made = trails.follow(entry, node, property_choice("device"))
         if not sizes and made is not None:
             sizes = _all_axes(raw.shape, made)
+            if not origins.log_reaches and raw.shape and raw.element is None and raw.node is not None and raw.entry is not None and fact.kind not in ("parameter", "buffer"):
+                # The line that computed it did not choose the number of samples: the loader behind the loop did.
+                loader = Trails(origins.definitions, origins.loaders).follow(raw.entry, raw.node, SizeChoice(0))
+                sizes = (SizeOrigin(0, raw.shape[0], loader), *sizes[1:]) if loader is not None and loader.operation == "DataLoader" else sizes
         return Operand(
             raw.argument,
             self._expression(raw),

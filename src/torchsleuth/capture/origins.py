@@ -42,6 +42,7 @@ if typing.TYPE_CHECKING:
 _MOST_STEPS = 200
 _MOST_CHAIN = 6
 _CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})  # a transposed one undoes what another has done to the size
+_SIDE_BY_SIDE = frozenset({"add", "radd", "iadd", "sub", "rsub", "isub", "mul", "rmul", "imul", "lerp", "cat", "concat", "stack"})
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _PICKS = frozenset({"__getitem__", "index", "index_select", "gather", "embedding", "take", "take_along_dim"})
 
@@ -50,8 +51,7 @@ class Origins:
         self._failure = failure
         self._crash = failure.crash
         self.definitions = Definitions(failure)
-        self._loaders = Loaders(failure, self.definitions)
-        self.smaller_batch = ""  # in words, where a size was followed to the last batch of a DataLoader
+        self.loaders = Loaders(failure, self.definitions)
         self._limit = failure.operation.index if failure.operation is not None else self._end_of_log()
 
     @property
@@ -124,7 +124,7 @@ class Origins:
         via = None
         if operation.user_code is not operation.code and origin_of(operation.user_code) is Origin.USER:
             via = place_at(operation.user_code, operation.user_lasti)
-        sample = self._loaders.sample(operation) if size is None else None
+        sample = self.loaders.sample(operation) if size is None else None
         if sample is not None:  # not the loop over the loader, in which torch has joined the samples
             return sample
         place = place_at(operation.code, operation.lasti, Known.OBSERVED, via)
@@ -167,7 +167,7 @@ class Origins:
 
     def is_batch(self, operation: Operation) -> bool:
         """Whether torch has joined the samples of a DataLoader by this call."""
-        return self._loaders.loop_of(operation) is not None
+        return self.loaders.loop_of(operation) is not None
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -252,9 +252,9 @@ class Origins:
         older = self._before_the_log(last, first) if last is not None and not complete else None
         if older is not None:
             return older
-        loader, words = self._loaders.made(last, own, mark.shape[axis]) if last is not None else (None, "")
+        loader, words = self.loaders.made(last, own, mark.shape[axis]) if last is not None else (None, "")
         if loader is not None:
-            self.smaller_batch = words or self.smaller_batch
+            self.loaders.smaller_batch = words or self.loaders.smaller_batch
             return loader
         if made is not None and last is not None and made.given is None:
             made = dataclasses.replace(made, given=self._layer_behind(last, first, own) or self._mask_behind(last, first) or self._convolution_behind(last))
@@ -273,7 +273,7 @@ class Origins:
                 if isinstance(value, torch.Tensor) and id(value) == operand.ident and tuple(value.shape) == operand.shape:
                     made = self.definitions.made(entry, node)
                     return made if made is not None and made.operation in UNSEEN else None
-        return self._loaders.sample(operation)
+        return self.loaders.sample(operation)
 
     def _layer_behind(self, operation: Operation, result: Mark, axis: int) -> Made | None:
         """A recurrent layer's features are its hidden size, once for each direction, and its states one for each layer and direction: its
@@ -291,15 +291,12 @@ class Origins:
         return None
 
     def _convolution_behind(self, operation: Operation) -> Made | None:
-        """`self.conv(x) + x`: the size came about in the failing line itself, by the stride, the padding and the kernel of a layer."""
-        here = self._failure.program
-        statement = here.statement
-        call = node_in(operation.user_code, operation.user_lasti)
-        if operation.name not in _CONVOLUTIONS or here.code is not operation.user_code or statement is None or call is None:
+        """`self.conv(x) + x`: the size came about in the function that failed, by the stride, the padding and the kernel of a layer."""
+        failed = self._failure.operation
+        if operation.name not in _CONVOLUTIONS or self._failure.program.code is not operation.user_code or failed is None or failed.name.strip("_") not in _SIDE_BY_SIDE:
             return None
         weight = next((operand for operand in operation.operands if operand.is_leaf and operand.requires_grad), None)
-        at_failure = statement.lineno <= getattr(call, "lineno", 0) <= (statement.end_lineno or statement.lineno)
-        made = self.of_parameter(weight) if weight is not None and at_failure else None
+        made = self.of_parameter(weight) if weight is not None else None
         return dataclasses.replace(made, operation="layer", given=None) if made is not None else None
 
     def _mask_behind(self, operation: Operation, result: Mark) -> Made | None:
@@ -323,10 +320,15 @@ class Origins:
         """Where operands of a call have their sizes from; nothing where that is not known of all."""
         found = []
         for operand, axis in of:
-            first, complete, _, at = self._first_with(operand, axis, operation.index)
+            first, complete, result, at = self._first_with(operand, axis, operation.index)
             made = self.made_by(first, operand.shape[axis], at) if first is not None else None
-            if made is None:
+            if made is None or first is None:
                 return ()
+            loader, words = self.loaders.made(first, at, operand.shape[axis])
+            if loader is not None:
+                self.loaders.smaller_batch, made = words or self.loaders.smaller_batch, loader
+            elif made.given is None:
+                made = dataclasses.replace(made, given=self._layer_behind(first, result, at))
             found.append(SizeOrigin(axis, operand.shape[axis], made if complete else dataclasses.replace(made, complete=False)))
         return tuple(found)
 
@@ -415,13 +417,13 @@ class Origins:
         operation = self._maker(mark)
         return self.made_by(operation, size, axis) if operation is not None else None
 
-    def constants_behind(self, mark: Mark, axis: int, agreed: Agreed) -> tuple[list[Made], list[int]]:
-        """What sets the numbers of which a parameter's size was computed, but those of factors or terms that are agreed on; and the
-        terms of the other side that are not in the sum."""
+    def constants_behind(self, mark: Mark, size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int]]:
+        """What sets the numbers of which a layer's first argument was computed, but those of factors or terms that are agreed on; and the
+        terms of the other side that are not in the sum. `mark`: a parameter of the layer."""
         operation = self._maker(mark)
         if operation is None or origin_of(operation.user_code) is not Origin.USER:
             return [], []
-        return self.definitions.constants_behind(_callers(operation), mark.shape[axis], axis, agreed)
+        return self.definitions.constants_behind(_callers(operation), size, keyword, agreed)
 
     def device_of_parameter(self, mark: Mark) -> Made | None:
         operation = self._maker(mark)

@@ -50,6 +50,7 @@ class PlainArguments:
 
     def _elements(self, name: str, items: list[Given], entry: Entry) -> list[Argument]:
         """The single sizes of `view(batch, -1)` and `view((batch, -1))`: `size[0]`, `size[1]`."""
+        items, entry = self._written_out(items, entry)
         node = items[0].node
         if len(items) == 1 and isinstance(node, (ast.Tuple, ast.List)) and isinstance(items[0].value, (list, tuple)):
             if len(node.elts) == len(items[0].value):
@@ -62,6 +63,20 @@ class PlainArguments:
             if element is not None:
                 found.append(element)
         return found
+
+    def _written_out(self, items: list[Given], entry: Entry) -> tuple[list[Given], Entry]:
+        """`view(*shape)`, `view(shape)`: the elements of the tuple that `shape` was given, and the frame in which it was."""
+        node = items[0].node
+        name = node.value if isinstance(node, ast.Starred) else node
+        values = [item.value for item in items] if isinstance(node, ast.Starred) else items[0].value
+        if not isinstance(name, ast.Name) or any(item.node is not node for item in items) or not isinstance(values, (list, tuple)):
+            return items, entry
+        found = self.origins.definitions.step(entry, name) or self.origins.definitions.step(self.origins.definitions.around(entry), name)
+        elements = found[1].elts if found is not None and isinstance(found[1], (ast.Tuple, ast.List)) else []
+        # What stands there was reckoned at another time: it must be the same now.
+        if found is None or len(elements) != len(values) or any(found[0].evaluator.value(element) not in (UNKNOWN, value) for element, value in zip(elements, values)):
+            return items, entry
+        return [Given(items[0].name, element, value) for element, value in zip(elements, values)], found[0]
 
     def _argument(self, name: str, items: list[Given], entry: Entry) -> Argument | None:
         values = [item.value for item in items]

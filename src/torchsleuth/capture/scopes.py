@@ -79,10 +79,11 @@ def arguments_for(call: ast.Call, axis: int | None) -> list[ast.AST]:
     if name in _OF_DATA:  # as long as the data: a number in it is no size
         given = call.args[0] if call.args else None
         return slice_lengths(given) if isinstance(given, ast.Subscript) and axis in (0, None) else []
-    every = [*call.args, *(keyword.value for keyword in call.keywords)]
+    every = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg not in _NO_SIZES)]
     return [part for argument in every for part in (argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument])]
 
 
+_NO_SIZES = frozenset({"dtype", "device", "requires_grad", "bias", "generator", "layout", "pin_memory", "out"})
 _OF_DATA = frozenset({"tensor", "as_tensor", "asarray", "array", "LongTensor", "FloatTensor", "IntTensor", "stack", "cat"})
 _SIZED = frozenset({"rand", "randn", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})  # called with sizes alone
 
@@ -218,6 +219,39 @@ def default_of(scope: ast.AST, name: str) -> ast.AST | None:
     defaults = dict(zip([a.arg for a in positional][len(positional) - len(arguments.defaults) :], arguments.defaults))
     defaults.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None})
     return defaults.get(name)
+
+
+def reaching(scope: ast.AST, node: ast.AST) -> ast.expr | None:
+    """What a plain assignment before a use, in the same block or one around it, has given the name: no other binding can come in between."""
+    name, way = getattr(node, "id", ""), _way_to(scope, node)
+    for outer, inner in zip(reversed(way[:-1]), reversed(way[1:])):
+        block = next((b for b in (getattr(outer, field, None) for field in ("body", "orelse", "finalbody")) if isinstance(b, list) and any(s is inner for s in b)), None)
+        if block is None:
+            continue
+        before = block[: next(k for k, statement in enumerate(block) if statement is inner)]
+        for statement in reversed(before):
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name) and statement.targets[0].id == name:
+                return statement.value
+            if _may_bind(statement, name):
+                return None
+        if isinstance(outer, (ast.For, ast.While, ast.AsyncFor)) and _may_bind(outer, name):
+            return None  # by a round before
+    return None
+
+
+def _may_bind(statement: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) or isinstance(n, ast.ExceptHandler) and n.name == name for n in ast.walk(statement))
+
+
+def _way_to(scope: ast.AST, node: ast.AST) -> list[ast.AST]:
+    """The nodes around one, from the scope inwards."""
+    for child in ast.iter_child_nodes(scope):
+        if child is node:
+            return [scope, child]
+        way = _way_to(child, node)
+        if way:
+            return [scope, *way]
+    return []
 
 
 def enclosing(filename: str, scope: ast.AST) -> ast.AST | None:

@@ -25,6 +25,9 @@ from torchsleuth.evidence_forward import Made
 from torchsleuth.probe.tensors import storage_of
 from torchsleuth.record.oplog import Mark
 
+if typing.TYPE_CHECKING:
+    from torchsleuth.capture.loaders import Loaders
+
 _MOST_STEPS = 40
 
 # From (operation name, operands, result) to the operand to go on with, and what is then looked for in it; None to stop.
@@ -42,14 +45,24 @@ def mark_of(tensor: torch.Tensor) -> Mark | None:
 
 
 class Trails:
-    def __init__(self, definitions: Definitions) -> None:
-        self._definitions = definitions
+    def __init__(self, definitions: Definitions, loaders: Loaders | None = None) -> None:
+        self._definitions, self._loaders = definitions, loaders
 
     def follow(self, entry: Entry, node: ast.AST, choose: Choice) -> Made | None:
         """The expression at which `choose` stops, or the last one that can be followed."""
         tensor = entry.evaluator.value(node)
         at, settled = (entry, node), False
         for _ in range(_MOST_STEPS):
+            axis = choose.axis if isinstance(choose, SizeChoice) else None
+            if self._loaders is not None and isinstance(tensor, torch.Tensor) and (axis is None or axis < tensor.dim()):
+                batch = self._loaders.batch(entry, node, axis, tensor.shape[axis] if axis is not None else 0)
+                if batch is not None:
+                    return batch
+                through = self._through_layer(entry, node, tensor) if axis == 0 else None
+                if through is not None:
+                    entry, node, tensor = through
+                    at = (entry, node)
+                    continue
             if isinstance(node, (ast.Name, ast.Attribute)) and not self._is_view(node):
                 found = self._definitions.step(entry, node)
                 if found is None:
@@ -57,6 +70,8 @@ class Trails:
                 before, (entry, node) = (entry, node), found
                 at = found
                 value = entry.evaluator.value(node)
+                if self._loaders is not None and axis == 0 and self._through_layer(entry, node, tensor) is not None:
+                    continue
                 if not _alike(value, tensor) or self._binds_itself(entry, node):
                     unseen = self._definitions.made(*before) if isinstance(node, ast.Call) else None
                     if unseen is not None and unseen.operation in UNSEEN:  # `X, y = load()`, of `torch.from_numpy`
@@ -80,6 +95,19 @@ class Trails:
         if made is None or isinstance(at[1], ast.Name):
             return None
         return made if settled else dataclasses.replace(made, complete=False)
+
+    def _through_layer(self, entry: Entry, node: ast.AST, tensor: typing.Any) -> tuple[Entry, ast.AST, torch.Tensor] | None:
+        """`layer(x)` has as many samples as `x`; of `x = layer(x)`, as many as what the caller gave for `x`."""
+        if not isinstance(node, ast.Call) or not node.args or not isinstance(entry.evaluator.value(node.func), torch.nn.Module):
+            return None
+        argument: ast.AST = node.args[0]
+        if self._binds_itself(entry, node):
+            caller, given = self._definitions.argument_expression(entry, argument.id) if isinstance(argument, ast.Name) else (None, None)
+            if caller is None or given is None:
+                return None
+            entry, argument = caller, given
+        value = entry.evaluator.value(argument)
+        return (entry, argument, value) if isinstance(value, torch.Tensor) and value.shape[:1] == tensor.shape[:1] else None
 
     @staticmethod
     def _is_view(node: ast.AST) -> bool:
@@ -152,18 +180,18 @@ def _is_torch_call(entry: Entry, node: ast.Call) -> bool:
     return is_torch_function(entry.evaluator.value(node.func))
 
 
-def size_choice(axis: int) -> Choice:
-    """Follow the size at an axis; the axis moves along."""
-    state = [axis]
+class SizeChoice:
+    """Follows the size at an axis; the axis moves along."""
 
-    def choose(name: str, operands: tuple[Mark, ...], result: Mark) -> int | None:
-        found = followed(types.SimpleNamespace(name=name, operands=operands), result, state[0])  # type: ignore[arg-type]
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def __call__(self, name: str, operands: tuple[Mark, ...], result: Mark) -> int | None:
+        found = followed(types.SimpleNamespace(name=name, operands=operands), result, self.axis)  # type: ignore[arg-type]
         if found is None:
             return None
-        operand, state[0] = found
+        operand, self.axis = found
         return next(position for position, mark in enumerate(operands) if mark is operand)
-
-    return choose
 
 
 def property_choice(what: str) -> Choice:

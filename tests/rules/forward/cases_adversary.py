@@ -264,7 +264,7 @@ class Config:
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
-        self.heads = heads  #! create
+        self.heads = heads
         self.q = nn.Linear(width, width)  #! create
     def forward(self, x):
         b, t, c = x.shape
@@ -412,7 +412,7 @@ from torch import nn
 class Pool(nn.Module):
     def __init__(self, axis):
         super().__init__()
-        self.axis = axis  #! create
+        self.axis = axis
     def forward(self, x):
         return x.mean(dim=self.axis)  #! index
 def make(kind, **options):

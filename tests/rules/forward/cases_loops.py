@@ -60,7 +60,7 @@ net = nn.Linear(6, 2)
 loader = DataLoader(Rows(), batch_size=4)
 for x, y in loader:
     net(x)  #! operand
-""", "dtype-mismatch", ("float64",), late=(14, 15)),
+""", "dtype-mismatch", ("float64",)),
     Case("state-of-the-batch-before", """\
 import torch
 from torch import nn
@@ -78,7 +78,7 @@ net = Net()
 loader = DataLoader(TensorDataset(torch.randn(10, 4, 3)), batch_size=8)  #! create
 for x, in loader:
     net(x)
-""", "recurrent-state", ("A batch has 8 samples here, this one has 2", "`self.state = None`"), late=(10, 11, 15)),
+""", "recurrent-state", ("A batch has 8 samples here, this one has 2", "`self.state = None`")),
     Case("unknown-word", """\
 import torch
 from torch import nn

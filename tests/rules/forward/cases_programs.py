@@ -83,7 +83,7 @@ import torch
 class Pool(torch.nn.Module):
     def __init__(self, dim):
         super().__init__()
-        self.dim = dim  #! create
+        self.dim = dim
     def forward(self, x):
         return x.mean(dim=self.dim)  #! index
 x = torch.randn(2, 5)  #! create

@@ -13,13 +13,13 @@ from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, in
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.foreign import foreign
+from torchsleuth.capture.intakes import computed_from
 from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.not_finite import with_causes
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
-from torchsleuth.capture.reckoning import Agreed
 from torchsleuth.capture.results import results_unpacked
 from torchsleuth.capture.samples import sample_made, sample_words, worker_samples
 from torchsleuth.capture.subscripts import index_items
@@ -82,11 +82,11 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
         _module_sizes(origins, module),
-        *_computed_from(origins, module, operands),
+        *computed_from(origins, module, operands),
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
-        sample_words(failure) or origins.smaller_batch,
+        sample_words(failure) or origins.loaders.smaller_batch,
         sample_made(failure, [raw.tensor for raw in gathering.raws if raw.live is not None]),
         failure.operation is not None,
         gathering.raised_in_python,
@@ -234,19 +234,6 @@ def _module_sizes(origins: Origins, module: torch.nn.Module | None) -> tuple[Siz
             if made is not None:
                 found[size] = SizeOrigin(axis, size, dataclasses.replace(made, operation=type(module).__name__))
     return tuple(found.values())
-
-
-def _computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[tuple[Made, ...], tuple[SizeOrigin, ...]]:
-    """For a linear layer behind a flattened feature map, or behind tensors that were joined: what its number of inputs was computed
-    from; and those of the tensors whose sizes are not in that sum."""
-    if not isinstance(module, torch.nn.Linear) or not operands or not operands[0].shape or operands[0].shape[-1] == module.in_features:
-        return (), ()
-    mark, terms = mark_of(module.weight), operands[0].terms_of(-1)
-    if mark is None:
-        return (), ()
-    agreed = Agreed(tuple(part.size for part in operands[0].parts_of(-1)), tuple(term.size for term in terms))
-    found, left = origins.constants_behind(mark, 1, agreed)
-    return tuple(found), tuple(term for term in terms if term.size in left)
 
 
 def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[str, Made | None]:

@@ -56,7 +56,8 @@ class Failed:
         node = script.node_at(operand.place.span) if script is not None else None
         if script is None or not isinstance(node, ast.expr) or isinstance(node, ast.Starred) or isinstance(getattr(node, "ctx", None), ast.Store):
             return None
-        return script, node
+        # `parts[4]` of `torch.cat(parts)`: the call is given the list, and the tensor has no expression of its own in it.
+        return (script, node) if script.segment(node).split() == operand.source.split() else None
 
     def suffixed(self, operand: Operand | None, suffix: str, title: str, meaning: str = "", safe: bool = True) -> Fix | None:
         """The operand followed by `.long()` or the like, in the failing call."""

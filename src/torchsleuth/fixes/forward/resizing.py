@@ -76,8 +76,9 @@ def resized(
     origin = data.origin_of(axis)
     producer = _producer(failed.scripts, origin)
     fix = failed.scripts.fix
-    for text, why in _counts(failed, links[0], now, size, data, axis):
-        return [fix(f"{title}: `{text}`.", [links[0].script.replace(links[0].node, text)], f"{why} {doubt}", safe=False)]
+    own = next((link for link in links if not _is_made_often(link.script, link.node)), None)  # not what other layers are made by, too
+    for text, why in _counts(failed, own, now, size, data, axis) if own is not None else ():
+        return [fix(f"{title}: `{text}`.", [own.script.replace(own.node, text)], f"{why} {doubt}", safe=False)]
     for link in links:
         number = number_in(link.node)
         if number is None and (_is_made_often(link.script, link.node) or producer is None or producer.beside(link) is None):

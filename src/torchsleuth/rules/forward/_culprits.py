@@ -88,6 +88,9 @@ def size_creates(culprits: Culprits, operand: Operand, axis: int) -> None:
     """Name the expression where the size of an operand's axis first appeared."""
     own = axis % len(operand.shape) if operand.shape else 0
     culprits.create(operand.origin_of(own), f"{operand.called} has its {operand.shape[own]} at dimension {own} from here")
+    terms = operand.terms_of(own)
+    if len({term.made.place.span for term in terms if term.made is not None}) == 1:  # the same size several times, from one place
+        culprits.create(terms[0].made, f"{' + '.join(str(term.size) for term in terms)} come from here")
 
 
 def of_axis(operand: Operand | None, axis: int) -> tuple[Made | None, str]:
@@ -119,6 +122,17 @@ def of_parts(one: Operand, other: Operand, axis: int) -> tuple[list[tuple[Made |
 
 def _of_part(operand: Operand, axis: int, part: SizeOrigin) -> tuple[Made | None, str]:
     return part.made, f"{operand.called} has the {part.size} in its {operand.shape[axis]} from here"
+
+
+def of_terms(operation: FailedOperation, operand: Operand | None, axis: int) -> tuple[list[tuple[Made | None, str]], list[Fact]]:
+    """For a layer whose input was joined of several tensors: those that its constructor did not count, and what it counted instead."""
+    terms = operand.terms_of(axis) if operand is not None else ()
+    if operand is None or not terms:
+        return [], []
+    have = operand.shape[axis]
+    creates: list[tuple[Made | None, str]] = [(term.made, f"{operand.called} has the {term.size} in its {have} from here") for term in operation.not_counted[:2]]
+    creates += [(part, "the layer's size is computed from this") for part in operation.computed_from[:3]]
+    return creates, [seen(f"The {have} of {operand.called} are {' + '.join(str(term.size) for term in terms)}, joined by {made_words(operand.origin_of(axis))}.")]
 
 
 _HANDED_ON = frozenset({"detach", "detach_", "data", "clone", "contiguous", "cpu", "cuda", "requires_grad_"})

@@ -10,7 +10,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor, squeezed, squeezer
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, seen, shape
 
@@ -113,7 +113,8 @@ class CatShape(CrashRule):
         creates = _creates(one, first, dim)
         if not want and one is not None and first is not None:  # numbers of dimensions: the lower one lacks something
             one = min(one, first, key=lambda operand: len(operand.shape))
-            creates = [of_tensor(one)]
+            creates = [(one.formed or one.made, f"{one.called} {shape(one.shape)} comes from here")]
+            facts += squeezed(one)
         if one is not None and usual is not None and len(tensors) > 2 and one.shape == usual and first is not None and first.shape != usual:
             # the first one is the odd one out, though the message blames the second
             one, odd, got, want = first, 0, want, got
@@ -144,6 +145,8 @@ class CatShape(CrashRule):
             fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
         elif not want and len(tensors) == 2 and _pooled(tensors) is not None:
             fixes = [f"Drop the dimensions of size 1: `{expr(_pooled(tensors), 'x')}.flatten(1)`."]
+        elif not want and one is not None and squeezer(one) is not None:
+            fixes = ["Name the dimension that is to go, e.g. `squeeze(-1)`, or leave the `squeeze()` out."]
         elif not want and one is not None:
             fixes = [f"Give {called} the missing dimension: `{expr(one, 'x')}.unsqueeze(-1)` or `.unsqueeze(0)`, whichever it lacks."]
         elif one is not None and len(one.shape) >= 4:

@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import of_axis, of_tensor
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor, of_terms
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, expr, failed, inferred, line_of, made_words, plural, seen, shape
 
@@ -99,10 +99,11 @@ class ConvShape(CrashRule):
                 name = expr(given, "x") if given is not None else "x"
                 fixes = [f"Move the channels: `{name}.permute({', '.join(map(str, order))})`."]
                 formed = [(given.formed, f"{called} {shape(sizes)} comes from here")] if given is not None else []
+            parts, sums = of_terms(operation, given, axis)
             return report(
                 self.name, operation, title=f"{called} has {plural(have, 'channel')} (dimension {axis}); {layer} takes {want}", label=f"{plural(have, 'channel')} at dimension {axis}; {want} {'is' if want == 1 else 'are'} taken",
                 lead=given, why=f"{layer} {'was built for' if operation.module_type else 'takes, by its weight,'} {plural(want, 'input channel')} and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
-                creates=[*formed, of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {plural(want, 'channel')} here")], facts=facts, fixes=fixes,
+                creates=[*formed, of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {plural(want, 'channel')} here"), *parts], facts=[*sums, *facts], fixes=fixes,
             )  # fmt: skip
         creates: list[tuple[Made | None, str]] = []
         if "Kernel size" in message or "too small" in message:

@@ -7,7 +7,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import of_axis, of_tensor, squeezed
+from torchsleuth.rules.forward._culprits import of_axis, of_tensor, of_terms, squeezed
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import code, expr, failed, inferred, line_of, made_words, plural, seen, shape
 
@@ -86,9 +86,10 @@ class NormShape(CrashRule):
                 other = given.shape.index(want[0])
                 facts.append(inferred(f"Dimension {other} of {called} has size {want[0]}: LayerNorm looks at the last one."))
                 fixes = [f"`{expr(given, 'x')}.transpose({other}, -1)`, if dimension {other} holds the features."]
+            parts, sums = of_terms(operation, given, -1) if len(want) == 1 else ([], [])
             return report(self.name, operation, title=f"{called} {shape(given.shape)} does not end in {shape(want)}, which {layer} normalises over", label=f"ends in {given.shape[-1] if given.shape else '[]'}; {shape(want)} is needed",
-                          lead=given, why=f"LayerNorm normalises over the last dimensions, which must be exactly {shape(want)}.", creates=[of_axis(given, axis), (operation.made_for(want[axis]) or made, "the layer is made here")],
-                          facts=facts, fixes=fixes)  # fmt: skip
+                          lead=given, why=f"LayerNorm normalises over the last dimensions, which must be exactly {shape(want)}.", creates=[of_axis(given, axis), (operation.made_for(want[axis]) or made, "the layer is made here"), *parts],
+                          facts=[*sums, *facts], fixes=fixes)  # fmt: skip
         if channel and given is not None:
             have, want = (int(channel[1]), int(channel[2])) if channel[1] else (int(channel[4]), int(channel[3]))
             fixes = [f"Build the layer with {have} features, or bring the {want} features to dimension 1."]
@@ -96,8 +97,9 @@ class NormShape(CrashRule):
             if given.source and other > 1 and given.shape[other] == want and given.shape.count(want) == 1:
                 facts.append(inferred(f"Dimension {other} of {called} has size {want}: the layer looks at dimension 1."))
                 fixes = [f"`{expr(given, 'x')}.transpose(1, {other})`, if dimension {other} holds the features."]
+            parts, sums = of_terms(operation, given, 1)
             return report(self.name, operation, title=f"{called} has {have} channels (dimension 1); {layer} was built for {want}", label=f"{have} channels; {want} are taken", lead=given,
-                          why="This layer keeps one set of values for each channel, read at dimension 1.", creates=[of_axis(given, 1), (operation.made_for(want) or made, f"the layer is made for {want} here")], facts=facts, fixes=fixes)  # fmt: skip
+                          why="This layer keeps one set of values for each channel, read at dimension 1.", creates=[of_axis(given, 1), (operation.made_for(want) or made, f"the layer is made for {want} here"), *parts], facts=[*sums, *facts], fixes=fixes)  # fmt: skip
         if "Expected more than 1" in message:
             sizes = re.search(r"torch\.Size\(\[([\d, ]*)\]\)", message)
             if operation.training is not None:

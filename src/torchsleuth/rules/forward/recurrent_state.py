@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import is_at_failure, of_axis, of_tensor
+from torchsleuth.rules.forward._culprits import is_at_failure, of_axis, of_tensor, of_terms
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape
 from torchsleuth.wording import upper_first
@@ -119,9 +119,10 @@ class RecurrentState(CrashRule):
         width = re.search(r"Expected (\d+), got (\d+)|got (\d+),? expected (\d+)|batch size (\d+) doesn't match hidden\d? batch size (\d+)", message)
         if width and given is not None and "hidden" not in message:
             want, have = (width[1], width[2]) if width[1] else (width[4], width[3])
+            joined, sums = of_terms(operation, given, -1)
             return report(self.name, operation, title=f"{given.called} has {have} features; {layer} takes {want}", label=f"last size {have}; {want} is taken", lead=given,
-                          why=f"The last dimension of the input must be the layer's input_size, {want}.", creates=[of_axis(given, -1), (operation.made_for(int(want)), f"the layer is made for {want} features here")],
-                          facts=facts, fixes=[f"Build the layer with `input_size={have}`, or give it {want} features; check `batch_first`."])  # fmt: skip
+                          why=f"The last dimension of the input must be the layer's input_size, {want}.", creates=[of_axis(given, -1), (operation.made_for(int(want)), f"the layer is made for {want} features here"), *joined],
+                          facts=[*sums, *facts], fixes=[f"Build the layer with `input_size={have}`, or give it {want} features; check `batch_first`."])  # fmt: skip
         cell = self._cell(operation, message, given, states, layer, facts)
         if cell is not None:
             return cell

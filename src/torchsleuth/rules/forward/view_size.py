@@ -89,10 +89,10 @@ class ViewSize(CrashRule):
         culprits = Culprits()
         called = tensor.called if tensor is not None else "the tensor"
         elements = [operation.argument(f"{name}[{k}]") for k in range(len(sizes)) for name in ("size", "shape") if operation.argument(f"{name}[{k}]")]
-        odd = _odd_size(sizes, tensor.shape) if tensor is not None else None
+        kept = _with_rows_kept(sizes, tensor.shape) if tensor is not None else sizes
+        odd = _odd_size(kept, tensor.shape) if tensor is not None else None
         argument = elements[odd] if odd is not None and len(elements) == len(sizes) else None
         product = math.prod(size for size in sizes if size >= 0)
-        kept = _with_rows_kept(sizes, tensor.shape) if tensor is not None else sizes
         rest = " (times whatever -1 stands for)" if -1 in sizes else ""
         label = f"asks for {shape(sizes)}: {product}{rest} elements; there are {count}"
         culprits.lead(operation, Role.OPERAND, label)
@@ -120,7 +120,7 @@ class ViewSize(CrashRule):
             for axis in _unexplained(kept, tensor.shape):
                 size_creates(culprits, tensor, axis)
         # Of a tensor that is gone only the number of its elements is known: a size that divides it may well be right.
-        loose = _unmatched(sizes, tensor.shape) if tensor is not None else [k for k, size in enumerate(sizes) if size > 0 and count % size]
+        loose = _too_many(kept, tensor.shape) or _unmatched(kept, tensor.shape) if tensor is not None else [k for k, size in enumerate(sizes) if size > 0 and count % size]
         for k, element in enumerate(elements):
             if element is not None and element is not argument and not story and len(elements) == len(sizes) and k in loose:
                 culprits.create(element.made, f"{element.source} = {element.value} comes from here")
@@ -130,7 +130,9 @@ class ViewSize(CrashRule):
             loose = [factor for factor in factors if factor and whole_size % factor]
             facts.append(Fact(text + (f"; {whole_size} is not divisible by {loose[0]}." if loose else "."), Known.INFERRED))
             others = math.prod(factors) // loose[0] if loose else 0
-            if loose and not fixes and others and whole_size % others == 0:
+            if loose and others == whole_size:
+                fixes = fixes or [f"Make dimension {position} of {called} {math.prod(factors)} wide, where its {whole_size} comes from, or leave the {loose[0]} out."]
+            elif loose and not fixes and others and whole_size % others == 0:
                 fixes = [f"Take sizes that multiply to {whole_size}: with {whole_size // others} instead of {loose[0]} they do."]
             elif loose and not fixes:
                 fixes = [f"Take sizes that multiply to {whole_size}: a divisor of {whole_size} instead of {loose[0]}, or a size that {loose[0]} divides."]
@@ -190,11 +192,17 @@ class ViewSize(CrashRule):
 
 
 def _odd_size(sizes: list[int], have: tuple[int, ...]) -> int | None:
-    """Which asked-for size is the one that does not fit: the first that the tensor does not have at its place."""
-    for position, size in enumerate(sizes):
-        if size >= 0 and (position >= len(have) or have[position] != size):
-            return position
-    return None
+    """Which asked-for size is the one that does not fit: of those left over the one too many, or the first."""
+    there = [k for k in _unmatched(sizes, have) if sizes[k] >= 0]
+    return next(iter(_too_many(sizes, have) or there), None)
+
+
+def _too_many(sizes: list[int], have: tuple[int, ...]) -> list[int]:
+    """The size without which the others multiply to what the tensor has: the 3 of `[8, 8, 3]` for 64."""
+    asked, own = _unmatched(sizes, have), [have[k] for k in _unmatched(list(have), tuple(sizes))]
+    if len(asked) < 2 or asked.start == 0 or any(sizes[k] < 1 for k in asked):
+        return []
+    return [k for k in asked if sizes[k] > 1 and math.prod(sizes[j] for j in asked) == sizes[k] * math.prod(own)][-1:]
 
 
 def _split(sizes: list[int], have: tuple[int, ...]) -> list[tuple[int, list[int], int]]:
@@ -221,13 +229,29 @@ def _explains(sizes: list[int], odd: int, have: int, count: int) -> bool:
 
 
 def _unmatched(sizes: list[int], have: tuple[int, ...]) -> range:
-    """The asked-for sizes between those that are the tensor's own from the left, and from the right."""
-    left, right = 0, 0
-    while left < min(len(sizes), len(have)) and sizes[left] == have[left]:
-        left += 1
-    while right < min(len(sizes), len(have)) - left and sizes[-1 - right] == have[-1 - right]:
-        right += 1
-    return range(left, len(sizes) - right)
+    """The asked-for sizes between those that are the tensor's own from the left, and from the right: one by one, or several for one."""
+    left = _matched(sizes, list(have))
+    right = _matched(sizes[left[0] :][::-1], list(have[left[1] :])[::-1])
+    return range(left[0], len(sizes) - right[0])
+
+
+def _matched(one: list[int], other: list[int]) -> tuple[int, int]:
+    """How many sizes at the beginning of both are the same; where one of them is split on the other side, all its parts are.
+
+    What is left over of one side belongs to the size before it, `[16, 64]` to `[4, 4, 8, 8, 3]`: that one is the one to be told of then.
+    """
+    counts = [(0, 0)]
+    while counts[-1][0] < len(one) and counts[-1][1] < len(other):
+        i, j = counts[-1]
+        whole = [(k, 1) for k in range(1, len(one) - i + 1) if math.prod(one[i : i + k]) == other[j]]
+        whole += [(1, k) for k in range(2, len(other) - j + 1) if math.prod(other[j : j + k]) == one[i]]
+        if min(one[i], other[j]) < 1 or not whole:
+            break
+        counts.append((i + whole[0][0], j + whole[0][1]))
+    done = counts[-1]
+    if len(counts) > 1 and (done[0] == len(one)) != (done[1] == len(other)) and any(n != 1 for n in (*one[done[0] :], *other[done[1] :])):
+        counts.pop()
+    return counts[-1]
 
 
 def _with_rows_kept(sizes: list[int], have: tuple[int, ...]) -> list[int]:
