@@ -96,6 +96,8 @@ class Flow:
         if loss is not None and loss.is_leaf and self.loss_key not in trace.producer:
             self.loss_key = trace.bared.get(loss.data_ptr(), self.loss_key)  # `Variable(loss.data, requires_grad=True)` is no call that shows
         self.before_loss = trace.producer.get(self.loss_key, len(trace.ops)) if self.loss_key is not None else len(trace.ops)
+        asked = (op.index for op in trace.ops if op.name == "backward" and op.ins and op.ins[0].key == self.loss_key)
+        self.before_backward = max(self.before_loss, next(asked, 0))  # a second loss is computed between the first and its backward pass
         self.on_the_way = trace.ancestors({self.loss_key}) if self.loss_key is not None else set()
         self.output_keys = {key for t in outputs if (key := trace.known_key(t)) is not None}
         self.to_output = trace.ancestors(self.output_keys)
@@ -247,7 +249,7 @@ class Flow:
 
     def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
         """Parameters nothing was computed from, or whose result went nowhere."""
-        used = used_modules(self.trace, self.keys, self.before_loss)
+        used = used_modules(self.trace, self.keys, self.before_backward)
         groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
         for name in missing:
             path, _, is_user = owners.get(name, ("", "", False))

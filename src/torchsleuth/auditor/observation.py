@@ -13,11 +13,14 @@ from torchsleuth.auditor.observation_training import (
     Cut,
     DiscardedGradient,
     EqualUnits,
+    IdleSchedule,
     KeptGradient,
+    MadeAnew,
     MixedGradient,
     ModeFact,
     NoUpdate,
     NotFinite,
+    NotFrozen,
     OptimizerFact,
     OwnState,
     ScaledGradient,
@@ -277,6 +280,9 @@ class Observation:
     mixed: tuple[MixedGradient, ...] = ()
     scaled: ScaledGradient | None = None
     unclipped: Unclipped | None = None
+    not_frozen: NotFrozen | None = None
+    idle_schedule: IdleSchedule | None = None
+    made_anew: MadeAnew | None = None
     states: tuple[OwnState, ...] = ()
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()

@@ -13,6 +13,7 @@ from torch.optim.optimizer import Optimizer
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.captured import Captured, called_name, mode_dependent, path_of, renamed
 from torchsleuth.auditor.clearing import ClearingNotes
+from torchsleuth.auditor.everystep import EveryStep
 from torchsleuth.auditor.gradients import is_lone_bias, optimizer_facts
 from torchsleuth.auditor.later import ModeNotes
 from torchsleuth.auditor.looseleaves import LooseLeaf, loose_leaves
@@ -38,6 +39,7 @@ class StepReading:
         self.captured: list[Captured] = []
         self._backward = BackwardWatch(self.view.trace)
         self._optimizers = OptimizerWatch()
+        self._optimizers.every = EveryStep(self._optimizers)
         self._modes = ModeNotes()
         self._clearing = ClearingNotes()
         self._scaler: weakref.ref | None = None  # of the loss
@@ -78,6 +80,7 @@ class StepReading:
         elif not self._loss_seen:
             fields["no_update"] = self._optimizers.no_update
         if states:
+            one.versions = {name: p._version for name, p in one.model.named_parameters() if states.get(name) == "none"}
             fields["vanished"] = tuple(self._vanished(one.model, states))
             fields["equal_units"] = tuple(equal_units(one.model, self.view.trace, self._step.start))
             fields["cuts"] = (*fields.get("cuts", ()), *self._backward.refusals(one.model, states, optimized))

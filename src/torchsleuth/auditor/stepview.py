@@ -18,6 +18,7 @@ from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
 from torchsleuth.auditor.integers import IntegerWatch
+from torchsleuth.auditor.leftout import left_out
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -123,6 +124,10 @@ class StepView:
                     found["cuts"] = (*found.get("cuts", ()), *(cut for cut in again["cuts"] if cut not in found.get("cuts", ())))
                     cut_off = {name for cut in again["cuts"] for name in cut.weights}
                     found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
+            explained = {name for fact in (*found.get("cuts", ()), *found.get("unused", ())) for name in fact.weights}
+            if loss is not None and not since:
+                named = {fact.site.span for fact in lost if fact.site is not None}
+                lost += left_out(trace, [loss, *beside], keys, named, [w.name for w in _wanted(weights) if w.grad == "none" and w.name in keys and w.name not in explained])
         found["unused"] = (*found.get("unused", ()), *lost)
         return found
 
@@ -139,8 +144,7 @@ class StepView:
     def _flow(
         self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int], since: int
     ) -> dict[str, typing.Any]:
-        # What the optimizer does not hold is not meant to be trained in this step.
-        wanted = [w for w in weights if w.requires_grad and w.in_optimizer is not False]
+        wanted = _wanted(weights)
         missing = [w.name for w in wanted if w.grad == "none" and w.name in keys]
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
         loss_key = self.trace.known_key(loss) if loss is not None else None
@@ -209,6 +213,11 @@ class StepView:
         if mask is None or mask.tensor.dim() < 2 or padding.keep_value or "pad" in mask.name.lower():
             return {}
         return {"table": mask.name, "made": beginning(self.trace, self.trace.known_key(mask.tensor))}
+
+
+def _wanted(weights: list[Weight]) -> list[Weight]:
+    """What the optimizer does not hold is not meant to be trained in this step."""
+    return [w for w in weights if w.requires_grad and w.in_optimizer is not False]
 
 
 def _finite(output: typing.Any, loss: torch.Tensor | None, states: dict[str, str] | None) -> bool | None:
