@@ -25,6 +25,7 @@ from torchsleuth.auditor.observation_training import (
     OwnState,
     ScaledGradient,
     Unclipped,
+    Unkept,
     Unregistered,
     Unused,
     Vanish,
@@ -268,6 +269,7 @@ class Observation:
     weights: tuple[Weight, ...] = ()
     cuts: tuple[Cut, ...] = ()
     unused: tuple[Unused, ...] = ()
+    unkept: tuple[Unkept, ...] = ()
     vanished: tuple[Vanish, ...] = ()
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None

@@ -27,7 +27,7 @@ class Cut:
     """An operation that took something that needs a gradient and gave back something without history."""
 
     operation: str
-    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero
+    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero; "numbers": nothing of the model is in it
     site: Site
     weights: tuple[str, ...]
     whole_loss: bool = False  # nothing at all reaches the loss
@@ -151,7 +151,7 @@ class NoUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ModeFact:
-    kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"
+    kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"; "eval-undone": of a part (`operation`), by `site`
     modules: tuple[str, ...]
     site: Site | None
     distance: float = 0.0
@@ -162,6 +162,7 @@ class ModeFact:
     metric: Site | None = None  # where the evaluation's result is compared with something
     output: str = ""
     stranger: bool = False  # it was a layer that is no part of the model
+    built: Site | None = None  # where the plain container is made that it is kept in
     updated: bool = False  # BatchNorm took the evaluation's data into its running values
     named: Site | None = None  # `model.eval` (or `model.train`) is written there, and not called
     around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
@@ -265,6 +266,16 @@ class MadeAnew:
     site: Site
     count: int
     kept: str  # what it gathers, as its state calls it
+
+
+@dataclass(frozen=True, slots=True)
+class Unkept:
+    """A statement that is nothing but a call which returns a new tensor."""
+
+    operation: str
+    site: Site
+    times: int
+    in_place: bool  # there is a method that writes into the tensor, with an underscore at its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.unkept import unkept
 from torchsleuth.auditor.unregistered import unregistered
 from torchsleuth.auditor.views import crossed_labels, swapped_views
 from torchsleuth.auditor.watchers import Watch
@@ -108,6 +109,7 @@ class StepView:
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),
             "finite": _finite(output, loss, states),
+            "unkept": tuple(unkept(trace, slice((step or slice(None)).start, None))),
             "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
