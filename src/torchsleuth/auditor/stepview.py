@@ -19,6 +19,7 @@ from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
 from torchsleuth.auditor.integers import IntegerWatch
 from torchsleuth.auditor.leftout import left_out
+from torchsleuth.auditor.metrics import compared_crosswise
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -113,6 +114,7 @@ class StepView:
             "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
+        found["broadcasts"] += tuple(compared_crosswise(trace, results, trace.ancestors({loss_key}))) if loss_key is not None else ()
         crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
         found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
