@@ -32,7 +32,7 @@ from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.trace import Op
 
-_RECORDED = ("broadcasts", "axes", "swaps", "duplicates", "aliases")
+_RECORDED = ("broadcasts", "axes", "swaps", "duplicates", "aliases", "unkept")
 MOST_STEPS = 8  # of all optimizers together, after the first; a critic is often given five before the generator's turn
 MOST_MODULES = 12
 MOST_CALLS = 64

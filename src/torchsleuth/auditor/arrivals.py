@@ -29,6 +29,7 @@ STEPS = 4
 MOST_OPTIMIZERS = 4
 MOST_ARRIVALS = 64  # between two steps
 MOST_NUMBERS = 4096  # of a gradient that is compared with another one
+SHORTER = 0.999  # and by more than rounding
 AGAINST = -0.5  # the cosine of two gradients that undo one another
 
 Frames = tuple[tuple[types.CodeType, int], ...]
@@ -69,6 +70,8 @@ class Carry:
     turns: list[int] = field(default_factory=list)  # when its steps were taken
     true: list[bool] = field(default_factory=list)  # did each step use what the last backward pass gave, but for its length?
     cleared: Site | None = None
+    left: torch.Tensor | None = None  # what the last step left in the gradient
+    late: list[tuple[float, float, Site | None]] = field(default_factory=list)  # norms of a used gradient before and after something shortened it, and where it was cleared then
     stepping: bool = False  # its step is being taken
     closure: bool = False  # the gradient that was added to arrived while it was
     home: int = field(default_factory=threading.get_ident)
@@ -105,6 +108,17 @@ class Carry:
     def clears(self, holder: Holder, site: Site | None) -> None:
         if self.parameter.grad is not None and clears(holder, self.parameter):
             self.cleared = site
+            unseen(self._look_for_shortening)(site)
+
+    def _look_for_shortening(self, site: Site | None) -> None:
+        now, left, self.left = _numbers(self.parameter.grad), self.left, None
+        if left is None or now is None or self.period or not bool((now * left >= 0).all() and (now.abs() <= left.abs()).all()):
+            return
+        if 0 < float(now.norm()) < SHORTER * float(left.norm()):
+            self.late.append((float(left.norm()), float(now.norm()), site))
+
+    def after_step(self) -> None:
+        self.stepping, self.left = False, _numbers(self.parameter.grad)
 
     def before_step(self) -> bool:
         """False when enough has been seen."""
@@ -174,6 +188,15 @@ class Mixed(typing.NamedTuple):
     trained: frozenset[int]  # what the other optimizer holds
 
 
+class Late(typing.NamedTuple):
+    kind: str
+    name: str
+    times: int
+    before: float
+    after: float
+    cleared: Site | None
+
+
 class Arrivals:
     """`after_step` begins to look at an optimizer, `before_step` tells of each of its steps; the rest is asked when the program has ended."""
 
@@ -193,7 +216,8 @@ class Arrivals:
     def after_step(self, optimizer: Optimizer, models: list[tuple[str, nn.Module]]) -> None:
         """`models` are those that are trained, with the names that the program calls them by."""
         for carry in self._live:
-            carry.stepping = carry.stepping and carry.optimizer() is not optimizer
+            if carry.optimizer() is optimizer:
+                unseen(carry.after_step)()
         if len(self._carries) >= MOST_OPTIMIZERS or any(carry.optimizer() is optimizer for carry in self._carries):
             return
         names = {id(p): f"{name}.{n}" if name else n for name, model in models for n, p in model.named_parameters()}
@@ -203,6 +227,7 @@ class Arrivals:
                 held = frozenset(map(id, parameters_of(optimizer)))
                 carry = Carry(weakref.ref(optimizer), type(optimizer).__name__, held, parameter, names[id(parameter)], lambda: self._turn)
                 carry.attach()
+                unseen(carry.after_step)()
                 self._carries.append(carry)
                 self._live.append(carry)
                 if self._cleared not in self._notes.listeners:
@@ -237,6 +262,13 @@ class Arrivals:
                 count, last = seen
                 found.append(DiscardedGradient(carry.kind, carry.name, count, len(carry.periods), last.cleared, _site(last.frames)))
         return found
+
+    def late(self) -> Late | None:
+        """Gradients that were made shorter after the step had used them, and cleared before another one could."""
+        for carry in self._carries:
+            if len(carry.late) > 1:
+                return Late(carry.kind, carry.name, len(carry.late), *carry.late[0])
+        return None
 
     def mixed(self) -> list[Mixed]:
         found = []

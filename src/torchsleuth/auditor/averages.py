@@ -7,8 +7,6 @@ loop over the parameters of two models in the program's source whose result noth
 from __future__ import annotations
 
 import ast
-import os
-import sys
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -17,10 +15,9 @@ from torch import nn
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import NoUpdate
 from torchsleuth.auditor.optimizers import OptimizerWatch
-from torchsleuth.auditor.sites import site_of_node, syntax_of
-from torchsleuth.origin import Origin, origin_of_file
+from torchsleuth.auditor.programfiles import program_syntax
+from torchsleuth.auditor.sites import site_of_node
 
-MOST_FILES = 50
 _MAKING = {"mul", "add", "sub", "lerp", "addcmul", "multiply", "subtract"}
 
 
@@ -28,11 +25,7 @@ def never_moved(optimizers: OptimizerWatch, models: list[nn.Module], called: Ite
     """`models` are trained; `called`: the modules of the first step; `near`: places of the program in whose folders its files lie."""
     if not _still(optimizers, models, called):
         return None
-    folders = {os.path.dirname(os.path.abspath(site.span.file)) for site in near if site is not None}
-    files = {os.path.abspath(site.span.file) for site in near if site is not None}
-    loaded = [os.path.abspath(f) for m in list(sys.modules.values()) if isinstance(f := getattr(m, "__file__", None), str) and f.endswith(".py")]
-    files |= {f for f in loaded if any(f.startswith(folder + os.sep) for folder in folders) and origin_of_file(f) is Origin.USER}
-    found = [site_of_node(f, statement) for f in sorted(files)[:MOST_FILES] if (tree := syntax_of(f)) is not None for statement in _without_effect(tree)]
+    found = [site_of_node(file, statement) for file, tree in program_syntax(near) for statement in _without_effect(tree)]
     return NoUpdate("", "average", found[0]) if len(found) == 1 else None
 
 

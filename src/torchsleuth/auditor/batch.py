@@ -141,7 +141,7 @@ def mask_values(leaf: Leaf) -> torch.Tensor | None:
 
 def added_to_hide(leaf: Leaf) -> float | None:
     """The large negative number that a mask of zeros and that number adds to scores; None if it is another kind of mask, or none."""
-    lowest = float(leaf.values.min()) if leaf.tensor.is_floating_point() and leaf.tensor.numel() else 0.0
+    lowest = float(leaf.values.detach().min()) if leaf.tensor.is_floating_point() and leaf.tensor.numel() else 0.0
     return lowest if lowest < -HIDES and bool(((leaf.values == 0) | (leaf.values == lowest)).all()) else None
 
 

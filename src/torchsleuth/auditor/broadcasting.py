@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing
 
@@ -70,6 +71,19 @@ def _stretched(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:
         if numel(result) > max(numel(left.size), numel(right.size)) and _same_axis_twice(left.size, right.size):
             return _broadcast(trace, op, left, right, result, batch)
     return None
+
+
+def crossed(trace: Trace, op: Op, kind: str) -> Broadcast | None:
+    """The first two operands of this call, if each is stretched along the other: (N,) and (N, 1)."""
+    left, right = op.ins[:2]
+    if not left.size or not right.size or not _same_axis_twice(left.size, right.size) or origin_of_place(op) is not Origin.USER:
+        return None
+    try:
+        result = tuple(torch.broadcast_shapes(left.size, right.size))
+    except RuntimeError:
+        return None
+    one = _broadcast(trace, op, left, right, result, None) if numel(result) > max(numel(left.size), numel(right.size)) else None
+    return dataclasses.replace(one, kind=kind) if one is not None else None
 
 
 def _broadcast(trace: Trace, op: Op, left: Seen, right: Seen, result: tuple[int, ...], batch: int | None) -> Broadcast | None:
@@ -191,6 +205,11 @@ def _origin(trace: Trace, seen: Seen) -> tuple[set[int], bool]:
             explicit = True
         key = op.outs[0].key if op.name not in ARRANGING else (op.ins[0].key if op.ins else key)
     return {key}, explicit
+
+
+def put_in(trace: Trace, seen: Seen) -> bool:
+    """Was an axis of size 1 put into this operand on purpose?"""
+    return _origin(trace, seen)[1]
 
 
 def _sources(trace: Trace, op: Op) -> set[int]:

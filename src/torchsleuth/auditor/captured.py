@@ -39,6 +39,7 @@ class Captured:
     around: Site | None = None  # of a call without gradients: what stands in the block that says so
     inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
     dependent: list[str] = field(default_factory=list)  # what in it behaves differently in training
+    versions: dict[str, int] = field(default_factory=dict)  # of its parameters without gradient, after the first backward pass: a step writes into them, and that counts
     calls: int = 1
     again: list[Captured] = field(default_factory=list)  # the latest of further calls of the same model before the backward pass
 

@@ -1,4 +1,4 @@
-"""`clip_grad_norm_` that finds nothing to clip: called before the gradients are there, or with an iterator that others have used up."""
+"""`clip_grad_norm_` in vain: called before the gradients are there, with an iterator that others have used up, or after the step."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 import torch
 from torch.optim.optimizer import Optimizer
 
+from torchsleuth.auditor.arrivals import Late
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Unclipped
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.owners import assignments
+from torchsleuth.auditor.programfiles import program_syntax
 from torchsleuth.auditor.sites import call_at, place_of, site_of_node, syntax_of
 from torchsleuth.auditor.trace import Op, Trace, quietly
 from torchsleuth.probe.names import locals_of
 
 _DEEP = 16  # frames between the one call of torch that is made for no gradients, and the function that clips
 _CLIPS = "clip_grad_norm_"
+_CLIPPING = {_CLIPS, "clip_grad_value_", "clip_grads_with_norm_"}
 
 
 @dataclass
@@ -76,6 +79,17 @@ class ClipWatch:
                 norm = torch.stack([p.grad.detach().norm().float().cpu() for p in held.values() if p.grad is not None]).norm()
                 return Unclipped("early" if early else "spent", type(optimizer).__name__, one.site, self.trace.site(self.trace.ops[backward]), one.limit, float(norm), one.made)
         return None
+
+
+def clipped_late(late: Late | None, near: list[Site | None]) -> Unclipped | None:
+    """Gradients that were shortened after their step, and the one expression in the program's files that clips, as the source has it."""
+    if late is None:
+        return None
+    calls = [
+        site_of_node(file, node) for file, tree in program_syntax([*near, late.cleared]) for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in _CLIPPING
+    ]  # fmt: skip
+    return Unclipped("late", late.kind, calls[0], late.cleared, late.after, late.before, weight=late.name, times=late.times) if len(calls) == 1 else None
 
 
 def _spent(clipping: types.FrameType) -> tuple[bool, Site | None]:

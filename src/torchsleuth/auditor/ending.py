@@ -11,9 +11,12 @@ from torchsleuth.auditor.alternating import OtherSteps
 from torchsleuth.auditor.arrivals import Mixed
 from torchsleuth.auditor.averages import never_moved
 from torchsleuth.auditor.captured import Captured, called_name
+from torchsleuth.auditor.clipping import clipped_late
 from torchsleuth.auditor.gradients import grad_state, grad_states
 from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
+from torchsleuth.auditor.leftout import LEFT_OUT
+from torchsleuth.auditor.notfrozen import not_frozen
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_training import MixedGradient, NoUpdate, OptimizerFact
 from torchsleuth.auditor.optimizers import OptimizerWatch
@@ -107,6 +110,10 @@ class Ending:
             prefix = f"{called_name(one.site)}."
             awake = {name for n, p in one.model.named_parameters() if grad_state(p.grad) == "ok" for name in (n, prefix + n)}
             fields["vanished"] = tuple(fact for fact in fields["vanished"] if fact.kind != "zero" or not awake & set(fact.weights))
+        if any(fact.how in LEFT_OUT for fact in fields.get("unused", ())):
+            prefix = f"{called_name(one.site)}."
+            written = {name for n, p in one.model.named_parameters() if p._version != one.versions.get(n, p._version) for name in (n, prefix + n)}
+            fields["unused"] = tuple(fact for fact in fields["unused"] if fact.how not in LEFT_OUT or not written & set(fact.weights))
         idle = fields.get("no_update")
         if idle is not None and idle.reason == "zero-gradient" and "ok" in grad_states(p.grad for p in one.model.parameters()):
             fields["no_update"] = None
@@ -171,6 +178,13 @@ class Ending:
         arrivals = self.later.arrivals
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
         largest.update(kept=tuple(arrivals.kept()), discarded=tuple(arrivals.discarded()), mixed=tuple(self._with_entry(one) for one in arrivals.mixed()))
+        largest["broadcasts"] = (*largest.get("broadcasts", ()), *self.later.metrics.found.values())
+        near = [one.site for one in self.captured]
+        for one in self.captured:
+            self.fields.setdefault(id(one.model), {})["not_frozen"] = not_frozen(one.model, self.optimizers.changed, [*near, *self.optimizers.built.values()])
+        if (every := self.optimizers.every) is not None:
+            largest.update(idle_schedule=every.schedules.found(), made_anew=every.anew.found())
+        largest["unclipped"] = largest.get("unclipped") or clipped_late(arrivals.late(), near)
 
     def _with_entry(self, mixed: Mixed) -> MixedGradient:
         """Where a part that the other optimizer trains is given what still has its history."""

@@ -21,7 +21,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Cut, OptimizerFact, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
-from torchsleuth.auditor.trace import EXITS, Op, Seen, Trace
+from torchsleuth.auditor.trace import ENTRIES, EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
 _COMPARISONS = {"gt", "lt", "ge", "le", "eq", "ne", "__gt__", "__lt__", "isnan", "isfinite", "logical_and", "logical_or", "logical_not"}
@@ -96,6 +96,8 @@ class Flow:
         if loss is not None and loss.is_leaf and self.loss_key not in trace.producer:
             self.loss_key = trace.bared.get(loss.data_ptr(), self.loss_key)  # `Variable(loss.data, requires_grad=True)` is no call that shows
         self.before_loss = trace.producer.get(self.loss_key, len(trace.ops)) if self.loss_key is not None else len(trace.ops)
+        asked = (op.index for op in trace.ops if op.name == "backward" and op.ins and op.ins[0].key == self.loss_key)
+        self.before_backward = max(self.before_loss, next(asked, 0))  # a second loss is computed between the first and its backward pass
         self.on_the_way = trace.ancestors({self.loss_key}) if self.loss_key is not None else set()
         self.output_keys = {key for t in outputs if (key := trace.known_key(t)) is not None}
         self.to_output = trace.ancestors(self.output_keys)
@@ -153,6 +155,10 @@ class Flow:
         for ways in ([one for one in exits if one.named >= self.since], earlier, choices):
             explained = set().union(*ends.values()) if ends else set()
             left = [one._replace(who=one.who - explained) for one in ways if one.who - explained]
+            if ways is choices and left and (made := self._made_of_numbers()) is not None:
+                ends[made.index] |= set().union(*(one.who for one in left))
+                forced[made.index] = made
+                continue
             kept, seen = (left, {}) if ways is choices else come_back(self.trace, self.on_the_way, left)
             for one in kept:
                 if ways is not choices and one.named not in seen and one.named not in ends:
@@ -160,6 +166,13 @@ class Flow:
                 ends[one.named] |= one.who
             remade.update((one.named, seen[one.named]) for one in kept if seen.get(one.named) is not None)
         return Ends(ends, forced, guessed, remade)
+
+    def _made_of_numbers(self) -> Op | None:
+        """The tensor that the loss is computed from, made of plain numbers and said to need a gradient, where no parameter is on the way to the loss."""
+        if self.on_the_way & self.trace.parameters.keys():
+            return None
+        made = [op for op in self.trace.ops if op.name in ENTRIES and not op.ins and any(seen.key in self.on_the_way and seen.requires_grad for seen in op.outs)]
+        return made[-1] if made and origin_of_place(made[-1]) is Origin.USER else None
 
     def cuts(self, missing: list[str], whole_loss: bool, idle: set[int]) -> tuple[list[Cut], set[str]]:
         """`idle`: what the terms of the loss without gradient were computed from, and no other term."""
@@ -231,6 +244,8 @@ class Flow:
             return "numpy"
         if op.name in EXITS:
             return "item"
+        if op.name in ENTRIES and not op.ins:
+            return "numbers"
         if op.name in ("data", "detach", "tensor", "as_tensor"):
             return "tensor" if op.name == "as_tensor" else op.name
         if op.name == "grad":
@@ -247,7 +262,7 @@ class Flow:
 
     def unused(self, missing: list[str], owners: dict[str, tuple[str, str, bool]]) -> list[Unused]:
         """Parameters nothing was computed from, or whose result went nowhere."""
-        used = used_modules(self.trace, self.keys, self.before_loss)
+        used = used_modules(self.trace, self.keys, self.before_backward)
         groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
         for name in missing:
             path, _, is_user = owners.get(name, ("", "", False))

@@ -24,6 +24,7 @@ from torchsleuth.auditor.captured import Captured, called_name, copied, keywords
 from torchsleuth.auditor.clearing import ClearingNotes
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.evaluation import comparison, tracing
+from torchsleuth.auditor.metrics import MetricWatch
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import ModeFact, NoUpdate
@@ -84,6 +85,7 @@ class LaterWatch:
         self.notes = notes
         self.arrivals = Arrivals(clearing)
         self._models = {id(one.model): one for one in captured if one.training}
+        self.metrics = MetricWatch(one.model for one in captured)
         self._dependent = {key: one.dependent for key, one in self._models.items()}
         self._held = {key: {id(p) for p in one.model.parameters() if p.requires_grad} for key, one in self._models.items()}
         self._barren: dict[int, Barren] = {}
@@ -106,17 +108,21 @@ class LaterWatch:
 
     def start(self, modules: bool = True) -> None:
         """`modules`: also look at module calls. Not for compiled models, which hooks on modules would compile anew."""
+        if modules:
+            self.metrics.start()
         if modules and any(self._dependent.values()):
             self._handles = [hooks.register_module_forward_pre_hook(self._enter), hooks.register_module_forward_hook(self._leave)]
 
     def stop(self) -> None:
         self._look()
         self.arrivals.stop()
+        self.metrics.stop()
         self._remove_hooks()
 
     def take_off_modules(self) -> None:
         """The program compiles something: a compiler takes hooks on modules, and what watches an evaluation, for part of it."""
         self._look()
+        self.metrics.stop()
         self._remove_hooks()
 
     def failed(self, error: Exception) -> None:
@@ -136,6 +142,7 @@ class LaterWatch:
 
     def before_step(self, optimizer: Optimizer) -> None:
         self.steps += 1
+        self.metrics.look()
         if self._trace is not None:
             self._look()
         unseen(self.arrivals.before_step)(optimizer)

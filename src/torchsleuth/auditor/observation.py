@@ -13,15 +13,19 @@ from torchsleuth.auditor.observation_training import (
     Cut,
     DiscardedGradient,
     EqualUnits,
+    IdleSchedule,
     KeptGradient,
+    MadeAnew,
     MixedGradient,
     ModeFact,
     NoUpdate,
     NotFinite,
+    NotFrozen,
     OptimizerFact,
     OwnState,
     ScaledGradient,
     Unclipped,
+    Unkept,
     Unregistered,
     Unused,
     Vanish,
@@ -111,7 +115,7 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B)
+    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B)
     product: Site | None = None
     made: tuple[Made, ...] = ()
 
@@ -265,6 +269,7 @@ class Observation:
     weights: tuple[Weight, ...] = ()
     cuts: tuple[Cut, ...] = ()
     unused: tuple[Unused, ...] = ()
+    unkept: tuple[Unkept, ...] = ()
     vanished: tuple[Vanish, ...] = ()
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
@@ -277,6 +282,9 @@ class Observation:
     mixed: tuple[MixedGradient, ...] = ()
     scaled: ScaledGradient | None = None
     unclipped: Unclipped | None = None
+    not_frozen: NotFrozen | None = None
+    idle_schedule: IdleSchedule | None = None
+    made_anew: MadeAnew | None = None
     states: tuple[OwnState, ...] = ()
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()

@@ -27,7 +27,7 @@ class Cut:
     """An operation that took something that needs a gradient and gave back something without history."""
 
     operation: str
-    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero
+    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero; "numbers": nothing of the model is in it
     site: Site
     weights: tuple[str, ...]
     whole_loss: bool = False  # nothing at all reaches the loss
@@ -46,7 +46,8 @@ class Unused:
     """Parameters that got no gradient although nothing was cut: never used, or their result was dropped."""
 
     weights: tuple[str, ...]
-    how: str  # "never-called", "dropped"; "overwritten": a loss, whose name was given to something else before it was used
+    how: str  # "never-called", "dropped"; "overwritten": a loss, whose name was given to something else before it was used;
+    # "part": `backward()` (`site`) was called on one term of the loss (`end`), "left-out": on another loss
     module: str
     module_type: str
     site: Site | None = None
@@ -150,7 +151,7 @@ class NoUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ModeFact:
-    kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"
+    kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"; "eval-undone": of a part (`operation`), by `site`
     modules: tuple[str, ...]
     site: Site | None
     distance: float = 0.0
@@ -161,6 +162,7 @@ class ModeFact:
     metric: Site | None = None  # where the evaluation's result is compared with something
     output: str = ""
     stranger: bool = False  # it was a layer that is no part of the model
+    built: Site | None = None  # where the plain container is made that it is kept in
     updated: bool = False  # BatchNorm took the evaluation's data into its running values
     named: Site | None = None  # `model.eval` (or `model.train`) is written there, and not called
     around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
@@ -222,13 +224,58 @@ class ScaledGradient:
 class Unclipped:
     """A step used gradients as `backward()` left them, although the program calls `clip_grad_norm_`."""
 
-    kind: str  # "early": it was called before they were there; "spent": its iterator had come to its end
+    kind: str  # "early": it was called before they were there; "spent": its iterator had come to its end; "late": the step had used them already
     optimizer: str
     site: Site
     backward: Site | None
     limit: float
     norm: float  # of the gradients that the step used
     made: Site | None = None  # where the iterator was made
+    weight: str = ""  # "late": whose gradient was `norm` long when the step used it, and `limit` when it was cleared (`backward`)
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NotFrozen:
+    """An attribute was set to False that freezes nothing, and what it was to freeze is trained."""
+
+    attribute: str
+    kind: str  # what it was set on: "module", "parameter"
+    weights: tuple[str, ...]
+    site: Site  # as the source has it
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSchedule:
+    """A schedule that was never advanced, or whose optimizer takes no steps."""
+
+    kind: str  # "elsewhere": it holds another optimizer; "named": its `step` is named and not called; "unread": nothing reads its name
+    optimizer: str  # "elsewhere": the kind of the one that takes the steps
+    site: Site  # where the schedule is made
+    steps: int
+    advanced: int = 0
+    built: Site | None = None  # where the one that takes the steps is built
+    named: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeAnew:
+    """An optimizer was built for each of so many steps."""
+
+    optimizer: str
+    site: Site
+    count: int
+    kept: str  # what it gathers, as its state calls it
+
+
+@dataclass(frozen=True, slots=True)
+class Unkept:
+    """A statement that is nothing but a call which returns a new tensor."""
+
+    operation: str
+    site: Site
+    times: int
+    in_place: bool  # there is a method that writes into the tensor, with an underscore at its end
 
 
 @dataclass(frozen=True, slots=True)

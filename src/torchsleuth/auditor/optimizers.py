@@ -17,6 +17,9 @@ from torchsleuth.auditor.observation_training import NoUpdate, OptimizerFact
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.trace import Trace
 
+if typing.TYPE_CHECKING:
+    from torchsleuth.auditor.everystep import EveryStep
+
 KEPT_BYTES = 64 << 20  # copies of parameters from before the step: enough to see whether it changes any, and no burden on a full GPU
 
 ROUNDING = 2e-5
@@ -90,10 +93,13 @@ class OptimizerWatch:
         self._original_copy: typing.Any = None
         self.trained_before: set[int] = set()  # what was trained before this watch began, by optimizers that may be gone
         self.listeners: list[typing.Callable[[Optimizer], None]] = []  # told of each one that is built
+        self.every: EveryStep | None = None  # goes on and off with this
         self.copies: dict[int, tuple[weakref.ref, int, Site]] = {}  # parameter -> itself, what it is a copy of (or of a copy), and where that was made
 
     def start(self) -> None:
         """Notes where optimizers are built; that is not to be seen later."""
+        if self.every is not None:
+            self.every.start()
         watch, original = self, Optimizer.__init__
         self._original_init = original
 
@@ -137,6 +143,8 @@ class OptimizerWatch:
         nn.Parameter.__deepcopy__ = copied  # type: ignore[method-assign]
 
     def stop(self) -> None:
+        if self.every is not None:
+            self.every.stop()
         if self._original_init is not None and getattr(Optimizer.__init__, "torchsleuth", None) is self:
             Optimizer.__init__ = self._original_init  # type: ignore[method-assign]
         if self._original_schedule is not None and getattr(LRScheduler.__init__, "torchsleuth", None) is self:

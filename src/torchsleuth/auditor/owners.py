@@ -88,7 +88,7 @@ def built(holder: nn.Module, name: str) -> Site | None:
     """The expression in the class's source that is assigned to this attribute."""
     code = _some_code(type(holder))
     tree = syntax_of(code.co_filename) if code is not None else None
-    if tree is None or code is None:
+    if tree is None or code is None or origin_of_file(code.co_filename) is Origin.TORCH:
         return None
     for node in ast.walk(tree):
         if not isinstance(node, ast.ClassDef) or node.name != type(holder).__name__ or not node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):

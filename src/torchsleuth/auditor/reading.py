@@ -13,6 +13,7 @@ from torch.optim.optimizer import Optimizer
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.captured import Captured, called_name, mode_dependent, path_of, renamed
 from torchsleuth.auditor.clearing import ClearingNotes
+from torchsleuth.auditor.everystep import EveryStep
 from torchsleuth.auditor.gradients import is_lone_bias, optimizer_facts
 from torchsleuth.auditor.later import ModeNotes
 from torchsleuth.auditor.looseleaves import LooseLeaf, loose_leaves
@@ -28,6 +29,11 @@ from torchsleuth.auditor.sites import Place
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.symmetry import equal_units
 from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.undone import undone
+
+# Flat where what they are given lies beyond a margin: a loss that is zero there is at its least.
+_MARGINS = {"triplet_margin_loss", "triplet_margin_with_distance_loss", "margin_ranking_loss", "hinge_embedding_loss", "cosine_embedding_loss", "multi_margin_loss",
+            "multilabel_margin_loss", "relu", "clamp", "clamp_min", "clip", "maximum", "max"}  # fmt: skip
 
 
 class StepReading:
@@ -38,6 +44,7 @@ class StepReading:
         self.captured: list[Captured] = []
         self._backward = BackwardWatch(self.view.trace)
         self._optimizers = OptimizerWatch()
+        self._optimizers.every = EveryStep(self._optimizers)
         self._modes = ModeNotes()
         self._clearing = ClearingNotes()
         self._scaler: weakref.ref | None = None  # of the loss
@@ -78,7 +85,12 @@ class StepReading:
         elif not self._loss_seen:
             fields["no_update"] = self._optimizers.no_update
         if states:
+            one.versions = {name: p._version for name, p in one.model.named_parameters() if states.get(name) == "none"}
             fields["vanished"] = tuple(self._vanished(one.model, states))
+            if self._margins_kept(fields["vanished"]):
+                fields["vanished"] = ()
+                if (idle := fields.get("no_update")) is not None and idle.reason == "zero-gradient":
+                    fields["no_update"] = None
             fields["equal_units"] = tuple(equal_units(one.model, self.view.trace, self._step.start))
             fields["cuts"] = (*fields.get("cuts", ()), *self._backward.refusals(one.model, states, optimized))
         return renamed(fields, called_name(one.site)) if len(self.captured) > 1 else fields
@@ -130,6 +142,8 @@ class StepReading:
         if not one.training and not one.model.training and one.dependent and not self._fixed(one):
             changed = self._modes.site(one.model, False)
             fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
+        elif one.training and (fact := undone(one.model, self._modes)) is not None:
+            fields["modes"] = (fact,)
         return fields
 
     def _idle_because(self, one: Captured) -> NoUpdate | None:
@@ -162,6 +176,12 @@ class StepReading:
             return False
         still = not any(m.training for m in one.model.modules() if m._parameters)
         return still or any(silent.model is one.model for silent in self._silent.calls)
+
+    def _margins_kept(self, vanished: tuple[Vanish, ...]) -> bool:
+        """A loss of zero, and flat there: nothing is left to learn from this batch."""
+        if self._loss is None or not vanished or bool(self._loss.detach().any()):
+            return False
+        return all(fact.kind == "zero" and not fact.of_nothing and fact.operation in _MARGINS for fact in vanished)
 
     def _vanished(self, model: nn.Module, states: dict[str, str]) -> list[Vanish]:
         """NaN, unless a gradient scaler is at work (its first steps overflow by design); zero, unless a layer starts at zero."""

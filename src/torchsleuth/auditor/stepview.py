@@ -18,6 +18,8 @@ from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
 from torchsleuth.auditor.integers import IntegerWatch
+from torchsleuth.auditor.leftout import left_out
+from torchsleuth.auditor.metrics import compared_crosswise
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -27,6 +29,7 @@ from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.unkept import unkept
 from torchsleuth.auditor.unregistered import unregistered
 from torchsleuth.auditor.views import crossed_labels, swapped_views
 from torchsleuth.auditor.watchers import Watch
@@ -107,9 +110,11 @@ class StepView:
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),
             "finite": _finite(output, loss, states),
+            "unkept": tuple(unkept(trace, slice((step or slice(None)).start, None))),
             "hot": tuple(hot_lines(trace, step or slice(None))),
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
+        found["broadcasts"] += tuple(compared_crosswise(trace, results, trace.ancestors({loss_key}))) if loss_key is not None else ()
         crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
         found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
@@ -123,6 +128,10 @@ class StepView:
                     found["cuts"] = (*found.get("cuts", ()), *(cut for cut in again["cuts"] if cut not in found.get("cuts", ())))
                     cut_off = {name for cut in again["cuts"] for name in cut.weights}
                     found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
+            explained = {name for fact in (*found.get("cuts", ()), *found.get("unused", ())) for name in fact.weights}
+            if loss is not None and not since:
+                named = {fact.site.span for fact in lost if fact.site is not None}
+                lost += left_out(trace, [loss, *beside], keys, named, [w.name for w in _wanted(weights) if w.grad == "none" and w.name in keys and w.name not in explained])
         found["unused"] = (*found.get("unused", ()), *lost)
         return found
 
@@ -139,8 +148,7 @@ class StepView:
     def _flow(
         self, model: nn.Module, output: typing.Any, loss: torch.Tensor | None, weights: list[Weight], keys: dict[str, int], since: int
     ) -> dict[str, typing.Any]:
-        # What the optimizer does not hold is not meant to be trained in this step.
-        wanted = [w for w in weights if w.requires_grad and w.in_optimizer is not False]
+        wanted = _wanted(weights)
         missing = [w.name for w in wanted if w.grad == "none" and w.name in keys]
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
         loss_key = self.trace.known_key(loss) if loss is not None else None
@@ -209,6 +217,11 @@ class StepView:
         if mask is None or mask.tensor.dim() < 2 or padding.keep_value or "pad" in mask.name.lower():
             return {}
         return {"table": mask.name, "made": beginning(self.trace, self.trace.known_key(mask.tensor))}
+
+
+def _wanted(weights: list[Weight]) -> list[Weight]:
+    """What the optimizer does not hold is not meant to be trained in this step."""
+    return [w for w in weights if w.requires_grad and w.in_optimizer is not False]
 
 
 def _finite(output: typing.Any, loss: torch.Tensor | None, states: dict[str, str] | None) -> bool | None:

@@ -14,7 +14,9 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.observation import Overfit
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import ModeFact
+from torchsleuth.auditor.owners import built
 from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.trace import Op, Trace
@@ -47,28 +49,41 @@ def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
             if a.index in masks:
                 return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name, metric=one.site(masks[a.index]))
             if may_drop(a):
-                return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name, stranger=a.index in strange)
+                return ModeFact("dropout-in-eval", (a.module,), one.site(a), difference.distance, a.name, stranger=a.index in strange, built=_kept_at(runner.model, strange.get(a.index)))
             return None
     return None
 
 
 @contextlib.contextmanager
-def _strangers(model: nn.Module, trace: Trace) -> typing.Iterator[set[int]]:
-    """The calls (their indices) that were made by layers which are no part of the model: its mode does not reach them."""
-    own, found = {id(m) for m in model.modules()}, set[int]()
-    running: list[bool] = []
+def _strangers(model: nn.Module, trace: Trace) -> typing.Iterator[dict[int, nn.Module]]:
+    """The calls (their indices) that were made by layers which are no part of the model: its mode does not reach them. With these layers."""
+    own, found = {id(m) for m in model.modules()}, dict[int, nn.Module]()
+    running: list[nn.Module] = []
+
+    def look(op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        if running and id(running[-1]) not in own:
+            found[op.index] = running[-1]
 
     def leaves(module: nn.Module, given: typing.Any, result: typing.Any) -> None:
         running.pop()
 
-    enter = hooks.register_module_forward_pre_hook(lambda module, given: running.append(id(module) not in own))
+    enter = hooks.register_module_forward_pre_hook(lambda module, given: running.append(module))
     leave = hooks.register_module_forward_hook(leaves, always_call=True)
-    trace.every.append(lambda op, args, kwargs, result: found.add(op.index) if running and running[-1] else None)
+    trace.every.append(look)
     try:
         yield found
     finally:
         enter.remove()
         leave.remove()
+
+
+def _kept_at(model: nn.Module, layer: nn.Module | None) -> Site | None:
+    """Where the plain container is made that a module of this model keeps the layer in."""
+    for module in model.modules() if layer is not None else ():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and isinstance(value, (list, tuple, dict)) and any(one is layer for one in (value.values() if isinstance(value, dict) else value)):
+                return built(module, name)
+    return None
 
 
 def overfitted(model: nn.Module, call: Call, loss_of: typing.Callable, steps: int, lent: list[torch.Tensor]) -> Overfit | None:

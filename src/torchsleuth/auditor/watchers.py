@@ -61,7 +61,7 @@ class Watch:
         for name in LOSSES:
             early(name, []).append(self._guarded(self._labels))
             add(name, []).append(self._guarded(self._loss))
-        for name in ("log_softmax", "logsumexp"):
+        for name in ("log_softmax", "logsumexp", "gumbel_softmax"):
             add(name, []).append(self._guarded(self._normalises))
         early("scaled_dot_product_attention", []).append(self._guarded(self._attention))
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
@@ -202,9 +202,9 @@ class Watch:
                 self.shifts.append(shift)
 
     def _normalises(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        """`log_softmax(p)`, or `p - p.logsumexp(-1)` as `Categorical(logits=p)` has it, of the result of a softmax."""
+        """`log_softmax(p)`, `gumbel_softmax(p)`, or `p - p.logsumexp(-1)` as `Categorical(logits=p)` has it, of the result of a softmax."""
         source, site = distributions.activation_of(self.trace, op.ins[0]), self.trace.site(op)
-        dim = op.argument(1, "dim", -1)
+        dim = op.argument(1 if op.name != "gumbel_softmax" else 4, "dim", -1)
         if source is None or source.name != "softmax" or site is None or not result.requires_grad or not isinstance(dim, int):
             return
         given = at_hand(tensors_in((args, kwargs))[0])

@@ -90,7 +90,7 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
 
 
 _Verdict = tuple[str, str, str, Confidence]
-_EXPECTS = {"kl_div": "", "log_softmax": "and applied again", "logsumexp": "and what takes scores is given probabilities"}
+_EXPECTS = {"kl_div": "", "log_softmax": "and applied again", "gumbel_softmax": "and applied again", "logsumexp": "and what takes scores is given probabilities"}
 
 
 def _scores(loss: LossCall) -> _Verdict | None:
@@ -102,11 +102,11 @@ def _scores(loss: LossCall) -> _Verdict | None:
         return title, _BOUNDED, f"Give `cross_entropy` the scores before `{activation}`.", Confidence.CERTAIN
     if name == "cross_entropy" and loss.rows_sum_to_one and not loss.normalised:
         return "`cross_entropy` is given probabilities, and applies softmax again", _BOUNDED, "Give `cross_entropy` the scores.", Confidence.LIKELY
-    if name in ("log_softmax", "logsumexp"):
-        taker = "`log_softmax`" if name == "log_softmax" else "what takes scores"
+    if name in ("log_softmax", "logsumexp", "gumbel_softmax"):
+        taker = "what takes scores" if name == "logsumexp" else f"`{name}`"
         title = f"{taker} is given the result of `{activation}`: probabilities are normalised once more, as if they were scores"
         why = "Values between 0 and 1 differ too little for a second softmax: no class can get more than a small multiple of another's probability."
-        fix = "Take the scores before `softmax`" + ("." if name == "log_softmax" else ", or hand the probabilities over as such: `Categorical(probs=p)`.")
+        fix = "Take the scores before `softmax`" + (", or hand the probabilities over as such: `Categorical(probs=p)`." if name == "logsumexp" else ".")
         return title, why, fix, Confidence.CERTAIN
     if name == "binary_cross_entropy_with_logits" and activation in ("sigmoid", "softmax"):
         title = f"`binary_cross_entropy_with_logits` is given the result of `{activation}`, and applies sigmoid again"

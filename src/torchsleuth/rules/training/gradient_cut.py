@@ -32,6 +32,8 @@ _WORDS = {
               "Draw standard numbers and move them: `mean + std * torch.randn_like(std)`, or `Normal(mean, std).rsample()`."),
     "function": ("`{op}` returns None in the place of this gradient",
                  "Compute the gradient in `backward` and return it here; or take these parameters out of the optimizer."),
+    "numbers": ("`{op}` makes a tensor of plain numbers; nothing that the model has computed is in it",
+                "Compute the loss from what the model returns: for a policy, from the log-probabilities of its actions, weighted with the rewards."),
     "other": ("`{op}` returns a tensor without history", "Use an operation that has a derivative."),
 }  # fmt: skip
 
@@ -115,12 +117,12 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
         culprits.append(culprit(cut.remade, Role.CREATE, "makes a new tensor of these numbers, without their history"))
         if cut.reason == "item":
             fix = "Keep the tensors instead of their numbers, and put them together with `torch.stack`, which keeps the history."
-    if cut.forced is not None:
+    if cut.forced is not None and cut.forced.span != cut.site.span:
         culprits.append(culprit(cut.forced, Role.CREATE, "makes a new leaf; it does not bring the history back"))
     total = sum(w.requires_grad for w in observation.weights)
     facts = [f"what the loss computes from it gives no gradient to {listed(cut.weights)}; what gradient they have comes from elsewhere"] if cut.partly else \
         [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]  # fmt: skip
-    facts.append("what they compute is in the loss, and the backward pass comes through here" if own or cut.reason == "drawn" else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
+    facts.append("of what the loss is computed from, nothing was computed from a parameter" if cut.reason == "numbers" else "what they compute is in the loss, and the backward pass comes through here" if own or cut.reason == "drawn" else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
     optimized = [w.name for w in observation.weights if w.in_optimizer and w.name in set(cut.weights)]
     if optimized and not cut.partly:
         facts.append(f"the optimizer holds {len(optimized)} of them and will skip them")
@@ -129,10 +131,10 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
                  f"the input of `{expression_of(cut.site)}` had a history, its result has none; what gradient the parameters have comes from the other terms"]  # fmt: skip
         if cut.term.span.line != cut.site.span.line or cut.term.span.file != cut.site.span.file:
             culprits.append(culprit(cut.term, Role.CALL, "this term of the loss is a constant because of it"))
-    title = "a term of the loss gives no gradient: nothing is trained by it" if cut.term is not None else "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
+    title = "a term of the loss gives no gradient: nothing is trained by it" if cut.term is not None else "no gradient reaches any parameter: the loss is made of plain numbers" if cut.reason == "numbers" else "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained" + (" by what comes after it" if cut.partly else "")  # fmt: skip
     sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
     return Diagnosis(
         GradientCut.name, title, Confidence.CERTAIN if sure and cut.sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
-        f"{reason[0].upper()}{reason[1:]}. The forward values are right, and {'that part of the loss does not reach the parameters before this point' if cut.partly else 'the parameters before this point stay as they are'}.", (advice(fix),),
+        f"{reason[0].upper()}{reason[1:]}. The forward values are right, and {'no `requires_grad=True` brings a history back' if cut.reason == 'numbers' else 'that part of the loss does not reach the parameters before this point' if cut.partly else 'the parameters before this point stay as they are'}.", (advice(fix),),
     )  # fmt: skip

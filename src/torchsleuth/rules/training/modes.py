@@ -10,7 +10,7 @@ from torchsleuth.auditor.observation_parts import Site
 
 from torchsleuth.auditor.observation_training import ModeFact
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed, uncalled
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
 
 class EvalModeTraining(AuditRule):
@@ -189,7 +189,8 @@ class DropoutInEval(AuditRule):
                 site = fact.site or observation.call
                 yield Diagnosis(
                     self.name, "dropout is active in eval mode", Confidence.CERTAIN,
-                    (culprit(site, Role.CALL if site.library else Role.CREATE, f"`{fact.operation}` drops regardless of the mode"),) if site else (),
+                    (*((culprit(fact.built, Role.CREATE, "a plain container: what is in it is no part of the model", Known.INFERRED),) if fact.built is not None else ()),
+                     *((culprit(site, Role.CALL if site.library else Role.CREATE, f"`{fact.operation}` drops regardless of the mode"),) if site else ())),
                     recomputed(
                         f"in eval mode two runs with different random numbers differ by {number(fact.distance)}",
                         f"the first result that differs is that of `{fact.operation}`",

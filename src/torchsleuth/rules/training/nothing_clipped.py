@@ -1,21 +1,23 @@
-"""A limit for gradients that has nothing to limit."""
+"""A limit for gradients that has nothing to limit, or comes too late."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation_training import Unclipped
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, number, observed
 from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
 
 class NothingClipped(AuditRule):
-    """`clip_grad_norm_` was called and found no gradient; the step used them unclipped.
+    """`clip_grad_norm_` was called and found no gradient, or after the step: the gradients were used unclipped.
 
     What happened
     -------------
     When `clip_grad_norm_` was called, none of the parameters it was given had a gradient, or it was given none at all.
-    Nothing touched the gradients between `backward()` and the step.
+    Nothing touched the gradients between `backward()` and the step. Or it was called after the step, and what it had clipped was
+    cleared before the next one.
 
     Why
     ---
@@ -52,6 +54,9 @@ class NothingClipped(AuditRule):
         fact = observation.unclipped
         if fact is None:
             return
+        if fact.kind == "late":
+            yield _late(fact)
+            return
         early = fact.kind == "early"
         culprits = [culprit(fact.site, Role.CALL, "finds no gradient: `backward()` comes after it" if early else "is given an iterator that has come to its end: no parameter")]
         if fact.made is not None:
@@ -67,3 +72,18 @@ class NothingClipped(AuditRule):
             "`clip_grad_norm_` changes the gradients that are there when it is called." if early else "An iterator can be walked through once, and the optimizer (or a loop) has done that.",
             (advice("Call it between `backward()` and `step()`." if early else "Make a list of the parameters before they are used twice: `list(...)`; or give it `model.parameters()` anew each time."),),
         )  # fmt: skip
+
+
+def _late(fact: Unclipped) -> Diagnosis:
+    culprits = [culprit(fact.site, Role.CALL, "the step has used these gradients already", Known.INFERRED)]
+    if fact.backward is not None:
+        culprits.append(culprit(fact.backward, Role.MUTATE, "what was clipped is cleared here, before any step could use it"))
+    return Diagnosis(
+        NothingClipped.name, "the gradients are clipped after the step has used them", Confidence.LIKELY, tuple(culprits),
+        observed(
+            f"the gradient of `{fact.weight}` had a norm of {number(fact.norm)} when {fact.optimizer} had taken its step; when it was cleared it had {number(fact.limit)}, and nothing had used it in between",
+            f"the same was seen after {fact.times} steps",
+        ),
+        "`clip_grad_norm_` changes the gradients that are there when it is called; a step that has been taken does not change with them.",
+        (advice("Call it between `backward()` and `step()`."),),
+    )  # fmt: skip

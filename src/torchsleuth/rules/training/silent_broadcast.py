@@ -21,7 +21,7 @@ class SilentBroadcast(AuditRule):
     ---
     Axes are matched from the right. (N,) is read as (1, N); with (N, 1) that makes (N, N). A loss of
     that size compares every prediction with every target: its mean is finite, it falls a little, and
-    the model learns to predict the average.
+    the model learns to predict the average. An accuracy or an error in an evaluation goes wrong the same way.
     (N,) weights on an (N, N) table of all pairs are the same mistake one step later: they lie along the
     second axis, and every weight is used with every sample.
     How a legitimate table of all pairs is told from a mistake: it is of a tensor with itself; or an axis
@@ -116,7 +116,7 @@ def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
     left, right, result = list(one.left.size), list(one.right.size), list(one.result)
     facts = [
         f"the operands of `{one.operation}` are {left} and {right}; the result is {result}, larger than both",
-        "the result is reduced to the loss as it is" if one.reduced_into_loss else "",
+        "one of them was computed from the model's result, the other was not; what they give goes into one number" if one.kind == "metric" else "the result is reduced to the loss as it is" if one.reduced_into_loss else "",
     ]
     count = next((n for n in one.left.size if n > 1), 0)
     if one.explicit:
@@ -128,7 +128,7 @@ def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
         if all((c.span.file, c.span.line) != (made.site.span.file, made.site.span.line) for c in culprits):
             culprits.append(culprit(made.site, Role.CREATE, f"here {change}"))
     return Diagnosis(
-        SilentBroadcast.name, f"{left} and {right} broadcast to {result}: all pairs instead of {count} matching elements",
+        SilentBroadcast.name, f"{left} and {right} broadcast to {result}: all pairs instead of {count} matching elements" + (" are compared" if one.kind == "metric" else ""),
         Confidence.CERTAIN if one.reduced_into_loss and not one.explicit else Confidence.LIKELY,
         tuple(culprits), observed(*facts),
         "Axes are matched from the right, so the two axes of equal size do not meet; both operands are stretched, and each "

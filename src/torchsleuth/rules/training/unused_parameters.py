@@ -24,7 +24,8 @@ class UnusedParameters(AuditRule):
     A layer built in `__init__` and not called in `forward` is never trained. Neither is one whose
     result is overwritten by the next line (`h = self.a(x); h = self.b(x)` where `self.b(h)` was meant). The same
     happens to a loss: `loss =+ aux` assigns, and so does `loss = ...` in each round of a loop; what the name
-    held before is lost, and the layers behind it are not trained.
+    held before is lost, and the layers behind it are not trained. Nor are those of a loss that is added up and forgotten when
+    `backward()` is called: on one of its terms, or on another loss.
 
     Example
     -------
@@ -54,6 +55,9 @@ class UnusedParameters(AuditRule):
         for unused in observation.unused:
             if unused.how == "overwritten":
                 yield from _overwritten(unused)
+                continue
+            if unused.how in ("part", "left-out"):
+                yield from _left_out(unused)
                 continue
             name = unused.module or unused.weights[0]
             culprits = ()
@@ -93,4 +97,23 @@ def _overwritten(unused: Unused) -> Iterator[Diagnosis]:
         observed(f"`{expression_of(unused.site)}` gave one number with a history, and no operation took it"),
         ("`=+` assigns a positive value; `+=` adds. " if value.startswith("+") else "") + "What is not part of the value that `backward()` is called on trains nothing.",
         (advice(fix),),
+    )  # fmt: skip
+
+
+def _left_out(unused: Unused) -> Iterator[Diagnosis]:
+    if unused.site is None or unused.end is None:
+        return
+    whole, asked, part = expression_of(unused.end), expression_of(unused.site), unused.how == "part"
+    culprits = (
+        culprit(unused.site, Role.LOST_GRAD, f"asks for the gradients of a part of `{whole}`" if part else "asks for the gradients of another loss"),
+        culprit(unused.end, Role.LOST_GRAD, "the whole loss: nothing takes this up" if part else "computed with a history, and nothing takes this up"),
+    )
+    yield Diagnosis(
+        UnusedParameters.name, "`backward()` is called on a part of the loss" if part else f"a loss is computed and not trained: `{whole}`", Confidence.LIKELY, culprits,
+        observed(
+            f"{listed(unused.weights)} got no gradient, and when the program ended no step had written into them",
+            f"`{whole}` was computed from them, with a history" + (f", and from what `{asked}` was called on" if part else "") + "; nothing was computed from it",
+        ),
+        "What is not part of the value that `backward()` is called on trains nothing.",
+        (advice("Call `backward()` on the whole of it." if part else "Add it to the loss that `backward()` is called on; or, if it is only to be looked at, compute it under `torch.no_grad()`."),),
     )  # fmt: skip
