@@ -188,7 +188,7 @@ class StepWatch(StepReading):
             self._conclude(module)  # a second forward pass after a backward: gradients are collected, or there is no optimizer
             unseen(self._optimizers.look_for_rebinding)(self.view.trace, self._backward_at)
             self._awaited = True
-        elif any(p.requires_grad for p in module.parameters()):
+        elif _trains(module):
             self._capture(module, inputs, named)
 
     @harmless
@@ -313,7 +313,9 @@ class StepWatch(StepReading):
         self._settle_calls()
         models = (one.model.parameters() for one in self.captured)
         for parameters in map(list, (*models, *map(parameters_of, self._optimizers.known))):
-            self._states.update(zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True))
+            for key, state in zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True):
+                if state not in ("none", "zero") or self._states.get(key, "none") in ("none", "zero"):
+                    self._states[key] = state  # gradients that were kept elsewhere and cleared before the next loss have been there
         if not self.captured:
             variables = variables_below(self._loss.grad_fn) if self._loss is not None and self._loss.grad_fn is not None else []
             if not self._more:
@@ -473,3 +475,8 @@ class StepWatch(StepReading):
         largest["states"] = tuple(self._states_loaded.found.values())
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))
+
+
+@unseen
+def _trains(module: nn.Module) -> bool:
+    return any(p.requires_grad for p in module.parameters())

@@ -8,13 +8,11 @@ the model prints is swallowed.
 from __future__ import annotations
 
 import contextlib
-import io
 import operator
 import random
 import sys
 import threading
 import typing
-import warnings
 from collections.abc import Iterator
 
 import torch
@@ -28,6 +26,7 @@ from torchsleuth.auditor.compare import Chosen, output_leaves
 from torchsleuth.auditor.compiling import uncompiled
 from torchsleuth.auditor.sites import place_of_module_call
 from torchsleuth.auditor.trace import Trace
+from torchsleuth.hushed import hushed
 
 _PLAIN = {bool, int, float, str}
 _MODULES_OWN = frozenset(vars(nn.Module()))
@@ -283,18 +282,10 @@ def untouched(model: nn.Module, kept: Kept | None = None) -> Iterator[None]:
     kept = kept or Kept(list(model.modules()))
     kept.lend_buffers()
     try:
-        with random_kept(), _quiet():
+        with random_kept(), hushed():
             yield
     finally:
         kept.put_back()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Prints and warnings of a repeated run were heard the first time."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextlib.contextmanager
