@@ -74,7 +74,7 @@ class StepWatch(StepReading):
         self._lasting: list[typing.Any] = []
         self._depth = 0
         self._home = 0
-        self._on = self._done = self._compiled = False
+        self._on = self._done = self._compiled = self._compiler_seen = False  # compiled: this step's code; seen: at any time
         self._awaited = False  # the facts were read before any optimizer took a step
         self._loose: Observation | None = None  # a step without any module
 
@@ -194,6 +194,9 @@ class StepWatch(StepReading):
     @harmless
     def _compiles(self, whole_model: bool) -> None:
         """The program compiles something, and the compiler must not see the trace; nor the hooks, where modules are compiled."""
+        self._compiler_seen = True
+        for watch in self._in_turn.watches:
+            watch._compiles(whole_model)
         if self._others is not None:
             self._others.stop()
         if self._later is not None:
@@ -439,7 +442,7 @@ class StepWatch(StepReading):
 
     @harmless
     def _built(self, optimizer: Optimizer) -> None:
-        ready = self._done and self._later is not None and not self._compiled and not self._on and threading.get_ident() == self._home
+        ready = self._done and self._later is not None and not self._compiler_seen and not self._on and threading.get_ident() == self._home
         ready = ready and (self._others is None or self._others.over)
         self._in_turn.built(optimizer, ready, [one.model for one in self.captured])
 
