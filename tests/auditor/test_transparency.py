@@ -437,3 +437,20 @@ def test_a_mode_of_the_programs_own_sees_its_calls_and_no_others():
         return count.calls
 
     assert counted(True) == counted(False)
+
+
+def test_inputs_that_require_gradients_are_read_without_a_warning(recwarn):
+    torch.set_warn_always(True)
+    try:
+        model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        watch = StepWatch()
+        watch.start()
+        x = torch.rand(6, 1, requires_grad=True)
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        slope.square().mean().backward()
+        optimizer.step()
+        watch.finish()
+    finally:
+        torch.set_warn_always(False)
+    assert not [str(w.message) for w in recwarn if "requires_grad" in str(w.message)]
