@@ -59,6 +59,49 @@ def test_compiled_as_if_nobody_watched(way, tmp_path):
     assert "padding leaks into the pooled output" in watched.stderr and "main.py:18" in watched.stderr, watched.stderr
 
 
+SECOND = """
+import sys
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+def trained(model, optimizer):
+    for x in torch.randn(3, 8, 6):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+
+def doubled(x):
+    return torch.nn.functional.gelu(x) * 2
+
+plain = nn.Linear(6, 2)
+trained(plain, torch.optim.SGD(plain.parameters(), lr=0.1))
+net = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 1))
+way = sys.argv[1]
+called = torch.compile(net, backend="eager", fullgraph=True) if way == "module" else net
+doubled = torch.compile(doubled, backend="eager", fullgraph=True)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+trained(called if way == "module" else lambda x: doubled(net(x)), optimizer)
+from torch._dynamo.utils import counters
+print(dict(counters["stats"]), dict(counters["graph_break"]))
+"""
+
+
+@pytest.mark.parametrize("way", ["module", "function"])
+def test_compiled_after_another_model_was_trained(way, tmp_path):
+    """The watch of the first model is through with its step: it must not begin with a second model that is compiled, nor go on once a function is."""
+    script = tmp_path / "main.py"
+    script.write_text(SECOND)
+    plain, watched = (
+        subprocess.run([sys.executable, *command, str(script), way], capture_output=True, text=True, cwd=tmp_path)
+        for command in ([], ["-m", "torchsleuth", "audit"])
+    )
+    assert plain.returncode == watched.returncode == 0 and plain.stdout == watched.stdout, (plain.stdout, watched.stdout, watched.stderr[-2000:])
+    assert not set(_warnings(watched.stderr)) - set(_warnings(plain.stderr))
+
+
 LIBRARY = """
 import torch
 

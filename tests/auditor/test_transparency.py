@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import random
 import sys
 from pathlib import Path
@@ -392,3 +393,64 @@ def test_a_large_model_trained_after_the_first_is_not_kept(monkeypatch):
     gc.collect()
     assert kept[1]() is None
     watch.finish()
+
+
+def test_log_records_of_the_experiments_are_not_heard(caplog):
+    class Logging(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(5, 3)
+
+        def forward(self, x):
+            logging.getLogger("model").warning("called")
+            return self.net(x)
+
+    model = Logging()
+    report = torchsleuth.audit(model, (torch.randn(6, 5), torch.randint(3, (6,))), loss_fn=F.cross_entropy)
+    assert report.outcome.value == "ok" and not caplog.records
+    model(torch.randn(2, 5))
+    assert len(caplog.records) == 1
+
+
+def test_a_mode_of_the_programs_own_sees_its_calls_and_no_others():
+    def counted(watched):
+        class Count(torch.overrides.TorchFunctionMode):
+            calls = 0
+
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                self.calls += 1
+                return function(*args, **(kwargs or {}))
+
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        watch = StepWatch()
+        if watched:
+            watch.start()
+        try:
+            with Count() as count:
+                loss = model(torch.randn(6, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+        finally:
+            watch.stop()
+        return count.calls
+
+    assert counted(True) == counted(False)
+
+
+def test_inputs_that_require_gradients_are_read_without_a_warning(recwarn):
+    torch.set_warn_always(True)
+    try:
+        model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        watch = StepWatch()
+        watch.start()
+        x = torch.rand(6, 1, requires_grad=True)
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        slope.square().mean().backward()
+        optimizer.step()
+        watch.finish()
+    finally:
+        torch.set_warn_always(False)
+    assert not [str(w.message) for w in recwarn if "requires_grad" in str(w.message)]

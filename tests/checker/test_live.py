@@ -1,6 +1,7 @@
 """FunctionWatch: the Functions a running program applies, captured at their first call and checked afterwards."""
 
 import gc
+import logging
 import weakref
 
 import pytest
@@ -199,3 +200,64 @@ def test_the_call_that_wants_most_gradients_is_the_one_checked():
         Scaled.apply(first, second)
     (report,) = watch.reports(as_used=True)
     assert "`scale`" in str(report) and not report.ok
+
+
+class Solved(Function):
+    """As adjoint solvers and checkpoints have it: the parameters come along so that autograd asks for their gradients; forward reads the module's."""
+
+    @staticmethod
+    def forward(ctx, module, x, *parameters):
+        ctx.module = module
+        ctx.save_for_backward(x, *parameters)
+        with torch.no_grad():
+            return x + 0.1 * module(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, *parameters = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            result = x + 0.1 * ctx.module(x)
+        return None, *torch.autograd.grad(result, [x, *parameters], grad)
+
+
+@pytest.mark.parametrize("wrapped", [lambda m: m, lambda m: m.forward, lambda m: lambda x: m(x)], ids=["module", "method", "closure"])
+def test_parameters_of_a_module_that_is_given_too_are_not_experimented_with(wrapped):
+    module, x = torch.nn.Linear(3, 3), torch.randn(4, 3, requires_grad=True)
+    with FunctionWatch() as watch:
+        Solved.apply(wrapped(module), x, *module.parameters()).sum().backward()
+    (report,) = watch.reports(as_used=True)
+    assert report.ok and "parameters[0] is a parameter of a module that forward is given, too" in report.notes[0]
+
+
+def test_a_module_beside_other_tensors_is_checked():
+    class Doubled(Solved):
+        @staticmethod
+        def backward(ctx, grad):
+            return tuple(2 * g if g is not None else None for g in Solved.backward(ctx, grad))
+
+    module, x = torch.nn.Linear(3, 3).double(), torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    with FunctionWatch() as watch:
+        Doubled.apply(module, x).sum().backward()
+    (report,) = watch.reports(as_used=True)
+    assert not report.ok
+
+
+def test_what_a_function_prints_and_logs_was_heard_once(capsys, caplog):
+    class Loud(Function):
+        @staticmethod
+        def forward(ctx, x):
+            print("forward")
+            logging.getLogger("loud").warning("forward")
+            return 3 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 3 * grad
+
+    with FunctionWatch() as watch:
+        Loud.apply(torch.randn(3, requires_grad=True)).sum().backward()
+    assert watch.reports(as_used=True)[0].ok
+    assert capsys.readouterr().out == "forward\n" and len(caplog.records) == 1
+    logging.getLogger("loud").warning("again")
+    assert len(caplog.records) == 2

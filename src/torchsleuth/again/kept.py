@@ -7,19 +7,18 @@ afterwards, so are random numbers, and what the model prints is swallowed.
 from __future__ import annotations
 
 import contextlib
-import io
 import operator
 import random
 import sys
 import threading
 import typing
-import warnings
 from collections.abc import Iterator
 
 import torch
 from torch import nn
 
 from torchsleuth.again.belongings import Belongings
+from torchsleuth.again.hushed import hushed
 
 _PLAIN = {bool, int, float, str}
 _MODULES_OWN = frozenset(vars(nn.Module()))
@@ -114,18 +113,10 @@ def untouched(model: nn.Module, kept: Kept | None = None) -> Iterator[None]:
     kept = kept or Kept(list(model.modules()))
     kept.lend_buffers()
     try:
-        with random_kept(), _quiet():
+        with random_kept(), hushed():
             yield
     finally:
         kept.put_back()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Prints and warnings of a repeated run were heard the first time."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
 
 
 _keeping = threading.local()

@@ -30,7 +30,7 @@ class Leaf:
     @functools.cached_property
     def values(self) -> torch.Tensor:
         """The tensor to be read, not to be computed with: on the host if it is small."""
-        return at_hand(self.tensor)
+        return at_hand(self.tensor.detach() if self.tensor.requires_grad else self.tensor)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from torchsleuth.auditor.firstmoved import first_moved, value_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.runner import BATCH_NORMS
-from torchsleuth.auditor.together import a_set_beside, in_groups, linked_by_table, sets_a_range, told_to_each
+from torchsleuth.auditor.together import a_set_beside, each_with_each, in_groups, linked_by_table, sets_a_range, told_to_each
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
@@ -87,6 +87,8 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], f"the model puts its samples in groups and takes each group together (`{found.op.name}`); that is not reported"
     if found is not None and told_to_each(trace, found.op):
         return [], f"a number for the whole batch (`{found.op.name}`) is laid beside the features of each sample; that is not reported"
+    if found is not None and each_with_each(trace, found.op, size):
+        return [], f"the model compares each sample with each other one (`{found.op.name}`); that is not reported"
     if found is not None and linked_by_table(lab, trace, found.op, size):
         return [], "batch mixing was not tested: the inputs describe a graph"
     if axis == 0 and a_set_beside(lab, leaves, may, row):

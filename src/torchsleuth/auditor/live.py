@@ -74,7 +74,7 @@ class StepWatch(StepReading):
         self._lasting: list[typing.Any] = []
         self._depth = 0
         self._home = 0
-        self._on = self._done = self._compiled = False
+        self._on = self._done = self._compiled = self._compiler_seen = False  # compiled: this step's code; seen: at any time
         self._awaited = False  # the facts were read before any optimizer took a step
         self._loose: Observation | None = None  # a step without any module
 
@@ -188,12 +188,15 @@ class StepWatch(StepReading):
             self._conclude(module)  # a second forward pass after a backward: gradients are collected, or there is no optimizer
             unseen(self._optimizers.look_for_rebinding)(self.view.trace, self._backward_at)
             self._awaited = True
-        elif any(p.requires_grad for p in module.parameters()):
+        elif _trains(module):
             self._capture(module, inputs, named)
 
     @harmless
     def _compiles(self, whole_model: bool) -> None:
         """The program compiles something, and the compiler must not see the trace; nor the hooks, where modules are compiled."""
+        self._compiler_seen = True
+        for watch in self._in_turn.watches:
+            watch._compiles(whole_model)
         if self._others is not None:
             self._others.stop()
         if self._later is not None:
@@ -313,7 +316,9 @@ class StepWatch(StepReading):
         self._settle_calls()
         models = (one.model.parameters() for one in self.captured)
         for parameters in map(list, (*models, *map(parameters_of, self._optimizers.known))):
-            self._states.update(zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True))
+            for key, state in zip(map(id, parameters), grad_states(p.grad for p in parameters), strict=True):
+                if state not in ("none", "zero") or self._states.get(key, "none") in ("none", "zero"):
+                    self._states[key] = state  # gradients that were kept elsewhere and cleared before the next loss have been there
         if not self.captured:
             variables = variables_below(self._loss.grad_fn) if self._loss is not None and self._loss.grad_fn is not None else []
             if not self._more:
@@ -437,7 +442,7 @@ class StepWatch(StepReading):
 
     @harmless
     def _built(self, optimizer: Optimizer) -> None:
-        ready = self._done and self._later is not None and not self._compiled and not self._on and threading.get_ident() == self._home
+        ready = self._done and self._later is not None and not self._compiler_seen and not self._on and threading.get_ident() == self._home
         ready = ready and (self._others is None or self._others.over)
         self._in_turn.built(optimizer, ready, [one.model for one in self.captured])
 
@@ -473,3 +478,8 @@ class StepWatch(StepReading):
         largest["states"] = tuple(self._states_loaded.found.values())
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))
+
+
+@unseen
+def _trains(module: nn.Module) -> bool:
+    return any(p.requires_grad for p in module.parameters())

@@ -59,6 +59,27 @@ def told_to_each(trace: Trace, op: Op) -> bool:
     return beside and not any(seen.key in on_the_way for seen in last)
 
 
+def each_with_each(trace: Trace, op: Op, size: int) -> bool:
+    """What this takes together is a table that compares each sample's features with each other one's (a critic that is shown how alike they are).
+
+    One tensor of features was given an axis on either side, on purpose; of features for each position that would be an axis mistaken for another.
+    """
+    table = next((seen for seen in op.ins if seen.size.count(size) > 1), None)
+    while table is not None and (made := trace.maker(table)) is not None:
+        table = next((seen for seen in made.ins if seen.size.count(size) > 1), None)
+        if table is None:
+            sides = [seen for seen in made.ins if size in seen.size]
+            stretched = made.name == "cdist" or [seen.size[:2] for seen in sides] in ([(1, size), (size, 1)], [(size, 1), (1, size)])
+            return len(sides) == 2 and stretched and bool(set.intersection(*(_features(trace, seen, size) for seen in sides)))
+    return False
+
+
+def _features(trace: Trace, seen: Seen, size: int) -> set[int]:
+    """The tensors of one row for each sample that this one only rearranges, or is."""
+    before = [seen, *(made.ins[0] for made in trace.made_through(seen, ARRANGING) if made.name in ARRANGING and made.ins)]
+    return {one.key for one in before if len(one.size) == 2 and one.size[0] == size}
+
+
 def sets_a_range(trace: Trace, op: Op) -> bool:
     """The largest of all values, which something is then rounded by: the range of a quantisation."""
     if op.name not in _EXTREMES or not op.outs or math.prod(op.outs[0].size) != 1:

@@ -11,6 +11,7 @@ import typing
 
 import torch
 
+from torchsleuth.checker.guard import modules_among
 from torchsleuth.checker.subject import Subject
 from torchsleuth.checker.trial import TensorFact
 from torchsleuth.errors import UsageError
@@ -59,6 +60,8 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
         given = tuple(torch.randn(value, generator=noise.generator, dtype=torch.float64) if _is_shape(value) else value for value in given)
     values = subject.bound(given)
     names = subject.names(len(values))
+    if handed := handed_twice(values):
+        raise UsageError(f"{subject.name}: {twice_refused(names[handed[0]])}")
     floats = []
     for k, value in enumerate(values):
         if isinstance(value, torch.Tensor):
@@ -85,6 +88,23 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
     dtypes = tuple([v.dtype if isinstance(v, torch.Tensor) else None for v in values])
     needs = tuple([k in checked for k in range(len(values))])
     return Arguments(tuple(map(_own, values)), tuple(checked), names, facts, dtypes, bool(required), tuple(remarks), needs)
+
+
+def handed_twice(values: typing.Sequence) -> list[int]:
+    """The positions of parameters that a module (or function) among the inputs holds, too.
+
+    Checkpoints and adjoint solvers take them only so that autograd asks for their gradient: forward reads the module's own,
+    whatever tensor it is given in their place, so no experiment can change one.
+    """
+    tensors = [k for k, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    if len(tensors) == len(values):
+        return []
+    held = {id(p) for module in modules_among(v for v in values if not isinstance(v, torch.Tensor)) for p in module.parameters()}
+    return [k for k in tensors if id(values[k]) in held]
+
+
+def twice_refused(name: str) -> str:
+    return f"{name} is a parameter of a module that forward is given, too, and computes with: its gradient cannot be checked by giving it another one"
 
 
 def in_dtypes(arguments: Arguments, dtypes: typing.Sequence[torch.dtype | None]) -> Arguments:

@@ -16,7 +16,7 @@ from torchsleuth.checker.randomness import random_state, restore_random
 def untouched(values: typing.Iterable, reached: frozenset[str]) -> typing.Iterator[tuple]:
     """Runs the body and puts back the random state, and what modules among `values` own. Yields that state."""
     state = random_state(reached)
-    modules = list(_modules(values))
+    modules = list(modules_among(values))
     kept = [_kept(module) for module in modules]
     dtype, threads = torch.get_default_dtype(), torch.is_grad_enabled()
     try:
@@ -52,7 +52,7 @@ def _kept(module: torch.nn.Module) -> typing.Callable[[], None]:
     return restore
 
 
-def _modules(values: typing.Iterable) -> typing.Iterator[torch.nn.Module]:
+def modules_among(values: typing.Iterable) -> typing.Iterator[torch.nn.Module]:
     """The modules among arguments: themselves, in containers, behind bound methods, partials and closures."""
     pending, seen = list(values), set()
     while pending and len(seen) < 1000:

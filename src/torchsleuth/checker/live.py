@@ -15,6 +15,7 @@ import typing
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from torchsleuth.again.hushed import hushed
 from torchsleuth.probe.applying import Apply, apply_replaced
 
 if typing.TYPE_CHECKING:
@@ -38,6 +39,7 @@ class FunctionWatch:
 
     def __init__(self) -> None:
         self._inputs: dict[type, tuple | None] = {}
+        self._handed: dict[type, tuple[int, int]] = {}  # those that get a module and its parameters: a position of one, of how many
         self._seen: set[type] = set()  # those that are known well enough
         self._wanted: dict[type, int] = {}  # for how many inputs the captured call wants gradients
         self._calls: dict[type, int] = {}
@@ -103,7 +105,9 @@ class FunctionWatch:
         surrogates, which are meant, a wrong second derivative where none is taken, and tensors on ctx that nobody overwrites.
         """
         from torchsleuth.checker import check_trial
+        from torchsleuth.checker.arguments import twice_refused
         from torchsleuth.checker.report import report_of
+        from torchsleuth.checker.subject import Subject
 
         self.stop()
         out = []
@@ -111,11 +115,16 @@ class FunctionWatch:
         for function, inputs in captured.items():
             if as_used and not self._wanted.get(function):
                 continue  # no gradient was ever asked of it
+            if function in self._handed:
+                position, count = self._handed[function]
+                out.append(report_of((), notes=(f"{function.__name__}: not checked: {twice_refused(Subject(function).names(count)[position])}",)))
+                continue
             if inputs is None:
                 out.append(report_of((), notes=(f"{function.__name__}: its inputs were too large to keep; not checked",)))
                 continue
             try:
-                trial = check_trial(function, *inputs)
+                with hushed():
+                    trial = check_trial(function, *inputs)
                 if as_used:
                     trial = self._suffered(function, trial)
                 report = report_of((trial,), as_used, strict=not as_used)
@@ -164,6 +173,11 @@ class FunctionWatch:
 
     def _capture(self, function: type, arguments: tuple) -> None:
         if (function.__module__ or "").partition(".")[0] in ("torch", "torchsleuth"):
+            return
+        from torchsleuth.checker.arguments import handed_twice
+
+        if handed := handed_twice(arguments):
+            self._inputs[function], self._handed[function] = None, (handed[0], len(arguments))
             return
         size = sum(a.numel() * a.element_size() for a in arguments if isinstance(a, torch.Tensor))
         self._inputs[function] = tuple(_copy(a, size > LARGEST) for a in arguments)
