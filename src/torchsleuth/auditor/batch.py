@@ -130,13 +130,16 @@ def mask_values(leaf: Leaf) -> torch.Tensor | None:
         tensor = tensor.squeeze(1 + tensor.shape[1:].index(1))
     if tensor.dim() != 2 or is_label(leaf) or tensor.numel() == 0:
         return None
-    if tensor.dtype is torch.bool:
-        return tensor
-    if added_to_hide(leaf) is not None:
+    if tensor.dtype is not torch.bool and added_to_hide(leaf) is not None:
         return tensor == 0
-    if not any(word in leaf.name.lower() for word in _MASKLIKE):
-        return None
-    return tensor if bool(((tensor == 0) | (tensor == 1)).all()) else None
+    return tensor if flags_of(leaf) else None
+
+
+def flags_of(leaf: Leaf) -> bool:
+    """Flags, or zeros and ones that are called what masks are called."""
+    if leaf.tensor.dtype is torch.bool:
+        return True
+    return any(word in leaf.name.lower() for word in _MASKLIKE) and bool(((leaf.values == 0) | (leaf.values == 1)).all())
 
 
 def added_to_hide(leaf: Leaf) -> float | None:

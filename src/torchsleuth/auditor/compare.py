@@ -28,6 +28,7 @@ class May:
     """`table[b]` or `table[b, t]` is True where the change may show."""
 
     table: torch.Tensor
+    stepwise: bool = False  # and results of one position may move in the rows that may move there
     rows: May | None = None  # some rows may move altogether, also in results without an axis for positions
 
     @property
@@ -141,7 +142,7 @@ class May:
             if split and size != batch and batch > 1 and size % batch == 0:
                 shapes.append(moved.reshape(*before, batch, size // batch, *after))
                 shapes.append(moved.reshape(*before, size // batch, batch, *after))
-        if length is None and batch not in moved.shape:  # the samples' axis, parted into groups
+        if batch not in moved.shape:  # the samples' axis, parted into groups
             for axis in range(moved.dim() - 1):
                 if math.prod(moved.shape[axis : axis + 2]) == batch:
                     shapes.append(moved.flatten(axis, axis + 1))

@@ -5,6 +5,7 @@ What only re-reads, packs or joins is looked through as far as it can be; how ax
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth.auditor.compare import May, distance, moved_flags, output_leaves
+from torchsleuth.auditor.steps import Steps
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
 
@@ -23,6 +25,7 @@ class Found:
     again: Op | None = None  # the same operation in the second run
     second: Trace | None = None
     chosen: bool = False  # it takes or gives numbers of places, and these moved: another choice was made
+    carried: bool = False  # it takes a state on to the next step of a loop, through padding
 
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "as_strided"}
@@ -46,11 +49,13 @@ def first_moved(
     key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
     wanted = one.ancestors({key}) if key is not None else None
     misread: dict[int, Found] = {}
-    packed, rows = _Packed(one, may.batch), _Rows(may.batch)
+    packed, rows, steps = _Packed(one, may.batch), _Rows(may.batch), Steps(one, may)
+    carried: list[Found] = []
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
             break  # the runs took different ways: data-dependent control flow
         joined = rows.holds(a)
+        steps.learn(a)
         if packed.holds(a):
             continue
         for seen, first, second in zip(a.outs, a.tensors, b.tensors, strict=False):
@@ -71,8 +76,17 @@ def first_moved(
                 if a.name in _VIEWS and not joined and may.misread(flags):
                     misread[seen.key] = found
                 continue
+            if steps.allow(seen, flags):
+                carried += [dataclasses.replace(found, carried=True)] if steps.carries(a) else []
+                continue
+            if carried and (state := _first_before(carried, steps.before(one, {other.key for other in a.ins}))) is not None:
+                return state  # this is made of a state that has gone through the padding there
             return _first_misread(one, found, misread) or found
-    return None
+    return _first_before(carried, steps.before(one, {key})) if carried and key is not None else None
+
+
+def _first_before(carried: list[Found], keys: set[int]) -> Found | None:
+    return next((found for found in carried if any(seen.key in keys for seen in found.op.outs)), None)
 
 
 _PRODUCTS = {"matmul", "__matmul__", "bmm"}

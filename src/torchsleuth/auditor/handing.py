@@ -114,6 +114,45 @@ def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
     return {}
 
 
+def handed(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
+    """The call that gave a part of the model the mask which this operation applies, where that was chosen: further in it was only handed on."""
+    model, parts, code, names = lab.runner.model, op.module.split(".") if op.module else [], op.place.user_code, _names_at(op.place)
+    found: dict[str, typing.Any] = {}
+    for count in range(len(parts), 0, -1):
+        path = ".".join(parts[:count])
+        forward = model.get_submodule(path).forward
+        if code is None or getattr(forward, "__code__", None) is not code:
+            continue
+        parameters = [name for name in inspect.signature(forward).parameters if name in names and name != "self"]
+        masks = [name for name in parameters if any(word in name.lower() for word in _MASKLIKE)] or parameters
+        called = [place for index, name, place in trace.entered if name == path and index <= op.index]
+        call = call_at(called[-1]) if called and len(masks) == 1 else None
+        value = _argument(call, forward, masks[0]) if call is not None else None
+        if value is None or not isinstance(value, ast.Name):
+            return found
+        found = {"handed": value.id, "made_site": site_of(called[-1])}
+        code, names = called[-1].user_code, {value.id}
+    return found if code is None or not _takes(model.forward, names) else {}
+
+
+def _takes(forward: typing.Callable, names: set[str]) -> bool:
+    return any(name in names for name in inspect.signature(forward).parameters)
+
+
+def _names_at(place: Place) -> set[str]:
+    call = call_at(place)
+    given = [*call.args, *(keyword.value for keyword in call.keywords)] if call is not None else []
+    return {node.id for one in given for node in ast.walk(one) if isinstance(node, ast.Name)}
+
+
+def hands_mask(place: Place) -> bool:
+    """Does this call give something that is called what masks are called?"""
+    call = call_at(place)
+    given = [*call.args, *(keyword.value for keyword in call.keywords)] if call is not None else []
+    names = {node.attr if isinstance(node, ast.Attribute) else node.id for one in given for node in ast.walk(one) if isinstance(node, (ast.Attribute, ast.Name))}
+    return any(word in name.lower() for name in names for word in _MASKLIKE)
+
+
 def _not_given_to_the_model(lab: Lab, wanted: set[str]) -> dict[str, typing.Any]:
     bound = inspect.signature(lab.runner.model.forward).bind_partial(*lab.call.args, **lab.call.kwargs).arguments
     if lab.called is None or any(bound.get(name) is not None for name in _optional_masks(lab.runner.model.forward)):

@@ -181,7 +181,7 @@ class Lab:
             kind, changed, where, difference.distance, max(difference.allowed, 1e-12),
             operation=found.op.name if found else "",
             operation_shape=found.op.outs[0].size if found and found.op.outs else (),
-            site=site, **more,
+            site=site, carried=found is not None and found.carried, **more,
         )  # fmt: skip
 
 

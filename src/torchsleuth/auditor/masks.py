@@ -10,7 +10,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import HIDES
 from torchsleuth.auditor.compare import moved_flags
 from torchsleuth.auditor.firstmoved import Found
-from torchsleuth.auditor.handing import derived, idle_mask, idle_measure, made_of, mask_made, not_given
+from torchsleuth.auditor.handing import derived, handed, hands_mask, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
@@ -28,7 +28,7 @@ HIDES_NOTHING = "the same at all positions: it hides nothing"
 
 
 # Where each kind of attention takes its masks: (position, name), the one for padding first.
-_ATTENTIONS = {"multi_head_attention_forward": ((14, "key_padding_mask"), (16, "attn_mask")), "scaled_dot_product_attention": ((3, "attn_mask"),)}
+ATTENTIONS = {"multi_head_attention_forward": ((14, "key_padding_mask"), (16, "attn_mask")), "scaled_dot_product_attention": ((3, "attn_mask"),)}
 
 
 def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content: bool) -> dict[str, typing.Any]:
@@ -40,12 +40,12 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
         return {}
     if facts := idle_measure(lab, padding):
         return facts
-    if found.op.name in _ATTENTIONS and all(found.op.argument(position, name) is None for position, name in _ATTENTIONS[found.op.name]):
-        facts = {"unmasked": _ATTENTIONS[found.op.name][0][1], **(unused(lab, padding, trace, found) if content else {})}
+    if found.op.name in ATTENTIONS and all(found.op.argument(position, name) is None for position, name in ATTENTIONS[found.op.name]):
+        facts = {"unmasked": ATTENTIONS[found.op.name][0][1], **(unused(lab, padding, trace, found) if content else {})}
         return facts | (idle_mask(lab, padding) or not_given(lab, trace, found.op))
     if content and (facts := unused(lab, padding, trace, found)):
         return facts | ({} if facts["instead"] else not_given(lab, trace, found.op))
-    if found.op.name in _ATTENTIONS and (facts := beside_keys(lab, padding, trace, found)):
+    if found.op.name in ATTENTIONS and (facts := beside_keys(lab, padding, trace, found)):
         return facts
     given, of_ids = _mask_keys(trace, padding)
     pure = given | of_ids
@@ -53,7 +53,7 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     if applied is not None and found.op.name in _RECURRENT:
         return {}  # it goes on over zeros as over anything else: no mask that is applied to its steps hides them
     if applied is None:
-        return idle_mask(lab, padding) or not_given(lab, trace, found.op)
+        return idle_mask(lab, padding) or not_given(lab, trace, found.op) or (another(lab, padding, trace, found, pure) if content else {})
     side = next((seen for seen in applied.ins if seen.key in pure and seen.size), None)
     masked = max((seen for seen in applied.ins if seen.key not in pure), key=lambda seen: len(seen.size))
     if applied.name in ("mul", "mul_") and _before_softmax(trace, found, applied):
@@ -104,8 +104,11 @@ def repeated_whole(padding: Padding, trace: Trace, side: Seen) -> dict[str, typi
     """A mask that is right, repeated as a whole: it lies in the order of (repeat, sample), along something that lies in that of (sample, repeat)."""
     batch, length = padding.valid.shape
     value, made = _value(trace, side), trace.maker(side)
-    while made is not None and made.ins and made.name in _TURNING - _REPEATING:
-        made = trace.maker(made.ins[0])
+    if value is not None and value.dim() == 3 and bool((value == value[:, :1]).all()):
+        value = value[:, 0]  # the same for all queries
+    while made is not None and made.ins and (made.name in _TURNING - _REPEATING or made.name.startswith("masked_fill")):
+        # A layer of torch's makes numbers of flags, to be added to the scores.
+        made = trace.maker(next((seen for seen in made.ins if seen.dtype is torch.bool), made.ins[0]))
     if value is None or made is None or made.name not in _REPEATING or any(seen.key != made.ins[0].key for seen in made.ins):
         return {}
     times, rest = divmod(side.size[0], batch)
@@ -138,6 +141,8 @@ def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[
     stands = _among_keys(padding, trace, found)
     for seen in found.op.ins[3:] if stands is not None else ():
         mask = _value(trace, seen)
+        if mask is not None and seen.size[0] > padding.valid.shape[0] and (facts := repeated_whole(padding, trace, seen)):
+            return facts
         if stands is None or mask is None or len(seen.size) < 2 or (seen.size[0], seen.size[-1]) != tuple(stands.shape):
             continue
         hides = _hides(found.op, mask)
@@ -148,8 +153,31 @@ def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[
         rows, made = mask[padding.padded_rows], _joined(padding, trace, found.op, seen, stands, given | of_ids) or mask_made(lab, found.op, seen)
         if seen.key in given | of_ids and bool((rows == rows.flatten()[0]).all()):
             return {"hollow": HIDES_NOTHING, "made_site": made, "mask_of_ids": seen.key not in given}
-        return {"aside": text, "made_site": made}
+        return {"aside": text, "made_site": made} | (handed(lab, trace, found.op) if given | of_ids and not _partly(trace, seen, given | of_ids) else {})
     return {}
+
+
+def another(lab: Lab, padding: Padding, trace: Trace, found: Found, pure: set[int]) -> dict[str, typing.Any]:
+    """The mask that was applied to the scores of a softmax although it is not that of its keys, if there is one that is."""
+    if "softmax" not in found.op.name:
+        return {}
+    for op in trace.made_through(found.op.ins[0], ARRANGING | {"div", "div_", "mul", "add"}):
+        side = next((seen for seen in op.ins if op.name.startswith("masked_fill") and seen.dtype is torch.bool), None)
+        value = _value(trace, side) if side is not None else None
+        if side is None or value is None:
+            continue
+        hidden = value.flatten(1, -2).all(1) if value.dim() > 2 else value
+        text = _where(padding, hidden, ~padding.valid) if tuple(hidden.shape) == tuple(padding.valid.shape) else ""
+        if not text:
+            return {}
+        given = handed(lab, trace, op) if pure and not _partly(trace, side, pure) else {}
+        return {"mask_site": trace.site(op), "mask_operation": op.name, "aside": text, "made_site": mask_made(lab, op, side), "mask_of_ids": True} | given
+    return {}
+
+
+def _partly(trace: Trace, mask: Seen, pure: set[int]) -> bool:
+    """Is a mask that is right a part of this one?"""
+    return bool(trace.ancestors({mask.key}) & pure)
 
 
 def _hides(op: Op, mask: torch.Tensor) -> torch.Tensor:
@@ -193,7 +221,7 @@ def _where(padding: Padding, hidden: torch.Tensor, stands: torch.Tensor) -> str:
     row = next((row for row in padding.padded_rows if bool((stands[row] & ~hidden[row]).any())), None)
     if row is None:
         return ""
-    return f"in {padding.sample} {row} the mask hides {_spans(hidden[row])}, and the padding stands at {_spans(stands[row])}"
+    return f"in {padding.named(row)} the mask hides {_spans(hidden[row])}, and the padding stands at {_spans(stands[row])}"
 
 
 def _spans(flags: torch.Tensor) -> str:
@@ -224,8 +252,8 @@ def unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dic
         leaf.name for key, leaf in masks.items()
         if derived(trace, key) & {seen.key for seen in found.op.ins} or application(trace, found, derived(trace, key)) is not None
     ]  # fmt: skip
-    calls = trace.calls(found.op)
-    return {"mask_unused": True, "instead": instead[0] if instead else "", "made_site": site_of(calls[0]) if calls else None}
+    left_out = next((place for place in trace.calls(found.op) if instead or not hands_mask(place)), None)
+    return {"mask_unused": True, "instead": instead[0] if instead else "", "made_site": site_of(left_out) if left_out is not None else None}
 
 
 def hollow(padding: Padding, trace: Trace, masking: Op, side: Seen | None) -> dict[str, typing.Any]:

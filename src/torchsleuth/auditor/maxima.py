@@ -65,7 +65,7 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
     count = int((~padding.valid[row]).sum())
     return lab.move_at(
         "padding-maximum", trace, op, float(gap[row, feature]),
-        f"Taking the maximum over the real positions only, without the {count} padded ones of {padding.sample} {row},",
+        f"Taking the maximum over the real positions only, without the {count} padded ones of {padding.named(row)},",
         f"{int(wins[row].sum())} of the {gap.shape[1]} results of that {padding.sample} (the largest real value of one is {float(real[row, feature]):.3g}, "
         f"the {float(whole[row, feature]):.3g} of the padding won)",
         assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True, zero=not bool(hidden.any()),

@@ -69,6 +69,7 @@ class Move:
     mask_unused: bool = False  # nothing in the model uses the mask
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
     aside: str = ""  # which positions it hides, and where the padding stands instead
+    handed: str = ""  # what it is called at the call that gives it to the part (`made_site`), if the right one is at hand, too
     repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been
     mask_axis: int = 0  # along which a mask that is right lies, and the axis that the softmax runs along instead
     operation_axis: int = 0
@@ -76,6 +77,7 @@ class Move:
     not_given: str = ""  # the parameter for it of the part that it was not given to
     idle_mask: str = ""  # a mask among the inputs that is the same at all positions, or lengths that say so
     idle_width: int = 0  # what these lengths say, all of them
+    carried: bool = False  # the operation takes a state on to the next step of a loop
     zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired

@@ -43,6 +43,20 @@ class Padding:
         """Padding only at the beginning of rows."""
         return bool((self.valid[:, 1:] >= self.valid[:, :-1]).all())
 
+    @property
+    def lies_along_columns(self) -> bool:
+        """A mask that is laid out as the sequence is, with padding at the end (or at the beginning) of its columns, and not of its rows: time comes first."""
+        return self._is_laid_alike and not self.right and not self.left and (_ends(self.valid.T) or _ends(~self.valid.T))
+
+    @property
+    def reads_both_ways(self) -> bool:
+        """And of both, as where the samples are in the order of their lengths: either axis may count them."""
+        return self._is_laid_alike and self.right and _ends(self.valid.T) and not _ends(~self.valid.T)
+
+    @property
+    def _is_laid_alike(self) -> bool:
+        return self.axis == 1 and self.mask is not None and self.mask.tensor.dim() == 2 and self.mask.tensor.shape == self.valid.shape
+
     def like_leaf(self, flags: torch.Tensor) -> torch.Tensor:
         """Flags over samples and positions as the sequence itself is laid out."""
         if self.axis > 1:
@@ -61,6 +75,9 @@ class Padding:
     def sample(self) -> str:
         """What a sample is called: where time comes first, it is no row."""
         return "sample" if self.axis == 0 else "row"
+
+    def named(self, row: int) -> str:
+        return f"{self.sample} {row}"
 
     @property
     def padded_rows(self) -> list[int]:
@@ -86,7 +103,7 @@ def paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     """Every sequence input for which the call says which positions are padding."""
     asked = frozenset(pad_ids)
     if asked not in call.known:
-        leaves = [*batches.sequences(call), *(leaf for leaf in call.leaves if _is_documents(leaf))]
+        leaves = [*batches.sequences(call), *(leaf for leaf in call.leaves if is_documents(leaf))]
         call.known[asked] = [found for leaf in leaves if (found := _padding(call, leaf, pad_ids)) is not None]
         call.known[asked] += [found for leaf in batches.signals(call) if (found := _signal(call, leaf)) is not None]
     return call.known[asked]
@@ -105,7 +122,7 @@ def _signal(call: Call, leaf: Leaf) -> Padding | None:
 
 def _padding(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     """Told by a mask, by lengths or by the ids alone; where these say nothing of its rows that its content agrees with, of its columns (time first, or channels first)."""
-    others = [] if _is_documents(leaf) else [(0, _turned(leaf, 0)), *([(2, _turned(leaf, 2))] if leaf.tensor.dim() == 3 else [])]
+    others = [] if is_documents(leaf) else [(0, _turned(leaf, 0)), *([(2, _turned(leaf, 2))] if leaf.tensor.dim() == 3 else [])]
     for told in (_masked, _measured, _trailing):
         found = told(call, leaf, pad_ids)
         for axis, turned in others if found is None or not _agrees(found) else []:
@@ -114,6 +131,8 @@ def _padding(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
                 found = dataclasses.replace(other, leaf=leaf, axis=axis)
                 break
         if found is not None:
+            if found.lies_along_columns:
+                found = dataclasses.replace(found, valid=found.valid.T, axis=0)
             found.valid = found.valid.to(leaf.tensor.device)
             return found if bool(found.valid.any(1).all()) and not bool(found.valid.all()) else None
     return None
@@ -285,7 +304,7 @@ def _words(name: str) -> set[str]:
     return set(re.findall("[a-z]+|[0-9]+", name.lower())) - _COMMON_WORDS
 
 
-def _is_documents(leaf: Leaf) -> bool:
+def is_documents(leaf: Leaf) -> bool:
     """Ids of words of sentences of documents: [B, S, W]."""
     tensor = leaf.tensor
     return tensor.dim() == 3 and not tensor.is_floating_point() and tensor.dtype is not torch.bool and min(tensor.shape) > 1 and not batches.is_label(leaf)
@@ -357,7 +376,8 @@ def batch_is_second(call: Call, paddings: list[Padding], targets: list[torch.Ten
 def batch_is_first(call: Call, paddings: list[Padding], targets: list[torch.Tensor]) -> bool:
     """Does something say that the first axis counts samples? Lengths, masks, or one label for each row."""
     if paddings:
-        return any(padding.axis == 1 for padding in paddings)
+        return any(padding.axis == 1 and not padding.reads_both_ways for padding in paddings) or (
+            any(padding.reads_both_ways for padding in paddings) and any(t.dim() == 1 and t.shape[0] == call.batch_size for t in targets))  # fmt: skip
     inputs = [leaf.tensor for leaf in call.leaves if not batches.is_label(leaf) and leaf.tensor.dim() > 1]
     if inputs and all(tensor.shape[0] == tensor.shape[1] for tensor in inputs):
         return False  # as many positions as samples: the labels may be one for each column just as well

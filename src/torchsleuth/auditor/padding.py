@@ -16,6 +16,7 @@ from torchsleuth.auditor.firstmoved import Found, first_moved
 from torchsleuth.auditor.handing import made_of, measures
 from torchsleuth.auditor.lab import Lab, row_and_position
 from torchsleuth.auditor.maxima import maximum_moves
+from torchsleuth.auditor.nested import Words
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.padded import Padding, idle_lengths
 from torchsleuth.auditor.trace import Change, Op, Trace
@@ -27,7 +28,7 @@ AHEAD = 24  # columns of padding; more than most convolutions see
 
 
 def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
-    may = May(~padding.valid)
+    may = May(~padding.valid, stepwise=True)
     scalars = not any(batches.is_label(leaf) for leaf in lab.call.leaves)
     change = [(padding.leaf, padding.like_leaf(~padding.valid))]
     difference = None
@@ -38,15 +39,19 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
         if difference is not None and lab.astray(change):
             calm = lab.calmed()
             return padding_moves(calm, padding) if calm is not None else []
-    longer = _longer(lab, padding, scalars, idle_lengths(lab.call, padding) if difference is not None else None)
+    width = idle_lengths(lab.call, padding) if difference is not None else None
+    longer = _longer(lab, padding, scalars, width, every=difference is None)
     inert = _inert(lab, padding)
     apart = _apart(lab, padding) if difference is not None and inert and not longer and not _windows(lab) else None
+    if difference is not None and inert and not longer and apart is None:
+        longer = _longer(lab, padding, scalars, width, every=True)
     if difference is None or (inert and not longer and apart is None):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
         return longer or (_in_another_order(lab, padding, change, difference, may, scalars) if difference else []) or _shorter(lab, padding) or maximum_moves(lab, padding)
     if inert and longer and longer[0].site is not None and not _windows(lab):
         # Zeros do not harm where they are added up; the amount of them is what counts, and this is where.
-        return [dataclasses.replace(longer[0], inverted=_inverted(lab, padding, scalars)), *longer[1:]]
+        leads = _told_by_content(lab, padding, change, difference, may, scalars, longer[0])
+        return [dataclasses.replace(leads, inverted=_inverted(lab, padding, scalars)), *longer[1:]]
     places, trace = lab.locate(change, difference, may, scalars)
     if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and _settles(lab, padding, scalars):
         return []
@@ -58,7 +63,7 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
 
 
 def _of_ids(padding: Padding) -> bool:
-    return padding.leaf.tensor.dim() == 2 and not padding.leaf.tensor.is_floating_point()
+    return (padding.leaf.tensor.dim() == 2 or isinstance(padding, Words)) and not padding.leaf.tensor.is_floating_point()
 
 
 def _in_another_order(
@@ -69,7 +74,17 @@ def _in_another_order(
         return []
     places, trace = lab.locate(change, difference, may, scalars)
     moves = [_padding_move(lab, padding, one, found, trace, may, False, rank) for rank, (found, one) in enumerate(places)]
-    return [move for move in moves if move.repeated and "softmax" in move.operation]
+    return [move for move in moves if move.repeated and ("softmax" in move.operation or move.operation in masks.ATTENTIONS)]
+
+
+def _told_by_content(lab: Lab, padding: Padding, change: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool, move: Move) -> Move:
+    """An attention that lets more padding through: what stands at padded positions shows where its mask is beside the padding, where the amount does not."""
+    if move.operation not in masks.ATTENTIONS or move.unmasked or move.aside or move.hollow or move.made_site is not None:
+        return move
+    places, trace = lab.locate(change, difference, may, scalars)
+    found, site = places[0][0], lab.site(trace, places[0][0].op) if places[0][0] is not None else None
+    same = found is not None and site is not None and move.site is not None and site.span == move.site.span
+    return dataclasses.replace(move, **masks.told(lab, padding, trace, found, content=True)) if same else move
 
 
 def _padding_move(
@@ -79,7 +94,7 @@ def _padding_move(
     row = row if row in padding.padded_rows else padding.padded_rows[0]
     count = int((~padding.valid[row]).sum())
     what = "tokens" if _of_ids(padding) else "time steps"
-    changed = f"Changing the content of the {count} padded {what} of {padding.sample} {row} of `{padding.leaf.name}`"
+    changed = f"Changing the content of the {count} padded {what} of {padding.named(row)} of `{padding.leaf.name}`"
     pooled = may.length not in difference.first.shape and not (difference.first.dim() > 2 and any(may.elsewhere(difference.flags)))
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
@@ -147,6 +162,11 @@ def _windows(lab: Lab) -> bool:
     return any(op.name.startswith("conv") and (len(op.ins) < 2 or set(op.ins[1].size[2:]) != {1}) for op in lab.trace.ops)
 
 
+def _sees_beside(lab: Lab) -> bool:
+    """Is there anything that sees the neighbours of a position, and so the edge of a row?"""
+    return _windows(lab) or any(op.name in ("unfold", "roll") or ("pool" in op.name and not op.name.startswith("adaptive")) for op in lab.trace.ops)
+
+
 def _convolves_by_design(lab: Lab, padding: Padding, trace: Trace, op: Op) -> bool:
     """A convolution of a library's own model, which is given the mask that it asks for: that it sees the edge is not the program's doing."""
     site = lab.site(trace, op)
@@ -179,7 +199,7 @@ def _lengthened(lab: Lab, padding: Padding, columns: int, width: Leaf | None = N
     if not padding.right:
         return None
     # Another sequence that has padding of its own may happen to be as long: it stays as it is, with its mask.
-    apart = [leaf for other in lab.paddings if not torch.equal(other.valid, padding.valid) for leaf in (other.leaf, other.mask) if leaf is not None]
+    apart = [leaf for other in lab.paddings if other.leaf is not padding.leaf and not torch.equal(other.valid, padding.valid) for leaf in (other.leaf, other.mask) if leaf is not None]
     changes = {}
     for leaf in lab.call.leaves:
         tensor, axis = leaf.tensor, _positions(leaf, padding)
@@ -191,15 +211,17 @@ def _lengthened(lab: Lab, padding: Padding, columns: int, width: Leaf | None = N
                 if leaf is padding.leaf:
                     return None
                 continue  # it holds data where this one has padding: another sequence that happens to be as long, or the model will refuse
-            extra = tensor.new_full((*tensor.shape[:axis], columns, *tensor.shape[axis + 1 :]), fill)
-            changes[leaf.path] = torch.cat([tensor, extra], axis)
+            for grown in (axis, *_among_pairs(leaf, padding, axis)):
+                extra = tensor.new_full((*tensor.shape[:grown], columns, *tensor.shape[grown + 1 :]), fill)
+                tensor = torch.cat([tensor, extra], grown)
+            changes[leaf.path] = tensor
     return lab.call.replaced(changes)
 
 
 def _positions(leaf: Leaf, padding: Padding) -> int | None:
     """The axis of an input along which it has one entry for each position of this sequence. (A mask may have the samples first where the sequence has not.)"""
-    if leaf is padding.leaf or leaf.tensor.dim() < 2:
-        return padding.axis if leaf is padding.leaf else None
+    if leaf is padding.leaf or leaf.tensor.dim() < 2 or isinstance(padding, Words):
+        return padding.axis if leaf is padding.leaf or padding.laid(leaf.tensor) is not None else None
     valid, shape = padding.valid, leaf.tensor.shape
     mask = batches.mask_values(leaf)
     if mask is not None and mask.shape == valid.shape:
@@ -207,6 +229,14 @@ def _positions(leaf: Leaf, padding: Padding) -> int | None:
     if leaf is padding.mask:
         return 0
     return padding.axis if padding.laid(leaf.tensor) is not None else None
+
+
+def _among_pairs(leaf: Leaf, padding: Padding, axis: int) -> list[int]:
+    """The second axis of an input that has a number for each pair of positions, [B, L, L] (edges, distances, who may see whom): where it is one number at padding, too."""
+    tensor, valid = leaf.tensor, padding.valid
+    if tensor.dim() != 3 or axis != 1 or tensor.shape[2] != valid.shape[1] or leaf is padding.mask:
+        return []
+    return [2] if tensor.transpose(1, 2)[~valid].unique().numel() == 1 else []
 
 
 def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
@@ -230,8 +260,13 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
     return True
 
 
-def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> list[Move]:
-    """More padding: append columns that the mask hides, where the model can be run on them. `width`: lengths that say how wide the batch is, which grow with it."""
+def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None, every: bool) -> list[Move]:
+    """More padding: append columns that the mask hides, where the model can be run on them. `width`: lengths that say how wide the batch is, which grow with it.
+
+    `every`: rows that had no padding count, too, unless something sees the edge that they have now.
+    """
+    beside = _sees_beside(lab)
+    every = (every or isinstance(padding, Words)) and not beside
     width = width if width is not None and measures(lab.trace, width) else None
     # Other sizes draw other random numbers, so this one is run without dropout.
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
@@ -250,14 +285,12 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> li
     else:
         return []
     fitted = Added(padding.valid.shape[1], columns)
-    enough = (~padding.valid).sum(1)
-    enough = enough >= min(columns, int(enough.max()))
-    # A row that had hardly any padding has an edge now that it had not, which a convolution sees; such rows may move altogether.
-    may = May(~(padding.valid & enough[:, None]), rows=May(~enough))
+    enough = _with_padding_enough(padding, columns, every)
     whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)
-    difference = _fitted_difference(base, result, may, fitted, whole, lab.floor)
+    difference = _fitted_difference(base, result, _may_grow(padding, enough), fitted, whole, lab.floor)
     if difference is None:
         return []
+    may = _may_grow(padding, enough if beside else _with_padding_enough(padding, columns, True))
     first = Trace(keep=True)
     again = lab.runner.run(lab.call.args, lab.call.kwargs, trace=first, mode="eval")
 
@@ -277,7 +310,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> li
     moves = []
     for rank, (found, one) in enumerate(lab.search(first, again, difference, may, rerun, left, fitted, by_design)):
         row, where = row_and_position(one, may)
-        place = f"`{one.name}` of {padding.sample} {row}" if where is None else f"`{one.name}` at valid position {where} of {padding.sample} {row}"
+        place = f"`{one.name}` of {padding.named(row)}" if where is None else f"`{one.name}` at valid position {where} of {padding.named(row)}"
         moves.append(
             lab.move(
                 "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
@@ -285,6 +318,18 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None) -> li
             )
         )  # fmt: skip
     return moves
+
+
+def _with_padding_enough(padding: Padding, columns: int, every: bool) -> torch.Tensor:
+    """Rows for which it is only more padding. One that had hardly any has an edge now that it had not, which a convolution sees."""
+    count = (~padding.valid).sum(1)
+    enough = torch.ones_like(count, dtype=torch.bool) if every else count >= min(columns, int(count.max()))
+    return enough & ~padding.empty if isinstance(padding, Words) else enough
+
+
+def _may_grow(padding: Padding, enough: torch.Tensor) -> May:
+    """Padded positions may move, and all other rows altogether."""
+    return May(~(padding.valid & enough[:, None]), stepwise=True, rows=None if bool(enough.all()) else May(~enough))
 
 
 def _fitted_difference(first: typing.Any, second: typing.Any, may: May, fitted: Added, scalars: bool, floor: float) -> Difference | None:
@@ -351,7 +396,7 @@ def _fill(leaf: Leaf, padding: Padding, axis: int) -> float | int | bool | None:
         return int(not padding.keep_value) if leaf.tensor.dtype is not torch.bool else not padding.keep_value
     if batches.is_label(leaf):
         return -100 if not leaf.tensor.is_floating_point() else None
-    values = leaf.tensor.movedim(axis, 1 if axis else 0)
+    values = leaf.tensor.flatten(0, 1) if isinstance(padding, Words) else leaf.tensor.movedim(axis, 1 if axis else 0)
     values = values.transpose(0, 1)[~padding.valid] if axis == 0 else values[~padding.valid]
     unique = values.unique()
     return unique[0].item() if unique.numel() == 1 else None

@@ -93,9 +93,14 @@ class SoftmaxWatch:
                 return not any(laid_by_layer(self.trace, *end) for end in _ends_of(op))
             same = [one for one in op.ins if one.size == seen.size]
             if not same:
-                return False
+                return op.name in ("add", "__add__", "sub") and self._one_for_each(op, seen)
             seen = same[0]
         return False
+
+    def _one_for_each(self, op: Op, seen: Seen) -> bool:
+        """Numbers for the queries, [.., N, 1], and for the keys, [.., 1, N], that are added up for each pair."""
+        ones = [one.size[-2:] for one in op.ins if len(one.size) == len(seen.size) > 2]
+        return len(ones) == 2 and sorted(ones) == sorted([(seen.size[-2], 1), (1, seen.size[-1])]) and not any(one.key in self.trace.parameters for side in op.ins for one in (side, *self._before(side)))
 
     def _before(self, seen: Seen) -> list[Seen]:
         return [op.ins[0] for op in self.trace.made_through(seen, ARRANGING) if op.ins and op.name in ARRANGING]

@@ -30,6 +30,7 @@ from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.neighbours import neighbour_moves
+from torchsleuth.auditor.nested import words_padded
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
@@ -321,7 +322,7 @@ class Session:
         lab.paddings = self.paddings
         lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
-        for padding in self.paddings:
+        for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from dataclasses import dataclass, field
 
@@ -33,6 +34,9 @@ from torchsleuth.auditor.unkept import unkept
 from torchsleuth.auditor.unregistered import unregistered
 from torchsleuth.auditor.views import crossed_labels, swapped_views
 from torchsleuth.auditor.watchers import Watch
+
+CHANCE = 1e-3  # that flags are zero at all padded positions, where nothing says so
+NOTHING = 1e-6  # a probability that adds nothing to a loss
 
 
 @dataclass
@@ -253,17 +257,30 @@ def _with_padding(call: LossCall, target: torch.Tensor, ignore: int | None, redu
 
 
 def _with_padded_numbers(call: LossCall, given: torch.Tensor, target: torch.Tensor, paddings: list[Padding]) -> LossCall:
-    """Targets that are zero at all padded positions and at no other, and predictions there that are something else."""
+    """Targets that are zero at all padded positions and (unless they are flags) at no other, and predictions there that are something else."""
     for padding in paddings:
         valid = padding.valid.to(target.device)
         real, guessed = padding.laid(target), padding.laid(given)
         if padding.mask is None or not padding.right or call.weighted or real is None or guessed is None:
             continue
         real, guessed = real.reshape(*valid.shape, -1), guessed.reshape(*valid.shape, -1)
-        if bool(real[~valid].any()) or not bool((real[valid] != 0).any(-1).all()) or not bool((guessed[~valid] != 0).any(-1).all()):
+        if bool(real[~valid].any()) or not _all_given(call, real[valid], real[~valid].numel()) or not _counts(call, guessed[~valid]):
             continue
         return dataclasses.replace(call, padded_counted=int((~valid).sum()), pad_label=0, counted=valid.numel())
     return call
+
+
+def _all_given(call: LossCall, real: torch.Tensor, there: int) -> bool:
+    """Do all real positions have a target? Of zeros and ones, zero is one like any other; then it is no chance that all `there` is zero."""
+    if not call.function.startswith("binary_cross_entropy") or not bool(((real == 0) | (real == 1)).all()):
+        return bool((real != 0).any(-1).all())
+    return (1 - float(real.mean())) ** there < CHANCE
+
+
+def _counts(call: LossCall, guessed: torch.Tensor) -> bool:
+    """Does the loss grow by what is predicted where the target is zero?"""
+    least = math.log(NOTHING) if call.function.endswith("with_logits") else NOTHING if call.function.startswith("binary") else None
+    return bool((guessed != 0 if least is None else guessed > least).any(-1).all())
 
 
 def _hidden(target: torch.Tensor, padding: Padding) -> tuple[torch.Tensor | None, torch.Tensor | None]:

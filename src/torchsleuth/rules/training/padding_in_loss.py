@@ -70,7 +70,8 @@ class PaddingInLoss(AuditRule):
                 observed(
                     f"{loss.padded_counted} of {loss.counted} {label}s that count stand at padded positions; all of them are {loss.pad_label}",
                     f"{loss.pad_label} is also the label of {loss.pad_label_real} real positions" if loss.pad_label_real and classes else "",
-                    f"`ignore_index` is {loss.ignore_index}" if classes else "what is predicted there is not zero, and the targets of real positions are not",
+                    f"`ignore_index` is {loss.ignore_index}" if classes else
+                    "what is predicted there is not zero" + ("" if loss.function.startswith("binary") else ", and the targets of real positions are not"),
                 ),
                 f"The model is trained to predict the pad {label} where there is nothing, and the loss is an average over positions that hold no data.",
                 (advice(f"Set labels at padded positions to {loss.ignore_index}: as `ignore_index`, {loss.pad_label} would drop real labels, too." if classes and loss.pad_label_real else

@@ -112,16 +112,19 @@ def _maximum(move: Move) -> Diagnosis:
 
 
 def _positions(move: Move, site: Site | None) -> Diagnosis:
+    mask = f"{move.mask_name}.long()" if move.mask_name else f"({move.sequence} != {move.pad_id}).long()"
+    counted = f"({mask}.cumsum(1) - 1).clamp(min=0)"
+    own = not move.not_given
     return Diagnosis(
         PaddingLeak.name, "padding before the words shifts their positions", Confidence.LIKELY,
-        (culprit(site, Role.CALL, f"`{move.not_given}` is not given here"),) if site is not None else (),
+        (culprit(site, Role.CREATE if own else Role.CALL, "positions are counted from the first column here" if own else f"`{move.not_given}` is not given here"),) if site is not None else (),
         recomputed(
             f"{move.changed} moved {move.where} by {number(move.distance)}",
-            f"with `{move.not_given}` that begin with 0 at the first word the two agree to {number(move.rounding)}",
+            f"with {'positions' if own else f'`{move.not_given}`'} that begin with 0 at the first word the two agree to {number(move.rounding)}",
         ),
-        "Where no positions are given, they are counted from the first column. With padding on the left a word's position then depends on how long the "
-        "other rows of its batch are.",
-        (advice(f"Give this call positions that are counted from the first word: `{move.not_given}=({move.mask_name}.long().cumsum(1) - 1).clamp(min=0)`; or pad on the right."),),
+        ("Positions are counted from the first column of the batch." if own else "Where no positions are given, they are counted from the first column.")
+        + " With padding on the left a word's position then depends on how long the other rows of its batch are.",
+        (advice((f"Count each row's positions from its first word: `positions = {counted}`" if own else f"Give this call positions that are counted from the first word: `{move.not_given}={counted}`") + "; or pad on the right."),),
     )  # fmt: skip
 
 
@@ -145,7 +148,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
-    what = f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"
+    what = "the state goes on through padded steps here" if move.carried else \
+        f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"  # fmt: skip
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
     if move.made_site is not None and move.turned and apart:
         culprits.append(culprit(move.made_site, Role.CREATE, f"`{move.mask_name}` is made here, zero at padding"))
@@ -154,8 +158,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         culprits.append(culprit(move.made_site, Role.CREATE, label))
     elif move.made_site is not None and move.not_given and apart:
         culprits.append(culprit(move.made_site, Role.CALL, f"`{move.not_given}` is not given here"))
-    elif move.made_site is not None and move.aside and not move.hollow and apart:
-        culprits.append(culprit(move.made_site, Role.CREATE, "this mask hides other positions"))
+    elif move.made_site is not None and move.aside and not move.hollow and apart and not move.inverted:
+        label = f"`{move.handed}` is given here, and hides other positions" if move.handed else "this mask hides other positions"
+        culprits.append(culprit(move.made_site, Role.CALL if move.handed else Role.CREATE, label))
     elif move.made_site is not None and move.mask_unused and apart:
         label = f"`{move.instead}` is given here, `{move.mask_name}` is not" if move.instead else f"`{move.mask_name}` is not given here"
         culprits.append(culprit(move.made_site, Role.CALL, label))
@@ -177,7 +182,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         where = module_words(move.site)
         shape = f", shape {list(move.operation_shape)}" if move.operation_shape else ""
         library = f" inside {move.site.library}" if move.site.library else ""
-        facts.append(f"the first result that moved at real positions is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+        what = "state that a padded step changed, and that is used after it," if move.carried else "result that moved at real positions"
+        facts.append(f"the first {what} is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
     if move.alone:
         facts.append(move.alone)
     if _hides_queries(move):
@@ -248,7 +254,11 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         fix = advice(f"Repeat each row of the mask: `mask.repeat_interleave({move.repeated}, 0)`.")
     elif move.aside:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
-        fix = advice("Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")
+        fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
+                     "Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")  # fmt: skip
+    elif move.carried:
+        title = "the state of a loop goes on through padded steps, and padding leaks into the output"
+        fix = advice("Keep each row's state where its steps are padding: `state = torch.where(mask[:, t, None], new_state, state)`.")
     elif move.kind in ("padding-length", "padding-shorter"):
         title = "the output depends on how much padding a row has"
         fix = advice(remedy or _ANYHOW)
