@@ -178,7 +178,7 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
     if given.story == "layer" and results:
         return [f"`{results[0]}, {'weights' if 'Attention' in given.maker else 'state'} = {call}`, and give {results[0]} on."]
     if given.parts:
-        entry = [f"`{name}.{part}`" if given.words.startswith("a pair") or not given.words.startswith("a dict") else f'`{name}["{part}"]`' for part in given.parts[:4]]
+        entry = [f'`{name}["{part}"]`' if given.kind == "dict" else f"`{name}.{part}`" for part in given.parts[:4]]
         return [f"Take the tensor that is meant: {' or '.join(entry)}."]
     if given.story == "returns" or given.kind == "tuple":
         return [f"Take the tensor that is meant: `{name}[0]`, or unpack it where it is made: `first, *rest = {call}`." if "of one" not in given.words else f"Take the tensor out of it: `{name}[0]`."]
