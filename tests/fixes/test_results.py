@@ -21,6 +21,7 @@ EQUALS = module("q1, q2 = self.a(x), self.a(x) + 1\nreturn q1, q2")
 X, Y = "x = torch.randn(5, 4)\n", "y = torch.tensor([0, 1, 2, 0, 1])\n"
 LOADER = "from torch.utils.data import DataLoader, TensorDataset\nmodel = nn.Linear(4, 3)\n"
 ATTEND = "        super().__init__()\n        self.attend = nn.MultiheadAttention(words, 2, batch_first=True)\n"
+WEIGHTS = "w, b = torch.ones(3, requires_grad=True), torch.ones(1, requires_grad=True)\nfor _ in range(3):\n    (w.sum() * b - 1).pow(2).sum().backward()\n"
 
 # name -> (program, the line as the first fix has it, safe or not)
 PROGRAMS = {
@@ -52,6 +53,13 @@ PROGRAMS = {
     "losses": ("losses = [torch.randn(3).mean() for _ in range(4)]\ny = torch.mean(losses)", "y = torch.mean(torch.stack(losses))", "safe"),
     "steps": (
         "x, out, fc = torch.randn(2, 5, 4), [], nn.Linear(4, 3)\nfor t in range(5):\n    out.append(torch.tanh(x[:, t]))\ny = fc(out)", "y = fc(torch.stack(out, dim=1))", "unsafe"),
+    "a pair of results": ("best = torch.randn(4, 3).max(1)\ny = 0.9 * best", "best = torch.randn(4, 3).max(1).values", "unsafe"),
+    "a batch of one": (
+        "net, loss = nn.Linear(4, 1), nn.BCEWithLogitsLoss()\nfor n in (4, 4, 1):\n    out = net(torch.randn(n, 4)).squeeze()\n    y = loss(out, torch.ones(n))",
+        "    out = net(torch.randn(n, 4)).squeeze(-1)", "safe"),
+    # A step of gradient descent that makes a new tensor: the leaf itself is written, and its gradient emptied where nothing else does.
+    "no leaf": (f"{WEIGHTS}    w = w - 0.1 * w.grad\n    w.grad.zero_()", "        w -= 0.1 * w.grad", "safe"),
+    "no leaf, the next round": (f"{WEIGHTS}    w = w - 0.1 * w.grad\n    b = b - 0.1 * b.grad", "        b.grad = None", "safe"),
     # What is missing.
     "no return": (f"{module('h = self.a(x)' + chr(10) + 'out = self.b(h)')}{X}{Y}net = Net()\nloss = F.cross_entropy(net(x), y)", "        return out", "unsafe"),
     "no return in a chain": (f"{module('self.a(x)', 'Block')}{X}y = nn.Sequential(Block(), nn.Linear(4, 2))(x)", "        return self.a(x)", "unsafe"),
@@ -103,6 +111,7 @@ AMBIGUOUS = {
     "pairs of one shape": f"{LOADER}for batch in DataLoader(TensorDataset(torch.randn(6, 4), torch.randn(6, 4)), 3):\n    y = model(batch)",
     "which dimension": "out = [torch.randn(2, 4) for _ in range(5)]\ny = nn.Linear(4, 3)(out)",
     "prints last": f"{module('h = self.a(x)' + chr(10) + 'print(h.shape)')}{X}{Y}loss = F.cross_entropy(Net()(x), y)",
+    "another gradient": "x = torch.ones(3, requires_grad=True)\nh = x * 2\nh.sum().backward()\ny = 0.1 * h.grad",
     "a layer with a mode": f"{X}h = nn.Dropout(x)\ny = nn.Linear(4, 2)(h)",  # made for each call it would drop in evaluation, too
     "a class of its own": f"{TWO}{X}y = nn.Linear(4, 2)(Net)",
     "a condition inside": f"{X}y = nn.Linear(4, 2, x)",

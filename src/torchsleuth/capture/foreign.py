@@ -16,7 +16,7 @@ from torchsleuth.capture.arguments import Call, Given
 from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.capture.foreign_kinds import ATTRIBUTE, asked_of_no_tensor, described, kind_of, parts_of, shapes_of
+from torchsleuth.capture.foreign_kinds import ATTRIBUTE, asked_of_no_tensor, described, kind_of, parts_of, plain_operand, shapes_of
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.returns import returns_of
@@ -78,6 +78,9 @@ class _Search:
         if sides and ({"Tensor", "Parameter"} & set(sides.groups())) and self._failure.is_direct and self._program is not None:
             odd = [dataclasses.replace(given, name="", key=kind) for given, kind in zip(self._program.given, sides.groups()) if kind not in ("Tensor", "Parameter")]
             return odd[0] if len(odd) == 1 and not isinstance(odd[0].value, torch.Tensor) else None
+        plain = plain_operand(error, self._failure.program.node, self._failure.program.evaluator.value) if self._failure.is_direct else None
+        if plain is not None:
+            return Given("", *plain)
         got = _COMBINATION.search(message)
         if got:
             return self._combination(got[1], message)
@@ -142,6 +145,10 @@ class _Search:
         definitions, part = self._origins.definitions, None
         if found.kind == "tensor":
             return found
+        if value is None and isinstance(node, ast.Attribute) and node.attr == "grad":
+            owner, step = entry.evaluator.value(node.value), definitions.step(entry, node.value)
+            computed = isinstance(owner, torch.Tensor) and not owner.is_leaf and not owner.retains_grad and step is not None
+            return dataclasses.replace(found, story="no leaf", made=definitions.here(*step)) if computed else found
         for _ in range(_STEPS):
             if not isinstance(node, ast.Name):
                 break

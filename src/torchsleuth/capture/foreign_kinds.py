@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import typing
@@ -26,7 +27,25 @@ def asked_of_no_tensor(error: BaseException) -> bool:
     thing, name = error.obj, error.name or ""
     if not hasattr(torch.Tensor, name):
         return False
-    return name in _TENSORS_ALONE if thing is None else _is_array(thing) or (type(thing) in (tuple, list, dict) or hasattr(thing, "_fields") or dataclasses.is_dataclass(thing)) and _holds(thing)
+    if thing is None:
+        return name in _TENSORS_ALONE or name.endswith("_") and not name.startswith("_")
+    return _is_array(thing) or (type(thing) in (tuple, list, dict) or hasattr(thing, "_fields") or dataclasses.is_dataclass(thing)) and _holds(thing)
+
+
+_PLAIN_OPERATION = re.compile(r"unsupported operand type\(s\) for \S+: '\w+' and '\w+'|can't multiply sequence by non-int of type 'float'")
+
+
+def plain_operand(error: BaseException, node: ast.AST | None, value_of: typing.Callable[[ast.AST], typing.Any]) -> tuple[ast.expr, typing.Any] | None:
+    """The side of `0.1 * w.grad`, or of `0.9 * q.max(1)`, that should be a tensor where the other is a plain number: Python names no tensor then."""
+    if not isinstance(error, TypeError) or not isinstance(node, ast.BinOp) or not _PLAIN_OPERATION.search(message_of(error)):
+        return None
+    sides = [(side, value_of(side)) for side in (node.left, node.right)]
+    if any(isinstance(value, torch.Tensor) for _, value in sides):
+        return None
+    odd = [(side, value) for side, value in sides if isinstance(value, (tuple, list, dict)) and _holds(value)]
+    if "'NoneType'" in message_of(error):  # reading `.grad` of a result warns, so only its tensor is looked at
+        odd = [(side, None) for side, _ in sides if isinstance(side, ast.Attribute) and side.attr == "grad" and isinstance(value_of(side.value), torch.Tensor)]
+    return odd[0] if len(odd) == 1 else None
 
 
 def kind_of(value: typing.Any) -> str:

@@ -14,7 +14,7 @@ from torchsleuth.evidence_forward import FailedOperation, Foreign
 from torchsleuth.fixes.script import Scripts, path_of
 
 # What people call the one tensor of a result that the others only accompany.
-_MAIN = ("logits", "output", "outputs", "out", "pred", "preds", "prediction", "predictions", "scores", "recon", "reconstruction", "y_hat", "last_hidden_state")
+_MAIN = ("logits", "output", "outputs", "out", "pred", "preds", "prediction", "predictions", "scores", "recon", "reconstruction", "y_hat", "values", "last_hidden_state")
 _LOSSES = ("loss", "total_loss")
 
 
