@@ -49,6 +49,9 @@ PROGRAMS = {
         f"{LOADER}for k, x in enumerate(DataLoader(TensorDataset(torch.randn(6, 4), torch.zeros(6)), 3)):\n    y = model(x) - x.mean()",
         "for k, (x, _) in enumerate(DataLoader(TensorDataset(torch.randn(6, 4), torch.zeros(6)), 3)):", "unsafe"),
     "used once": (f"{LOADER}for batch in DataLoader(TensorDataset(torch.randn(6, 4), torch.zeros(6)), 3):\n    y = model(batch)", "    y = model(batch[0])", "unsafe"),
+    "refused further in": (
+        f"{LOADER}{TWO.replace('self.b(h), h', 'self.b(h)')}net = Net()\nfor batch in DataLoader(TensorDataset(torch.randn(6, 4), torch.zeros(6).long()), 3):\n"
+        "    y = F.cross_entropy(net(batch), batch[1])", "    y = F.cross_entropy(net(batch[0]), batch[1])", "unsafe"),
     # Lists.
     "losses": ("losses = [torch.randn(3).mean() for _ in range(4)]\ny = torch.mean(losses)", "y = torch.mean(torch.stack(losses))", "safe"),
     "steps": (

@@ -29,12 +29,12 @@ class NotATensorFixer(Fixer):
             return [_with_return(failed, given)]
         if given.story == "no leaf":
             return [_updated_in_place(failed, given)]
+        if given.story == "batch":
+            return [_of_batch(failed, given)] if given.kind in ("list", "tuple") else []
         found = scripts.node_at(given.place)
         if found is None or not isinstance(found[1], ast.expr):
             return []
         script, node = found
-        if given.story == "batch":
-            return [_of_batch(failed, given, script, node)] if given.kind in ("list", "tuple") else []
         if given.kind == "list":
             return [_stacked(failed, given, script, node)]
         if given.kind == "object" and not given.parts:
@@ -83,21 +83,26 @@ def _is_used_whole(script: Script, target: ast.Name, everything: list[Part]) -> 
     return asked or is_taken_apart(script, target)
 
 
-def _of_batch(failed: Failed, given: Foreign, script: Script, node: ast.expr) -> Fix | None:
-    """`for x in loader` → `for x, _ in loader`; where the whole batch is used, too, `batch[0]`: by convention what comes first is the input."""
-    if not isinstance(node, ast.Name) or not given.shapes or given.shapes[0] is None or any(shape == given.shapes[0] for shape in given.shapes[1:]):
+def _of_batch(failed: Failed, given: Foreign) -> Fix | None:
+    """`for x in loader` → `for x, _ in loader`; where the whole batch is used, too, `model(batch[0])`: by convention what comes first is the input."""
+    if not given.shapes or given.shapes[0] is None or any(shape == given.shapes[0] for shape in given.shapes[1:]):
         return None
-    loops = [loop for loop in script.loops_around(node) if isinstance(loop, ast.For)]
-    targets = [n for loop in loops for n in ast.walk(loop.target) if isinstance(n, ast.Name) and n.id == node.id]
-    count = len(given.shapes)
+    found = failed.scripts.node_at(given.made.place) if given.made is not None else None
+    script = found[0] if found is not None else None
+    loop = next((around for around in script.ancestors(found[1]) if isinstance(around, ast.For)), None) if script is not None else None
+    names = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)] if loop is not None else []
+    if script is None or loop is None or not names or not any(n is found[1] for n in ast.walk(loop.iter)):
+        return None
+    target, count = names[-1], len(given.shapes)  # `for k, batch in enumerate(loader)`
+    uses = [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)]
+    handed = [n for n in uses if isinstance(call := script.parent(n), ast.Call) and n in call.args]
     title = "A batch holds all parts of the samples, also where that is one: take the first." if count == 1 else f"A batch holds the {count} parts of the samples: take the first."
-    meaning = "" if count == 1 else "Right if the first part is the input, as usual; the others are then not used here."
-    uses = [n for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Load)]
-    if len(targets) != 1 or count > 3 or len(uses) == 1 or is_taken_apart(script, node):
-        return failed.scripts.fix(title, script.wrapped(node, "[0]"), meaning, safe=not meaning)
-    text = f"{node.id}{', _' * (count - 1)}" if count > 1 else f"({node.id},)"
-    text = f"({text})" if count > 1 and not isinstance(script.parent(targets[0]), ast.For) else text
-    return failed.scripts.fix(title, [script.replace(targets[0], text)], meaning, safe=not meaning)
+    meaning = "" if count == 1 else "Right if the first part is the input, as usual."
+    if count > 3 or len(uses) == 1 or any(is_taken_apart(script, n) for n in uses):
+        return failed.scripts.fix(title, script.wrapped(handed[0], "[0]"), meaning, safe=not meaning) if len(handed) == 1 else None
+    text = f"{target.id}{', _' * (count - 1)}" if count > 1 else f"({target.id},)"
+    text = f"({text})" if count > 1 and not isinstance(script.parent(target), ast.For) else text
+    return failed.scripts.fix(title, [script.replace(target, text)], meaning, safe=not meaning)
 
 
 # -- a list of tensors ------------------------------------------------------------------------------

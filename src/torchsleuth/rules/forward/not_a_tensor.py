@@ -169,8 +169,12 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
         others = [operand.source for operand in operation.operands if operand.source and operand.source != given.source]
         return [f"Put the tensors into a list: `torch.{operation.name}([{', '.join([given.source or 'a', *(others or ['b'])])}])`."]
     if given.story == "batch":
-        return [f"Take it apart: `inputs, targets = {name}`, or in the loop itself: `for inputs, targets in loader:`." if given.kind in ("list", "tuple") else
-                f"Take the entry that is meant: {' or '.join(f'`{name}[{part!r}]`' for part in given.parts[:4])}."]  # fmt: skip
+        if given.kind in ("list", "tuple"):
+            count = len(given.shapes)
+            names = {1: "(inputs,)", 2: "inputs, targets", 3: "first, second, third"}.get(count, "first, *others")
+            return [f"Take it apart: `inputs, targets = {name}`, or in the loop itself: `for inputs, targets in loader:`." if count == 2 else
+                    f"Take it apart in the loop, `for {names} in loader:`, and give on the part that is meant."]  # fmt: skip
+        return [f"Take the entry that is meant: {' or '.join(f'`{name}[{part!r}]`' for part in given.parts[:4])}."]
     if given.story == "chain":
         return [f"Take the {given.maker} out of the Sequential and call it itself, `{results[0] if results else 'output'}, _ = self.{given.maker.lower()}(x)`; "
                 f"or put a small module behind it whose `forward(self, x)` returns `x[0]`."]  # fmt: skip
