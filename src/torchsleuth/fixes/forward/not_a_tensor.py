@@ -31,7 +31,7 @@ class NotATensorFixer(Fixer):
             return [_updated_in_place(failed, given)]
         if given.story == "batch":
             return [_of_batch(failed, given)] if given.kind in ("list", "tuple") else []
-        found = scripts.node_at(given.place)
+        found = scripts.node_at(given.place) if given.story not in ("comma", "chain") else None  # what is wrong stands elsewhere
         if found is None or not isinstance(found[1], ast.expr):
             return []
         script, node = found
