@@ -163,12 +163,22 @@ class Foreign:
     words: str  # what it is: "a tuple of 2 tensors, each [3, 4]"
     place: Place | None
     parts: tuple[str, ...] = ()  # the names under which its parts can be had
+    shapes: tuple[tuple[int, ...] | None, ...] = ()  # of its parts, in their order; None for one that is no tensor
     made: Made | None = None  # the expression that it was bound to
     maker: str = ""  # the layer's class or the function that returned it
-    story: str = ""  # "layer", "chain" (the layer before, in a Sequential), "returns" (several), "no return", "comma"
+    story: str = ""  # "layer", "chain" (the layer before, in a Sequential), "returns" (several), "no return", "comma", "no leaf" (whose `.grad` it is)
     layer_made: Made | None = None  # that layer's constructor, or what the function returns
     taker: str = ""  # in a Sequential, the class of the layer that refused it
     taker_made: Made | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The one tensor that the user's outermost call of a module gave it."""
+
+    place: Place
+    shape: tuple[int, ...]
+    training: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +254,7 @@ class FailedOperation:
     said: tuple[int, ...] = ()  # the numbers that such a check names
     said_made: tuple[SizeOrigin, ...] = ()  # those of them that the program has set in the making of the model
     foreign: Foreign | None = None  # what stood where a tensor is wanted
+    entered: Entered | None = None  # with what the program came into the outermost module that was running
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it
 

@@ -26,6 +26,9 @@ class Net(torch.nn.Module):
         return self.layer(x)
 Net()(torch.zeros(3))
 """,
+    "a-number-times-nothing": "import torch\nx, limit = torch.zeros(3), None\n0.1 * limit\n",
+    "a-number-times-a-plain-list": "import torch\nvalues = [1, 2, 3]\n0.5 * values\n",
+    "a-gradient-of-no-tensor": "import torch\nclass Node:\n    grad = None\nnode = Node()\n0.1 * node.grad\n",
     "plain-list": "import torch\nvalues = [1, 2, 3]\nvalues[5]\n",
     "plain-list-slice": "import torch\nvalues = [1, 2, 3]\nvalues[:, 0]\n",
     "empty-list": "import torch\nlosses = []\nlosses[-1]\n",

@@ -16,7 +16,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
-from torchsleuth.capture.foreign_kinds import asked_of_no_tensor
+from torchsleuth.capture.foreign_kinds import asked_of_no_tensor, plain_operand
 from torchsleuth.capture.results import results_unpacked
 from torchsleuth.capture.unpacked import unpacked
 from torchsleuth.errors import message_of
@@ -163,7 +163,7 @@ class Failure:
             return None  # `torch.testing.assert_close` found what it was asked to look for
         if isinstance(error, TypeError) and is_module_call(inner):
             return None  # the program's own `forward` was called with the wrong arguments: Python says that best
-        asked = inner.origin is Origin.USER and asked_of_no_tensor(error)
+        asked = inner.origin is Origin.USER and (asked_of_no_tensor(error) or plain_operand(error, inner.node, inner.evaluator.value) is not None)
         if isinstance(error, AttributeError) and not asked and (inner.origin is not Origin.TORCH or inner.code.co_name == "__getattr__"):
             return None  # a misspelt name, not an operation that failed
         failure = cls(crash, entries, program, user)

@@ -16,7 +16,7 @@ from torchsleuth.capture.arguments import Call, Given
 from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure
-from torchsleuth.capture.foreign_kinds import ATTRIBUTE, asked_of_no_tensor, described, kind_of, parts_of
+from torchsleuth.capture.foreign_kinds import ATTRIBUTE, asked_of_no_tensor, described, kind_of, parts_of, plain_operand, shapes_of
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.returns import returns_of
@@ -56,10 +56,10 @@ class _Search:
         entry, node = self._failure.program, given.node
         place = self._place(node, entry) if node is not None else None
         text = source.text_of(entry.code.co_filename, source.node_range(entry.code.co_filename, node)) if node is not None else ""
-        found = Foreign(given.name, text, kind, words, place, parts_of(given.value))
+        found = Foreign(given.name, text, kind, words, place, parts_of(given.value), shapes_of(given.value))
         if node is None or entry.origin is not Origin.USER:
             return self._within_chain(found, given.value)
-        return self._traced(found, entry, node)
+        return self._traced(found, entry, node, given.value)
 
     # -- the value ----------------------------------------------------------------------------------
 
@@ -78,6 +78,9 @@ class _Search:
         if sides and ({"Tensor", "Parameter"} & set(sides.groups())) and self._failure.is_direct and self._program is not None:
             odd = [dataclasses.replace(given, name="", key=kind) for given, kind in zip(self._program.given, sides.groups()) if kind not in ("Tensor", "Parameter")]
             return odd[0] if len(odd) == 1 and not isinstance(odd[0].value, torch.Tensor) else None
+        plain = plain_operand(error, self._failure.program.node, self._failure.program.evaluator.value) if self._failure.is_direct else None
+        if plain is not None:
+            return Given("", *plain)
         got = _COMBINATION.search(message)
         if got:
             return self._combination(got[1], message)
@@ -121,7 +124,8 @@ class _Search:
             return Given("", node.value, error.obj) if isinstance(node, ast.Attribute) and node.attr == error.name else None
         for call in (self._inner, self._program):
             same = [given for given in call.given if given.value is error.obj] if call is not None else []
-            if len(same) == 1 and not isinstance(error.obj, torch.Tensor):
+            alike = len({ast.unparse(given.node) for given in same if given.node is not None}) == 1  # `attend(x, x, x)`
+            if same and (len(same) == 1 or alike) and not isinstance(error.obj, torch.Tensor):
                 return self._as_the_program_says(same[0], call)  # type: ignore[arg-type]
         return None
 
@@ -136,11 +140,15 @@ class _Search:
 
     # -- where it came from ---------------------------------------------------------------------------
 
-    def _traced(self, found: Foreign, entry: Entry, node: ast.AST) -> Foreign:
+    def _traced(self, found: Foreign, entry: Entry, node: ast.AST, value: typing.Any) -> Foreign:
         """Through names and arguments of live frames to the expression that made it, and into the function that returned it."""
         definitions, part = self._origins.definitions, None
         if found.kind == "tensor":
             return found
+        if value is None and isinstance(node, ast.Attribute) and node.attr == "grad":
+            owner, step = entry.evaluator.value(node.value), definitions.step(entry, node.value)
+            computed = isinstance(owner, torch.Tensor) and not owner.is_leaf and not owner.retains_grad and step is not None
+            return dataclasses.replace(found, story="no leaf", made=definitions.here(*step)) if computed else found
         for _ in range(_STEPS):
             if not isinstance(node, ast.Name):
                 break
@@ -150,7 +158,7 @@ class _Search:
             part = _part_of(entry, node.id)
             step = definitions.step(entry, node)
             if step is None:
-                return found
+                return self._within_chain(found, value)
             entry, node = step
             if part is not None:
                 break
@@ -189,6 +197,10 @@ class _Search:
         code = getattr(function, "__code__", None)
         if not isinstance(code, types.CodeType) or origin_of(code) is not Origin.USER or hasattr(function, "__wrapped__") or code.co_flags & inspect.CO_GENERATOR:
             return dataclasses.replace(found, maker=maker)
+        return self._returned(found, code, part)
+
+    def _returned(self, found: Foreign, code: types.CodeType, part: int | None = None) -> Foreign:
+        """What a function of the program's returns, and in which of the ways it can be no tensor."""
         scope, maker = function_node(code), getattr(code, "co_qualname", code.co_name).removeprefix("<locals>.")
         if not isinstance(scope, ast.FunctionDef):
             return dataclasses.replace(found, maker=maker)
@@ -213,7 +225,7 @@ class _Search:
 
     def _within_chain(self, found: Foreign, value: typing.Any) -> Foreign:
         """In an `nn.Sequential` the layer before the one that refused it has returned it."""
-        for entry in reversed(self._failure.torch_entries):
+        for entry in reversed([entry for entry in self._failure.entries if entry.origin is Origin.TORCH]):
             scope = locals_of(entry.frame)
             chain = scope.get("self")
             if entry.code.co_name == "forward" and isinstance(chain, torch.nn.Sequential) and scope.get("input") is value:
@@ -221,6 +233,8 @@ class _Search:
                 position = next((k for k, layer in enumerate(layers) if layer is scope.get("module")), 0)
                 if position > 0 and sum(layer is layers[position] for layer in layers) == 1:
                     before, after = layers[position - 1], layers[position]
+                    if origin_of(type(before).forward.__code__) is Origin.USER:
+                        return self._returned(found, type(before).forward.__code__)
                     return dataclasses.replace(found, maker=type(before).__name__, story="chain", layer_made=self._layer(before), taker=type(after).__name__, taker_made=self._layer(after))
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import re
 import typing
 
@@ -9,6 +11,7 @@ import torch
 
 from torchsleuth.errors import message_of
 
+_MOST_PARTS = 8
 ATTRIBUTE = re.compile(r"'([\w.]+)' object has no attribute '(\w+)'")
 # Asked of None, these say that a tensor was expected: nothing else has them.
 _TENSORS_ALONE = frozenset({
@@ -24,7 +27,25 @@ def asked_of_no_tensor(error: BaseException) -> bool:
     thing, name = error.obj, error.name or ""
     if not hasattr(torch.Tensor, name):
         return False
-    return name in _TENSORS_ALONE if thing is None else _is_array(thing) or type(thing) in (tuple, list, dict) and _holds(thing)
+    if thing is None:
+        return name in _TENSORS_ALONE or name.endswith("_") and not name.startswith("_")
+    return _is_array(thing) or (type(thing) in (tuple, list, dict) or hasattr(thing, "_fields") or dataclasses.is_dataclass(thing)) and _holds(thing)
+
+
+_PLAIN_OPERATION = re.compile(r"unsupported operand type\(s\) for \S+: '\w+' and '\w+'|can't multiply sequence by non-int of type 'float'")
+
+
+def plain_operand(error: BaseException, node: ast.AST | None, value_of: typing.Callable[[ast.AST], typing.Any]) -> tuple[ast.expr, typing.Any] | None:
+    """The side of `0.1 * w.grad`, or of `0.9 * q.max(1)`, that should be a tensor where the other is a plain number: Python names no tensor then."""
+    if not isinstance(error, TypeError) or not isinstance(node, ast.BinOp) or not _PLAIN_OPERATION.search(message_of(error)):
+        return None
+    sides = [(side, value_of(side)) for side in (node.left, node.right)]
+    if any(isinstance(value, torch.Tensor) for _, value in sides):
+        return None
+    odd = [(side, value) for side, value in sides if isinstance(value, (tuple, list, dict)) and _holds(value)]
+    if "'NoneType'" in message_of(error):  # reading `.grad` of a result warns, so only its tensor is looked at
+        odd = [(side, None) for side, _ in sides if isinstance(side, ast.Attribute) and side.attr == "grad" and isinstance(value_of(side.value), torch.Tensor)]
+    return odd[0] if len(odd) == 1 else None
 
 
 def kind_of(value: typing.Any) -> str:
@@ -42,14 +63,31 @@ def _holds(value: typing.Any, depth: int = 2) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        values = [vars(value).get(name) for name in parts_of(value)] if hasattr(value, "__dict__") else []
     return depth > 0 and any(_holds(item, depth - 1) for item in list(values)[:64])
 
 
 def parts_of(value: typing.Any) -> tuple[str, ...]:
     """The names under which the parts of a result can be had."""
     if isinstance(value, dict):
-        return tuple(str(key) for key in list(value)[:8])
+        return tuple(str(key) for key in list(value)[:_MOST_PARTS])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tuple(map(str, value._fields[:_MOST_PARTS]))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(field.name for field in dataclasses.fields(value)[:_MOST_PARTS] if hasattr(value, field.name))
     return tuple(name for name in ("values", "indices") if type(value).__module__.startswith("torch.return_types") and hasattr(value, name))
+
+
+def shapes_of(value: typing.Any) -> tuple[tuple[int, ...] | None, ...]:
+    """Of the parts of a result, in the order of `parts_of` where they have names."""
+    if isinstance(value, dict):
+        items = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        items = list(value)
+    else:
+        items = [vars(value).get(name) for name in parts_of(value)] if hasattr(value, "__dict__") else []
+    return tuple(tuple(item.shape) if isinstance(item, torch.Tensor) else None for item in items[:_MOST_PARTS])
 
 
 def described(value: typing.Any) -> tuple[str, str]:
@@ -63,14 +101,16 @@ def described(value: typing.Any) -> tuple[str, str]:
     if isinstance(value, dict):
         keys = ", ".join(f"`{key}`" for key in list(value)[:6])
         word = "dict" if type(value) is dict else type(value).__name__
-        return "dict", f"a {word} with {keys}" if keys else f"an empty {word}"
+        kind = "object" if dataclasses.is_dataclass(value) else "dict"  # what transformers returns is both
+        return kind, f"a {word} with {keys}" if keys else f"an empty {word}"
     if isinstance(value, (list, tuple)):
         return ("tuple" if isinstance(value, tuple) else "list"), _sequence(value)
     if isinstance(value, (bool, int, float, complex)):
         return "number", f"the number {value!r}"
     if isinstance(value, str):
         return "text", "a text"
-    return "object", f"a {type(value).__name__}"
+    names = ", ".join(f"`{name}`" for name in parts_of(value)[:6])
+    return "object", f"{'an' if type(value).__name__[0] in 'AEIOU' else 'a'} {type(value).__name__}{f' with {names}' if names else ''}"
 
 
 def _sequence(value: list | tuple) -> str:

@@ -227,4 +227,67 @@ two = Two()
 first, second = two.losses(torch.randn(5, 3))  #! create
 print(first + second)  #! operand
 """, "not-a-tensor", ("`second` is None",)),  # fmt: skip
+    Case("no-return-in-a-chain-of-blocks", """\
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.fc = nn.Linear(d, d)
+    def forward(self, x):  #! create
+        h = self.fc(x)  #! operand
+        out = x + torch.relu(h)
+net = nn.Sequential(*[Block(4) for _ in range(2)])
+net(torch.randn(2, 4))
+""", "not-a-tensor", ('`x` is None', '`Block.forward` has no `return`')),  # fmt: skip
+    Case("attended-thrice", """\
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(d, 2, batch_first=True)
+    def forward(self, x):
+        out, weights = self.attend(x, x, x)  #! operand
+        return x + out, weights  #! create
+blocks = nn.ModuleList(Block(4) for _ in range(2))
+x = torch.randn(2, 3, 4)
+for block in blocks:
+    x = block(x)  #! create
+""", "not-a-tensor", ('`x` is a tuple of 2 tensors', '`Block.forward` returns')),  # fmt: skip
+    Case("a-dataclass", """\
+from dataclasses import dataclass
+import torch
+from torch import nn
+@dataclass
+class Output:
+    logits: torch.Tensor
+    hidden: torch.Tensor
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+    def forward(self, x):
+        h = self.body(x)
+        return Output(self.head(h), h)  #! create
+net = Net()
+out = net(torch.randn(5, 6))  #! create
+print(out.argmax(-1))  #! operand
+""", "not-a-tensor", ('`out` is an Output with `logits`, `hidden`', '`.argmax` belongs to tensors')),  # fmt: skip
+    Case("rebound-weights", """\
+import torch
+w = torch.randn(3, requires_grad=True)
+x, y = torch.randn(20, 3), torch.randn(20)
+for _ in range(5):
+    loss = ((x @ w - y) ** 2).mean()
+    loss.backward()
+    w = w - 0.1 * w.grad  #! create
+    w.grad.zero_()  #! operand
+""", "not-a-tensor", ('`w.grad` is None', 'of leaves only')),  # fmt: skip
+    Case("a-number-times-both-results", """\
+import torch
+q = torch.nn.Linear(4, 3)
+best = q(torch.randn(8, 4)).max(1)  #! create
+target = torch.randn(8) + 0.9 * best  #! operand
+""", "not-a-tensor", ('a pair of values and indices',)),  # fmt: skip
 ]

@@ -10,6 +10,7 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
+from torchsleuth.capture.entered import entered
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.foreign import foreign
@@ -96,6 +97,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         training=module.training if module is not None else None,
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
         foreign=foreign(failure, gathering, origins),
+        entered=entered(failure),
     )
 
 

@@ -25,11 +25,28 @@ class DtypeMismatchFixer(Fixer):
         if operation.name in ("neg", "__neg__", "negative") and isinstance(failed.call, ast.UnaryOp) and failed.script is not None:
             text = failed.script.segment(failed.call.operand)
             return [scripts.fix(f"Invert the mask: `~{text}`.", [failed.script.replace(failed.call, f"~{text}")], "Minus is taken to mean `not` here.", safe=False)]
+        if operation.name in ("cross_entropy", "nll_loss", "nll_loss_nd") and failed.script is not None:
+            return [swapped(failed)]
         odd, wanted = _odd_one(operation.operands, operation.name)
         cast = CASTS.get(wanted)
         if odd is None or cast is None or odd.tensor.dtype == wanted:
             return []
         return [_inverted(failed, odd), failed.suffixed(odd, cast, f"Cast {odd.called} from {odd.tensor.dtype} to {wanted}: `{cast}`.")]
+
+
+def swapped(failed: Failed) -> Fix | None:
+    """`criterion(labels, scores)` → `criterion(scores, labels)`, where the first are class numbers, one for each row of the second."""
+    labels, scores = failed.operand("input", "self"), failed.operand("target")
+    found = [failed.node_of(labels), failed.node_of(scores)]
+    if labels is None or scores is None or any(place is None for place in found) or labels.tensor.dtype != "int64" or scores.tensor.dtype not in _FLOATS:
+        return None
+    if len(scores.shape) < 2 or labels.shape != (scores.shape[0], *scores.shape[2:]):
+        return None
+    (script, first), (_, second) = found
+    if not isinstance(failed.call, ast.Call) or failed.call.args[:2] != [first, second]:
+        return None
+    edits = [script.replace(first, script.segment(second)), script.replace(second, script.segment(first))]
+    return failed.scripts.fix(f"The scores come first, then the class numbers: `({script.segment(second)}, {script.segment(first)})`.", edits)
 
 
 def _inverted(failed: Failed, mask: Operand) -> Fix | None:

@@ -8,7 +8,8 @@ import itertools
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, product
+from torchsleuth.fixes.forward.layers import flatten_between, other_width
+from torchsleuth.fixes.forward.operands import Failed, one_sample, product
 from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
@@ -25,6 +26,8 @@ class MatmulShapeFixer(Fixer):
         if operation.name == "einsum":
             return [_reordered(failed)]
         weight = operation.operand("weight")
+        if operation.module_type == "MultiheadAttention":
+            return [other_width(failed)]
         if weight is not None:
             return _linear(failed, weight)
         return _factors(failed, *operation.operands) if len(operation.operands) == 2 else []
@@ -39,7 +42,12 @@ def _linear(failed: Failed, weight: Operand) -> list[Fix | None]:
     start = next((k for k in range(1, len(sizes) - 1) if product(sizes[k:]) == features), None)
     if start is not None and data is not None:
         what = "each sample" if start == 1 else f"the last {len(sizes) - start} dimensions"
-        return [failed.suffixed(data, f".flatten({start})", f"Flatten {what} to {'its' if start == 1 else 'their'} {features} numbers: `.flatten({start})`.")]
+        fix = failed.suffixed(data, f".flatten({start})", f"Flatten {what} to {'its' if start == 1 else 'their'} {features} numbers: `.flatten({start})`.")
+        return [fix or flatten_between(failed, start, features)]
+    entered = failed.operation.entered
+    if entered is not None and len(entered.shape) == 3 and len(sizes) == 2 and product(sizes) == features:
+        # A picture without its batch: `flatten(1)` has kept the channels apart.
+        return [one_sample(failed)]
     rebuilt = resized(failed, ("Linear",), 0, "in_features", features, sizes[-1], "features", given, -1, weight.origin_of(1))
     # A batch may have as many rows as the layer takes features: dimension 0 says nothing.
     axes = [axis for axis in range(1, len(sizes) - 1) if sizes[axis] == features]

@@ -6,8 +6,8 @@ import ast
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, Operand
-from torchsleuth.fixes.script import Script, Scripts
+from torchsleuth.evidence_forward import FailedOperation, Operand, shortened
+from torchsleuth.fixes.script import Function, Script, Scripts, names_in
 from torchsleuth.model import Edit, Fix
 
 CASTS = {"float32": ".float()", "float64": ".double()", "float16": ".half()", "bfloat16": ".bfloat16()", "int64": ".long()"}
@@ -95,6 +95,21 @@ def product(sizes: tuple[int, ...] | list[int]) -> int:
     for size in sizes:
         result *= size
     return result
+
+
+def one_sample(failed: Failed) -> Fix | None:
+    """`model(sample)` → `model(sample.unsqueeze(0))`: where the program came into the model; not at the layers inside, which take batches."""
+    given = failed.operation.entered if failed.operation is not None else None
+    found = failed.scripts.node_at(given.place) if given is not None else None
+    if given is None or found is None or not isinstance(found[1], ast.expr):
+        return None
+    scope = found[0].scope_of(found[1])
+    # What a function was given comes from callers that pass batches, too.
+    if isinstance(scope, Function) and names_in(found[1]) & {argument.arg for argument in scope.args.args}:
+        return None
+    text = shortened(found[0].segment(found[1]))
+    meaning = "The result then is a batch of one, too."
+    return failed.scripts.fix(f"Make `{text}` a batch of one: `.unsqueeze(0)`.", found[0].wrapped(found[1], ".unsqueeze(0)"), meaning, safe=False)
 
 
 def truncated(failed: Failed) -> Fix | None:

@@ -74,7 +74,7 @@ def resized(
     title = f"Build the layer for the {counted(size, words)} it is given"
     doubt = f"Right if the layer was built for the wrong size; if {counted(size, words)} is what is wrong, change that instead."
     origin = data.origin_of(axis)
-    producer = _producer(failed.scripts, origin)
+    producer = producer_of(failed.scripts, origin)
     fix = failed.scripts.fix
     own = next((link for link in links if not _is_made_often(link.script, link.node)), None)  # not what other layers are made by, too
     for text, why in _counts(failed, own, now, size, data, axis) if own is not None else ():
@@ -83,7 +83,7 @@ def resized(
         number = number_in(link.node)
         if number is None and (_is_made_often(link.script, link.node) or producer is None or producer.beside(link) is None):
             continue
-        if link is links[0] and _is_in_a_loop(link.script, link.node):
+        if link is links[0] and is_in_a_loop(link.script, link.node):
             return []
         if number not in (None, now) or number is None and not isinstance(link.node, (ast.Name, ast.Attribute, ast.Subscript)):
             return []
@@ -161,7 +161,7 @@ def _given(scripts: Scripts, made: Made) -> Iterator[Link]:
         given = given.given
 
 
-def _producer(scripts: Scripts, made: Made | None) -> Producer | None:
+def producer_of(scripts: Scripts, made: Made | None) -> Producer | None:
     while made is not None:
         found = scripts.node_at(made.place)
         if found is not None and isinstance(found[1], ast.Call) and called(found[1]) in _OUTPUTS:
@@ -192,7 +192,7 @@ def _counts(failed: Failed, link: Link, now: int, size: int, data: Operand, axis
 
 
 def _beside(failed: Failed, link: Link, made: Made | None) -> str:
-    producer = _producer(failed.scripts, made)
+    producer = producer_of(failed.scripts, made)
     return producer.text_beside(link) if producer is not None else ""
 
 
@@ -214,7 +214,7 @@ def _sum(text: str, node: ast.expr, more: int) -> str:
     return f"{text} + {more}"
 
 
-def _is_in_a_loop(script: Script, node: ast.AST) -> bool:
+def is_in_a_loop(script: Script, node: ast.AST) -> bool:
     for around in script.ancestors(node):
         if isinstance(around, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, *Function)):
             return not isinstance(around, Function)
@@ -225,7 +225,7 @@ def _is_made_often(script: Script, node: ast.AST) -> bool:
     """In a loop, a comprehension or a helper function: what is written there holds for every layer that is made there."""
     around = next((a for a in script.ancestors(node) if isinstance(a, (ast.Lambda, *Function))), None)
     helper = isinstance(around, Function) and around.name != "__init__" and bool(around.args.args) and around.args.args[0].arg != "self"
-    return helper or isinstance(around, ast.Lambda) or _is_in_a_loop(script, node)
+    return helper or isinstance(around, ast.Lambda) or is_in_a_loop(script, node)
 
 
 def _is_set_once(script: Script, node: ast.expr, scope: ast.AST) -> bool:

@@ -7,6 +7,7 @@ import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.construction import OPTIMIZED, initialised_first, of_parameters
 from torchsleuth.fixes.forward.operands import Failed
 from torchsleuth.fixes.script import Script, Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
@@ -21,24 +22,27 @@ class RefusedArgumentsFixer(Fixer):
 
     def propose(self, diagnosis: Diagnosis, evidence: Evidence, scripts: Scripts) -> list[Fix | None]:
         failed = Failed(evidence, scripts)
-        script, call = failed.script, failed.call
-        if script is not None and not failed.in_library and _FLOAT.search(failed.message):
-            return [_whole(failed, script)]
-        if script is None or failed.in_library or not _TUPLE.search(failed.message):
+        if failed.script is None or failed.in_library:
             return []
-        if isinstance(call, ast.Call):
-            method = isinstance(call.func, ast.Attribute) and "has no attribute" in failed.message
-            nodes = [call.func.value] if method else [*call.args, *(k.value for k in call.keywords)]
-        else:
-            nodes = [call.left, call.right] if isinstance(call, ast.BinOp) else [call.value] if isinstance(call, ast.Attribute) else []
-        fixes = [_first_of(failed, script, node) for node in nodes]
-        return fixes if sum(fix is not None for fix in fixes) == 1 else []
+        if _FLOAT.search(failed.message):
+            return [_whole(failed, failed.script)]
+        if "before Module.__init__() call" in failed.message:
+            return [initialised_first(failed)]
+        return [of_parameters(failed)] if OPTIMIZED.search(failed.message) else results_of_layers(failed)
 
 
-class NotATensorFixer(RefusedArgumentsFixer):
-    """The same, where the rule says what kind of thing it is."""
-
-    rule = "not-a-tensor"
+def results_of_layers(failed: Failed) -> list[Fix | None]:
+    """The output out of what a layer of torch's returned with its state or its weights."""
+    script, call = failed.script, failed.call
+    if script is None or failed.in_library or not _TUPLE.search(failed.message):
+        return []
+    if isinstance(call, ast.Call):
+        method = isinstance(call.func, ast.Attribute) and "has no attribute" in failed.message
+        nodes = [call.func.value] if method else [*call.args, *(k.value for k in call.keywords)]
+    else:
+        nodes = [call.left, call.right] if isinstance(call, ast.BinOp) else [call.value] if isinstance(call, ast.Attribute) else []
+    fixes = [_first_of(failed, script, node) for node in nodes]
+    return fixes if sum(fix is not None for fix in fixes) == 1 else []
 
 
 def _whole(failed: Failed, script: Script) -> Fix | None:
@@ -49,7 +53,10 @@ def _whole(failed: Failed, script: Script) -> Fix | None:
     else:
         parts = [call.slice] if isinstance(call, ast.Subscript) else []
     names = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+    attributes = {path_of(n) for part in parts for n in ast.walk(part) if isinstance(n, ast.Attribute) and path_of(n).startswith("self.")}
     made = [n.value for n in script.own_nodes(script.scope_of(call)) if isinstance(n, ast.Assign) and n.lineno <= call.lineno and {path_of(t) for t in n.targets} & names]
+    home = script.class_of(call)
+    made += [n.value for n in ast.walk(home) if isinstance(n, ast.Assign) and {path_of(t) for t in n.targets} & attributes] if home is not None else []
     found = [n for part in [*parts, *made] for n in ast.walk(part) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
     if len(found) != 1:
         return None
@@ -71,7 +78,7 @@ def _first_of(failed: Failed, script: Script, node: ast.expr) -> Fix | None:
     meaning = "" if layer == "MultiheadAttention" else "It is the output of every step; where only the last state is wanted, take that."
     title = f"{layer} returns a tuple: take its output, {other} the second part."
     statement = script.statement_of(made)
-    if isinstance(node, ast.Name) and isinstance(statement, ast.Assign) and statement.value is made and not _is_taken_apart(script, node):
+    if isinstance(node, ast.Name) and isinstance(statement, ast.Assign) and statement.value is made and not is_taken_apart(script, node):
         return failed.scripts.fix(title, [script.insert(script.end(statement.targets[0]), ", _")], meaning, safe=not meaning)
     return failed.scripts.fix(title, script.wrapped(node, "[0]"), meaning, safe=not meaning)
 
@@ -118,12 +125,12 @@ def _pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
     return [(each, value) for each in statement.targets]
 
 
-def _is_taken_apart(script: Script, node: ast.Name) -> bool:
-    """Some other use takes it for the tuple that it is: `x[0]`, `out, state = x`."""
+def is_taken_apart(script: Script, node: ast.Name) -> bool:
+    """Some other use takes it for the tuple that it is: `x[0]`, `out, state = x`; `x[:, -1]` only tensors have."""
     for other in script.own_nodes(script.scope_of(node)):
         if isinstance(other, ast.Name) and other.id == node.id and isinstance(other.ctx, ast.Load) and other is not node:
             parent = script.parent(other)
-            if isinstance(parent, ast.Subscript) and parent.value is other or isinstance(parent, (ast.Assign, ast.Starred, ast.Return)):
+            if isinstance(parent, ast.Subscript) and parent.value is other and not isinstance(parent.slice, ast.Tuple) or isinstance(parent, (ast.Assign, ast.Starred, ast.Return)):
                 return True
     return False
 

@@ -6,6 +6,7 @@ import ast
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.not_a_tensor import constructed
 from torchsleuth.fixes.forward.operands import Failed
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
@@ -37,6 +38,9 @@ class NotAScalarFixer(Fixer):
             return []
         if called(failed.call) in ("bool", "float", "int"):
             return []
+        made = constructed(failed, script, failed.call) if isinstance(failed.call, ast.Call) else None
+        if made is not None or operation.raised_in_python:  # inside what is called: nothing was asked of its result
+            return [made]
         words = {"all": "True where it holds for every element", "any": "True where it holds for at least one element"}
         return [
             scripts.fix(f"Say what is asked: `.{name}()`.", script.wrapped(failed.call, f".{name}()"), f"{text}.", safe=False)

@@ -8,7 +8,7 @@ import re
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, text_of
+from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, one_sample, text_of
 from torchsleuth.fixes.forward.resizing import resized
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Diagnosis, Fix
@@ -221,7 +221,7 @@ class NormShapeFixer(Fixer):
             return []
         lacking = re.search(r"expected (\d)D(?: or \dD)? input \(got (\d)D input\)", failed.message)
         if lacking is not None:
-            return [_one_sample(failed)] if int(lacking[1]) - int(lacking[2]) == 1 and not failed.operation.training else []
+            return [one_sample(failed)] if int(lacking[1]) - int(lacking[2]) == 1 and not failed.operation.training else []
         if "Expected more than 1 value per channel" not in failed.message:
             data = failed.operation.operand("input", "self") if failed.operation is not None else None
             if data is None or len(data.shape) < 2:
@@ -231,20 +231,6 @@ class NormShapeFixer(Fixer):
                 return [turned]
             return _rebuilt(failed, data)
         return [loader_drops_last(scripts, failed.script, "A last batch of one sample is then not used at all.")]
-
-
-def _one_sample(failed: Failed) -> Fix | None:
-    """`model(sample)` → `model(sample.unsqueeze(0))`: the call that is given one sample; not the layers inside, which take batches."""
-    script, call, given = failed.script, failed.call, [o for o in failed.operation.call_operands if o.source]
-    if not isinstance(call, ast.Call) or len(call.args) != 1 or len(given) != 1 or isinstance(script.scope_of(call), Function) and _is_argument_of(script, call):
-        return None
-    meaning = "The result then is a batch of one, too."
-    return failed.suffixed(given[0], ".unsqueeze(0)", f"Make {given[0].called} a batch of one: `.unsqueeze(0)`.", meaning, safe=False)
-
-
-def _is_argument_of(script: Script, call: ast.Call) -> bool:
-    scope = script.scope_of(call)
-    return bool(names_in(call.args[0]) & {argument.arg for argument in scope.args.args})
 
 
 def _rebuilt(failed: Failed, data: Operand) -> list[Fix | None]:

@@ -58,7 +58,8 @@ class NotATensor(CrashRule):
 
     name = "not-a-tensor"
     messages = (
-        r"must be (Tensor|tuple of Tensors), not ", r"expected Tensor as element \d+ in argument", r"unsupported operand type\(s\) for .*'(Tensor|Parameter)'",
+        r"must be (Tensor|tuple of Tensors), not ", r"expected Tensor as element \d+ in argument", r"unsupported operand type\(s\) for .*'(Tensor|Parameter|NoneType|tuple|list|dict)'",
+        r"can't multiply sequence by non-int of type 'float'",
         r"received an invalid combination of arguments - got \(", r"object has no attribute '\w+'",
     )  # fmt: skip
     needs = ("operation",)
@@ -115,6 +116,8 @@ def _creates(culprits: Culprits, given: Foreign) -> None:
 def _made_label(given: Foreign) -> str:
     if given.story == "comma" and given.layer_made is None:
         return "the comma makes a tuple of this"
+    if given.story == "no leaf":
+        return "this makes a new tensor, which is no leaf"
     if given.story == "batch":
         return "a DataLoader hands over all parts of the samples together"
     return f"{given.source} comes from here" if given.source else "it comes from here"
@@ -144,6 +147,8 @@ def _facts(given: Foreign) -> list[Fact]:
         return [inferred(f"`{given.maker}` has no `return` with a value, so it returns None.")]
     if given.story == "some return":
         return [inferred(f"`{given.maker}` returns a value on some ways only; on the others it returns None.")]
+    if given.story == "no leaf":
+        return [seen(f"`{given.source.removesuffix('.grad')}` is the result of a computation: `backward` fills `.grad` of leaves only, the tensors that it started from.")]
     if given.kind == "None" and given.source.endswith(".grad"):
         return [seen("`.grad` is None until a `backward` has reached the tensor.")]
     return []
@@ -164,8 +169,12 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
         others = [operand.source for operand in operation.operands if operand.source and operand.source != given.source]
         return [f"Put the tensors into a list: `torch.{operation.name}([{', '.join([given.source or 'a', *(others or ['b'])])}])`."]
     if given.story == "batch":
-        return [f"Take it apart: `inputs, targets = {name}`, or in the loop itself: `for inputs, targets in loader:`." if given.kind in ("list", "tuple") else
-                f"Take the entry that is meant: {' or '.join(f'`{name}[{part!r}]`' for part in given.parts[:4])}."]  # fmt: skip
+        if given.kind in ("list", "tuple"):
+            count = len(given.shapes)
+            names = {1: "(inputs,)", 2: "inputs, targets", 3: "first, second, third"}.get(count, "first, *others")
+            return [f"Take it apart: `inputs, targets = {name}`, or in the loop itself: `for inputs, targets in loader:`." if count == 2 else
+                    f"Take it apart in the loop, `for {names} in loader:`, and give on the part that is meant."]  # fmt: skip
+        return [f"Take the entry that is meant: {' or '.join(f'`{name}[{part!r}]`' for part in given.parts[:4])}."]
     if given.story == "chain":
         return [f"Take the {given.maker} out of the Sequential and call it itself, `{results[0] if results else 'output'}, _ = self.{given.maker.lower()}(x)`; "
                 f"or put a small module behind it whose `forward(self, x)` returns `x[0]`."]  # fmt: skip
@@ -178,7 +187,7 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
     if given.story == "layer" and results:
         return [f"`{results[0]}, {'weights' if 'Attention' in given.maker else 'state'} = {call}`, and give {results[0]} on."]
     if given.parts:
-        entry = [f"`{name}.{part}`" if given.words.startswith("a pair") or not given.words.startswith("a dict") else f'`{name}["{part}"]`' for part in given.parts[:4]]
+        entry = [f'`{name}["{part}"]`' if given.kind == "dict" else f"`{name}.{part}`" for part in given.parts[:4]]
         return [f"Take the tensor that is meant: {' or '.join(entry)}."]
     if given.story == "returns" or given.kind == "tuple":
         return [f"Take the tensor that is meant: `{name}[0]`, or unpack it where it is made: `first, *rest = {call}`." if "of one" not in given.words else f"Take the tensor out of it: `{name}[0]`."]
@@ -188,6 +197,9 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
         return [f"`torch.from_numpy({name})`" + (", with `.float()`: layers compute in float32." if "float64" in given.words else ".")]
     if given.kind == "number":
         return [f"`torch.tensor({name})`, or Python's own function: `math.{operation.name}({name})`." if operation.name in ("sqrt", "exp", "log", "sin", "cos", "tanh") else f"`torch.tensor({name})`."]
+    if given.story == "no leaf":
+        owner = name.removesuffix(".grad")
+        return [f"Keep `{owner}` the tensor that it was: write into it under `torch.no_grad()` (`{owner} -= ...`), or, where its gradient is only to be read, call `{owner}.retain_grad()` before `backward`."]
     if given.kind == "None" and name.endswith(".grad"):
         return [f"Call `backward()` on a loss that `{name.removesuffix('.grad')}` went into before reading it."]
     return [f"See that {code(call)} gives a tensor."] if given.kind == "None" else []
