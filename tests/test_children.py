@@ -209,3 +209,23 @@ def test_a_process_whose_partner_has_gone_accuses_no_line_of_its_own(tmp_path: P
     assert begun[1].returncode == 3
     assert begun[0].returncode == 1 and "all_reduce" in left, left
     assert "━━ torchsleuth" not in left, left
+
+
+def test_a_worker_that_asks_for_the_gpu(ran) -> None:
+    """Pretended: torch is told that this process is a fork of one that has used the GPU."""
+    run = ran("""\
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Samples(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, k):
+        return torch.zeros(3).cuda()
+if __name__ == "__main__":
+    torch.cuda._is_in_bad_fork = lambda: True
+    for x in DataLoader(Samples(), batch_size=4, num_workers=1):
+        print(x)
+""")
+    (diagnosis,) = run.diagnoses
+    assert diagnosis["rule"] == "cuda-in-fork" and [culprit["line"] for culprit in diagnosis["culprits"]] == [7]
+    assert "in a DataLoader worker" in run.words() and "in the training loop" in run.words()

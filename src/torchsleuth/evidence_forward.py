@@ -100,7 +100,7 @@ class Operand:
     device_made: Made | None = None
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from
-    kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of
+    kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of; "layers", "new layer": what holds or makes its layer, which the model does not own
     not_finite: NotFinite | None = None  # where NaN or infinity in it came from, where the error is about values
     carried_by: str = ""  # for a tensor of the user's call: the argument of the failing operation that has its values from it
 

@@ -22,6 +22,7 @@ from torchsleuth.capture.paths import Paths
 from torchsleuth.capture.plain_arguments import PlainArguments
 from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.trails import SizeChoice, Trails, mark_of, property_choice
+from torchsleuth.capture.unowned import unowned
 from torchsleuth.evidence import Place, TensorFact
 from torchsleuth.evidence_forward import Made, Operand, SizeOrigin
 from torchsleuth.model import Known
@@ -343,7 +344,7 @@ class Gathering(PlainArguments):
             sizes,
             dtype_made or made,
             device_made or made,
-            kept=self._kept(raw) if fact.kind not in ("parameter", "buffer") else None,
+            kept=self._kept(raw) if fact.kind not in ("parameter", "buffer") else unowned(self.failure, origins.definitions, raw.live),
         )
 
     def _kept(self, raw: Raw) -> Made | None:

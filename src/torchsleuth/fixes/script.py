@@ -125,7 +125,12 @@ class Script:
 
     def module_name(self, name: str) -> str | None:
         """How the file calls a module: `torch`, `th` after `import torch as th`; None where it is not imported."""
+        package, _, last = name.rpartition(".")
         for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and package and node.module == package and not node.level:
+                for alias in node.names:
+                    if alias.name == last:
+                        return alias.asname or last
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     if alias.name == name:

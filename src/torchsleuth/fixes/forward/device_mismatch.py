@@ -20,6 +20,9 @@ class DeviceMismatchFixer(Fixer):
         operation = failed.operation
         if operation is None or len({operand.tensor.device for operand in operation.operands}) != 2:
             return []
+        unowned = next((operand.kept for operand in operation.operands if operand.kept is not None and operand.kept.operation in ("layers", "new layer")), None)
+        if unowned is not None:
+            return [as_registered(unowned.place, scripts)] if unowned.operation == "layers" else []
         fixed = [operand for operand in operation.operands if operand.tensor.kind in ("parameter", "buffer")]
         homes = {operand.tensor.device for operand in fixed}
         if len(homes) > 1:
@@ -42,6 +45,23 @@ class DeviceMismatchFixer(Fixer):
         else:
             suffix = f'.to("{home}")'
         return [as_buffer(away[0].kept.place, scripts) if away[0].kept is not None else None, failed.suffixed(away[0], suffix, f"Bring {away[0].called} to {home}: `{suffix}`.")]
+
+
+def as_registered(value: Place, scripts: Scripts) -> Fix | None:
+    """`self.heads = [nn.Linear(…), …]` as `nn.ModuleList([…])`: then the module owns its layers."""
+    found = scripts.node_at(value) if not value.in_library else None
+    if found is None:
+        return None
+    script, node = found
+    kind = "ModuleList" if isinstance(node, (ast.List, ast.ListComp)) else "ModuleDict" if isinstance(node, (ast.Dict, ast.DictComp)) else ""
+    if isinstance(node, ast.Dict) and not all(isinstance(key, ast.Constant) and isinstance(key.value, str) for key in node.keys):
+        return None  # its names must be text
+    home = script.module_name("torch.nn") or (f"{torch}.nn" if (torch := script.module_name("torch")) else None)
+    if not kind or home is None:
+        return None
+    edits = [script.insert(script.start(node), f"{home}.{kind}("), script.insert(script.end(node), ")")]
+    meaning = "They are then moved, trained and saved with the model; before, an optimizer made of `parameters()` did not have them."
+    return scripts.fix(f"Give the layers to the model: `{home}.{kind}`.", edits, meaning, safe=False)
 
 
 def as_buffer(value: Place, scripts: Scripts) -> Fix | None:

@@ -75,6 +75,9 @@ class DeviceMismatch(CrashRule):
         if len(devices) < 2:
             return report(self.name, operation, title=f"Tensors on different devices meet: {re.sub(r'^.*?(found|got) ', '', message)[:80]}", label="tensors on two devices",
                           why=f"torch says: {message}")  # fmt: skip
+        unowned = next((operand for operand in operation.operands if operand.kept is not None and operand.kept.operation in ("layers", "new layer")), None)
+        if unowned is not None:
+            return _layers(self.name, operation, unowned)
         odd, usual = _odd(operation.operands, devices)
         name = expr(odd, "x")
         facts = [seen(f"{fully(operand)} {shape(operand.shape)}, {operand.tensor.dtype}, is on {operand.tensor.device}{_from(operand, operation)}.") for operand in operation.operands[:6]]
@@ -101,6 +104,28 @@ class DeviceMismatch(CrashRule):
             lead=odd if odd.place is not None else None, why=why,
             creates=creates, facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
+
+
+def _layers(rule: str, operation: FailedOperation, unowned: Operand) -> Diagnosis:
+    """Parameters of a layer in a plain list or dictionary, which `.to()` of the model does not find."""
+    other = next(operand for operand in operation.operands if operand.tensor.device != unowned.tensor.device)
+    facts = [seen(f"{fully(operand)} {shape(operand.shape)}, {operand.tensor.dtype}, is on {operand.tensor.device}{_from(operand, operation)}.") for operand in operation.operands[:6]]
+    title = f"{unowned.called} is on {unowned.tensor.device}, {other.called} on {other.tensor.device}: the model does not own that layer"
+    if unowned.kept is not None and unowned.kept.operation == "new layer":
+        return report(
+            rule, operation, title=title, label=f"this layer is on {unowned.tensor.device}", creates=[(unowned.kept, "made anew in every forward pass: nobody moves it")],
+            why="A layer that is made in `forward` is new in every call: `.to()` of the model was over before it, no optimizer has its parameters, and what it learns is thrown away.",
+            facts=facts, fixes=["Make it once, in `__init__`, as an attribute of the module."], shown=0,
+        )  # fmt: skip
+    made = unowned.kept.place.source if unowned.kept is not None else ""
+    container = "nn.ModuleDict" if made.lstrip().startswith(("{", "dict(")) else "nn.ModuleList"
+    return report(
+        rule, operation, title=title,
+        label=f"this layer is on {unowned.tensor.device}", creates=[(unowned.kept, "the layers are kept here, in a plain container that `.to()` does not look into")],
+        why="A module finds the layers that are its attributes, or in an `nn.ModuleList` or `nn.ModuleDict`. Those in a plain list or dict it does not move, "
+        "does not give to the optimizer (`parameters()`) and does not save.",
+        facts=facts, fixes=[f"Keep them in `{container}(...)`."], shown=0,
+    )  # fmt: skip
 
 
 def _brought(operand: Operand) -> tuple[Made | None, str]:
