@@ -7,7 +7,7 @@ class Polar(torch.autograd.Function):
     def forward(ctx, x):
         length = x.norm(dim=-1, keepdim=True)
         direction = x / length
-        ctx.save_for_backward(length, direction)
+        ctx.save_for_backward(length, direction)  # culprit: save
         return length, direction
 
     @staticmethod
