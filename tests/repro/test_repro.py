@@ -22,19 +22,11 @@ FAMILIES_WITHOUT = {"custom_backward_raised", "recomputation_differs"}
 NONE_YET = {
     "anomaly_nan/crash_distance",
     "custom_backward_returns/crash_hook_number",
+    "custom_backward_returns/crash_hook_on_a_result",
     "custom_backward_returns/crash_hook_shape",
     "custom_backward_returns/crash_module_hook",
-    "grad_input/crash_part_of_the_input",
-    "grad_input/crash_penalty",
-    "inference_tensor/crash_decorated_method",
-    "inference_tensor/crash_frozen_backbone",
     "nonscalar_backward/crash_function_transform",
-    "number_backward/crash_mean_by_numpy",
-    "number_backward/crash_nothing_summed",
-    "number_backward/crash_sum_of_items",
-    "number_backward/crash_weighted_terms",
-    "out_argument/crash_buffer",
-    "out_argument/crash_row_of_a_table",
+    "once_differentiable/crash_penalty",
 }
 
 
@@ -71,7 +63,7 @@ def test_most_fixtures_have_a_short_reproduction(capsys: pytest.CaptureFixture[s
                 if found is not None and _matches(found, failure):
                     lengths.append(len(text.splitlines()))
                     imported = {a.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import) for a in n.names}
-                    assert imported == {"torch"}
+                    assert {"torch"} <= imported <= {"torch", "copy"}
                     break
             else:
                 missing.append(f"{path.parent.name}/{path.stem}")

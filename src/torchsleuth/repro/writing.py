@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.model import Diagnosis
-from torchsleuth.repro import backward, forward
+from torchsleuth.repro import backward, forward, gradients
 
 MOST_TRIED = 16
 SECONDS = 90.0
@@ -20,7 +20,7 @@ SECONDS = 90.0
 
 def programs(diagnosis: Diagnosis, evidence: Evidence) -> list[str]:
     """Candidate reproductions as program texts, most faithful first."""
-    lines = itertools.chain(backward.candidates(diagnosis.rule, evidence), forward.candidates(evidence))
+    lines = itertools.chain(backward.candidates(diagnosis.rule, evidence), gradients.candidates(diagnosis.rule, evidence), forward.candidates(evidence))
     texts = ["\n".join([*_head(diagnosis, evidence), "import torch", "", *body, ""]) for body in lines]
     return list(dict.fromkeys(texts))[:MOST_TRIED]
 
