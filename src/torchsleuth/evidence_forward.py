@@ -166,7 +166,7 @@ class Foreign:
     shapes: tuple[tuple[int, ...] | None, ...] = ()  # of its parts, in their order; None for one that is no tensor
     made: Made | None = None  # the expression that it was bound to
     maker: str = ""  # the layer's class or the function that returned it
-    story: str = ""  # "layer", "chain" (the layer before, in a Sequential), "returns" (several), "no return", "comma", "no leaf" (whose `.grad` it is)
+    story: str = ""  # "layer", "chain" (the layer before, in a Sequential), "returns" (several), "no return", "comma"
     layer_made: Made | None = None  # that layer's constructor, or what the function returns
     taker: str = ""  # in a Sequential, the class of the layer that refused it
     taker_made: Made | None = None

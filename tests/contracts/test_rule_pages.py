@@ -34,7 +34,7 @@ def programs_of(text: str) -> list[tuple[str, str]]:
     number = 0
     while number < len(lines):
         line = lines[number]
-        if not (line.startswith("    ") and line.strip().startswith("import torch")):
+        if not (line.startswith("    ") and line.strip().startswith("import ")):
             number += 1
             continue
         indent = len(line) - len(line.lstrip())

@@ -114,7 +114,6 @@ AMBIGUOUS = {
     "pairs of one shape": f"{LOADER}for batch in DataLoader(TensorDataset(torch.randn(6, 4), torch.randn(6, 4)), 3):\n    y = model(batch)",
     "which dimension": "out = [torch.randn(2, 4) for _ in range(5)]\ny = nn.Linear(4, 3)(out)",
     "prints last": f"{module('h = self.a(x)' + chr(10) + 'print(h.shape)')}{X}{Y}loss = F.cross_entropy(Net()(x), y)",
-    "another gradient": "x = torch.ones(3, requires_grad=True)\nh = x * 2\nh.sum().backward()\ny = 0.1 * h.grad",
     "a layer with a mode": f"{X}h = nn.Dropout(x)\ny = nn.Linear(4, 2)(h)",  # made for each call it would drop in evaluation, too
     "a class of its own": f"{TWO}{X}y = nn.Linear(4, 2)(Net)",
     "a condition inside": f"{X}y = nn.Linear(4, 2, x)",

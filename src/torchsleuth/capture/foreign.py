@@ -145,10 +145,6 @@ class _Search:
         definitions, part = self._origins.definitions, None
         if found.kind == "tensor":
             return found
-        if value is None and isinstance(node, ast.Attribute) and node.attr == "grad":
-            owner, step = entry.evaluator.value(node.value), definitions.step(entry, node.value)
-            computed = isinstance(owner, torch.Tensor) and not owner.is_leaf and not owner.retains_grad and step is not None
-            return dataclasses.replace(found, story="no leaf", made=definitions.here(*step)) if computed else found
         for _ in range(_STEPS):
             if not isinstance(node, ast.Name):
                 break

@@ -27,14 +27,19 @@ def without_cut(scripts: Scripts, cut: GradientCut, lost: LostGradient) -> tuple
     outer = handed_on(script, node)
     if outer is not None:
         return _stays_tensor(scripts, script, outer, lost) or with_torch(script, node)
-    if cut.reason == "detach" and cut.handed:
-        return None  # without it numpy refuses the tensor: "Can't call numpy() on Tensor that requires grad"
     if cut.reason == "detach":
-        edits = _removed_link(script, node)
-        return (edits, f"Leave out `.{cut.operation}{'()' if isinstance(node, ast.Call) else ''}`") if edits else None
+        return without_detach(scripts, cut)
     if cut.reason == "python":
         return _stays_tensor(scripts, script, node, lost) or with_torch(script, node)
     return None
+
+
+def without_detach(scripts: Scripts, cut: GradientCut) -> tuple[list[Edit], str] | None:
+    found = scripts.node_at(cut.place) if cut.reason == "detach" else None
+    if found is None or cut.handed:
+        return None  # without it numpy refuses the tensor: "Can't call numpy() on Tensor that requires grad"
+    edits = _removed_link(*found)
+    return (edits, f"Leave out `.{cut.operation}{'()' if isinstance(found[1], ast.Call) else ''}`") if edits else None
 
 
 def handed_on(script: Script, node: ast.AST) -> ast.Call | None:

@@ -25,9 +25,9 @@ class GradInputFixer(Fixer):
         return [_of_the_whole(scripts, script, call, found), _zero_for_others(scripts, script, call, found)]
 
 
-def asked_before(scripts: Scripts, script: Script, asking: ast.AST, name: str, dtype: str, itself: bool = True) -> Fix | None:
+def asked_before(scripts: Scripts, script: Script, asking: ast.AST, name: str, dtype: str, itself: bool = True, late: ast.stmt | None = None) -> Fix | None:
     """`x.requires_grad_(True)` before the first statement of the block that uses `x`, up to the one that asks for the gradient
-    (`itself`: which uses it, too)."""
+    (`itself`: which uses it, too), instead of the statement that asks too late."""
     if not name or not all(part.isidentifier() for part in name.split(".")) or not dtype.startswith(("float", "bfloat", "complex")):
         return None
     statement = script.statement_of(asking)
@@ -42,7 +42,8 @@ def asked_before(scripts: Scripts, script: Script, asking: ast.AST, name: str, d
         line, how = f"{name} = {name}.detach().requires_grad_(True)", "The caller's tensor is left as it is."
     else:
         line, how = f"{name}.requires_grad_(True)", ""
-    return scripts.fix(f"Ask for the gradient of `{name}` before it is used: `{line}`.", script.before(using, line), how)
+    edits = [*script.before(using, line), *(script.removed(late) if late is not None and late is not using and script.is_alone_on_line(late) else ())]
+    return scripts.fix(f"Ask for the gradient of `{name}` before it is used: `{line}`.", edits, how)
 
 
 def _stored(statement: ast.stmt) -> set[str]:

@@ -1,14 +1,18 @@
-"""A gradient that is None: ask for it before its tensor is used, keep it, make a leaf of a result, or pass over what took no part."""
+"""A gradient that is None: asked for in time, read in time, kept, let through, or passed over where a parameter took no part."""
 
 from __future__ import annotations
 
 import ast
 
 from torchsleuth.evidence import AbsentGradient, Evidence
+from torchsleuth.fixes.cuts import without_detach
+from torchsleuth.fixes.descent import written_in_place
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.grad_input import asked_before
-from torchsleuth.fixes.script import Script, Scripts, path_of, users
+from torchsleuth.fixes.ordering import moved_after
+from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of, users
 from torchsleuth.model import Diagnosis, Fix
+from torchsleuth.wording import short
 
 
 class GradIsNoneFixer(Fixer):
@@ -20,13 +24,53 @@ class GradIsNoneFixer(Fixer):
         if at is None:
             return []
         script, node = at
-        if found.reason == "constant" and found.tensor.kind != "parameter":
-            return [asked_before(scripts, script, node, found.owner, found.tensor.dtype, itself=False)]
+        if found.reason == "cleared":
+            return [_read_in_time(scripts, script, node, found)]
+        if found.reason == "before":
+            return [_after_backward(scripts, evidence)]
+        if found.reason == "cut":
+            return [_let_through(scripts, found)]
+        if found.reason in ("constant", "late") and found.tensor.kind != "parameter":
+            late = scripts.node_at(found.other) if found.reason == "late" else None
+            asked_late = script.statement_of(late[1]) if late is not None and late[0] is script else None
+            return [asked_before(scripts, script, node, found.owner, found.tensor.dtype, itself=False, late=asked_late)]
         if found.reason == "computed":
             return [_kept_or_leaf(scripts, script, node, found)]
         if found.reason in ("constant", "unused", "aside", "unreached"):
             return [_passed_over(scripts, script, node, found)]
         return []
+
+
+def _read_in_time(scripts: Scripts, script: Script, node: ast.AST, found: AbsentGradient) -> Fix | None:
+    """The `zero_grad()` put behind what reads the gradients, where both stand in one block."""
+    at = scripts.node_at(found.other)
+    asking = script.statement_of(node)
+    clearing = script.statement_of(at[1]) if at is not None and at[0] is script else None
+    if asking is None or clearing is None:
+        return None
+    edits = moved_after(script, clearing, asking)
+    return scripts.fix(f"Clear the gradients after they are read: `{short(script.segment(clearing), 40)}` behind it.", edits) if edits else None
+
+
+def _after_backward(scripts: Scripts, evidence: Evidence) -> Fix | None:
+    """What reads the gradients put behind the backward of the same block that stands after it."""
+    for frame in reversed(evidence.frames):
+        script = scripts.get(frame.place) if frame.origin == "user" else None
+        running = script.statement_at(frame.place.span) if script is not None else None
+        if script is None or running is None:
+            continue
+        following = script.block_of(running)[script.block_of(running).index(running) + 1 :]
+        backward = next((item for item in following if any(called(n) == "backward" for n in ast.walk(item))), None)
+        if backward is not None:
+            edits = moved_after(script, running, backward) if not names_in(running, ast.Store) else None
+            return scripts.fix(f"Do it after the backward: `{short(script.segment(running), 40)}` behind it.", edits) if edits else None
+    return None
+
+
+def _let_through(scripts: Scripts, found: AbsentGradient) -> Fix | None:
+    """One detach on the way left out."""
+    opened = without_detach(scripts, found.cuts[0]) if len(found.cuts) == 1 else None
+    return scripts.fix(f"{opened[1]}.", opened[0], f"Right if {found.tensor.called} is to be trained through it.", safe=False) if opened is not None else None
 
 
 def _kept_or_leaf(scripts: Scripts, script: Script, node: ast.AST, found: AbsentGradient) -> Fix | None:
@@ -41,6 +85,9 @@ def _kept_or_leaf(scripts: Scripts, script: Script, node: ast.AST, found: Absent
     steps = [item for item in made.block_of(statement) if _binds(item) and _reads_gradient(item)]  # `w = w - lr * w.grad`, and `b` likewise
     if found.leaves and statement not in steps:
         return scripts.fix(f"Keep the gradient of this result: `{target}.retain_grad()`.", made.after(statement, f"{target}.retain_grad()"), safe=False)
+    written = written_in_place(scripts, made, statement)
+    if written is not None:
+        return written
     changed = steps if statement in steps else [statement]
     names = " and ".join(f"`{path_of(item.targets[0])}`" for item in changed)
     meaning = "Nothing before it gets a gradient then: it is where the history begins."

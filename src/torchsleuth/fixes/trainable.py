@@ -82,6 +82,9 @@ def leaf_requires_grad(scripts: Scripts, lost: LostGradient) -> Fix | None:
     if len(floats) != 1 or len(makers) != 1:
         return None
     call = floats[0]
+    root = scripts.node_at(lost.made) if lost.made is not None else None
+    if root is not None and root[1] is call:
+        return None  # a loss that is a leaf: backward would run, and train nothing
     line, column = script.end(call)
     return scripts.fix(
         f"Ask for its gradient: `{called(call)}(..., requires_grad=True)`.",

@@ -274,16 +274,6 @@ net = Net()
 out = net(torch.randn(5, 6))  #! create
 print(out.argmax(-1))  #! operand
 """, "not-a-tensor", ('`out` is an Output with `logits`, `hidden`', '`.argmax` belongs to tensors')),  # fmt: skip
-    Case("rebound-weights", """\
-import torch
-w = torch.randn(3, requires_grad=True)
-x, y = torch.randn(20, 3), torch.randn(20)
-for _ in range(5):
-    loss = ((x @ w - y) ** 2).mean()
-    loss.backward()
-    w = w - 0.1 * w.grad  #! create
-    w.grad.zero_()  #! operand
-""", "not-a-tensor", ('`w.grad` is None', 'of leaves only')),  # fmt: skip
     Case("a-number-times-both-results", """\
 import torch
 q = torch.nn.Linear(4, 3)

@@ -27,8 +27,6 @@ class NotATensorFixer(Fixer):
             return layers
         if given.story == "no return":
             return [_with_return(failed, given)]
-        if given.story == "no leaf":
-            return [_updated_in_place(failed, given)]
         if given.story == "batch":
             return [_of_batch(failed, given)] if given.kind in ("list", "tuple") else []
         found = scripts.node_at(given.place) if given.story not in ("comma", "chain") else None  # what is wrong stands elsewhere
@@ -160,50 +158,6 @@ def _with_return(failed: Failed, given: Foreign) -> Fix | None:
     if isinstance(last, ast.Expr) and isinstance(last.value, (ast.Call, ast.BinOp)) and called(last.value) not in ("print", "append", "update"):
         return failed.scripts.fix(f"{title}: `return {script.segment(last.value)}`.", [script.insert(script.start(last), "return ")], "Right if this, which it computes last, is its result.", safe=False)
     return None
-
-
-def _updated_in_place(failed: Failed, given: Foreign) -> Fix | None:
-    """`w = w - rate * w.grad` → `with torch.no_grad(): w -= rate * w.grad`, and all such steps beside it: `w` stays the leaf that is trained."""
-    found = failed.scripts.node_at(given.made.place) if given.made is not None else None
-    script = found[0] if found is not None else None
-    first = script.statement_of(found[1]) if script is not None else None
-    torch = script.module_name("torch") if script is not None else None
-    if script is None or first is None or torch is None or not _step(first):
-        return None
-    block = script.block_of(first)
-    begin = end = block.index(first)
-    while begin > 0 and _step(block[begin - 1]):
-        begin -= 1
-    while end + 1 < len(block) and _step(block[end + 1]):
-        end += 1
-    steps = block[begin : end + 1]
-    if not all(script.is_alone_on_line(step) and step.lineno == step.end_lineno for step in steps):
-        return None
-    inner = script.indent_of(first) + script.indent_step()
-    lines = [f"{step.targets[0].id} {'-' if isinstance(step.value.op, ast.Sub) else '+'}= {script.segment(step.value.right)}" for step in steps]
-    # A new tensor had no gradient yet; the same one adds up those of all rounds, unless something empties it.
-    names = [step.targets[0].id for step in steps]
-    lines += [f"{name}.grad = None" for name in names if not _is_emptied(script, first, name)]
-    text = f"with {torch}.no_grad():" + "".join(f"\n{inner}{line}" for line in lines)
-    edits = [script.edit(script.start(steps[0]), script.end(steps[-1]), text)]
-    return failed.scripts.fix(f"Write into `{first.targets[0].id}` under `torch.no_grad()`: it stays the tensor whose gradient is asked for.", edits)
-
-
-def _is_emptied(script: Script, statement: ast.stmt, name: str) -> bool:
-    for n in script.own_nodes(script.scope_of(statement)):
-        cleared = isinstance(n, ast.Call) and (ast.unparse(n.func) == f"{name}.grad.zero_" or called(n) == "zero_grad")
-        if cleared or isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and ast.unparse(n) == f"{name}.grad":
-            return True
-    return False
-
-
-def _step(statement: ast.stmt) -> bool:
-    """`w = w - rate * w.grad`: what a step of gradient descent is."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
-        return False
-    name, value = statement.targets[0].id, statement.value
-    plain = isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)) and isinstance(value.left, ast.Name) and value.left.id == name
-    return plain and any(isinstance(n, ast.Attribute) and n.attr == "grad" and ast.unparse(n.value) == name for n in ast.walk(value.right))
 
 
 def _called_twice(failed: Failed, given: Foreign) -> Fix | None:

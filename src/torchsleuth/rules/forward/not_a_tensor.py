@@ -116,8 +116,6 @@ def _creates(culprits: Culprits, given: Foreign) -> None:
 def _made_label(given: Foreign) -> str:
     if given.story == "comma" and given.layer_made is None:
         return "the comma makes a tuple of this"
-    if given.story == "no leaf":
-        return "this makes a new tensor, which is no leaf"
     if given.story == "batch":
         return "a DataLoader hands over all parts of the samples together"
     return f"{given.source} comes from here" if given.source else "it comes from here"
@@ -147,8 +145,6 @@ def _facts(given: Foreign) -> list[Fact]:
         return [inferred(f"`{given.maker}` has no `return` with a value, so it returns None.")]
     if given.story == "some return":
         return [inferred(f"`{given.maker}` returns a value on some ways only; on the others it returns None.")]
-    if given.story == "no leaf":
-        return [seen(f"`{given.source.removesuffix('.grad')}` is the result of a computation: `backward` fills `.grad` of leaves only, the tensors that it started from.")]
     if given.kind == "None" and given.source.endswith(".grad"):
         return [seen("`.grad` is None until a `backward` has reached the tensor.")]
     return []
@@ -197,9 +193,6 @@ def _fixes(operation: FailedOperation, given: Foreign) -> list[str]:
         return [f"`torch.from_numpy({name})`" + (", with `.float()`: layers compute in float32." if "float64" in given.words else ".")]
     if given.kind == "number":
         return [f"`torch.tensor({name})`, or Python's own function: `math.{operation.name}({name})`." if operation.name in ("sqrt", "exp", "log", "sin", "cos", "tanh") else f"`torch.tensor({name})`."]
-    if given.story == "no leaf":
-        owner = name.removesuffix(".grad")
-        return [f"Keep `{owner}` the tensor that it was: write into it under `torch.no_grad()` (`{owner} -= ...`), or, where its gradient is only to be read, call `{owner}.retain_grad()` before `backward`."]
     if given.kind == "None" and name.endswith(".grad"):
         return [f"Call `backward()` on a loss that `{name.removesuffix('.grad')}` went into before reading it."]
     return [f"See that {code(call)} gives a tensor."] if given.kind == "None" else []
