@@ -103,6 +103,8 @@ class Definitions:
         if node.id in _parameters(entry.code):
             caller, given = self.argument_expression(entry, node.id)
             return (caller, given) if caller is not None and given is not None else None
+        if self._is_of_outer(entry, node.id):
+            return self.step(self.around(entry), node)
         if entry.code.co_name != "<module>" and node.id in entry.frame.f_globals:
             module = next((e for e in self._failure.entries if e.code.co_name == "<module>" and e.frame.f_globals is entry.frame.f_globals), None)
             return self.step(module, node) if module is not None and module is not entry else None
@@ -113,6 +115,10 @@ class Definitions:
         outer = self._failure.entries[entry.position - 1] if entry.position else entry
         inside = entry.code.co_name.startswith("<") and entry.code.co_name != "<module>" and outer.code.co_filename == entry.code.co_filename
         return outer if inside else entry
+
+    def _is_of_outer(self, entry: Entry, name: str) -> bool:
+        """A variable that a comprehension uses and the function around it holds. Before Python 3.12 a comprehension has a frame of its own."""
+        return name in entry.code.co_freevars and name in self.around(entry).code.co_cellvars
 
     def of_module(self, module: torch.nn.Module) -> tuple[types.CodeType, ast.AST] | None:
         """The constructor call of a module that a variable of the user's holds."""
@@ -143,6 +149,8 @@ class Definitions:
             return self._unseen(entry, node.id, bound) or self._here(entry.code, value, word)
         if node.id in _parameters(entry.code):
             return self._of_argument(entry, node.id, depth)
+        if self._is_of_outer(entry, node.id):
+            return self._of_name(self.around(entry), node, depth)
         if entry.code.co_name != "<module>" and node.id in entry.frame.f_globals:
             return self._of_global(entry, node.id)
         return None

@@ -47,5 +47,5 @@ Model([]).to("meta")(torch.randn(2, 6, device="meta"))
         return [head(self.trunk(x)) for head in self.heads]  #! operand
 model = Model([3, 5])
 model(torch.randn(2, 6, device="meta"))  #! create
-""", "device-mismatch", ("`x` is on meta",), late=(6, 9)),
+""", "device-mismatch", ("`x` is on meta",)),
 ]
