@@ -97,6 +97,7 @@ class Operand:
     turned: Made | None = None  # for a tensor that is not contiguous: the call after which its memory is read in another order
     sizes: tuple[SizeOrigin, ...] = ()
     dtype_made: Made | None = None  # where its dtype first appeared
+    promoted: Made | None = None  # the call on the way from there in which tensors of two dtypes met, and this one was kept
     device_made: Made | None = None
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from

@@ -27,6 +27,7 @@ from torchsleuth.evidence import Place, TensorFact
 from torchsleuth.evidence_forward import Made, Operand, SizeOrigin
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
+from torchsleuth.probe.names import locals_of
 from torchsleuth.probe.tensors import dtype_name, storage_of, tensor_fact
 from torchsleuth.record.oplog import Mark
 
@@ -222,7 +223,7 @@ class Gathering(PlainArguments):
             ident = id(raw.tensor) if raw.tensor is not None else raw.mark.ident if raw.mark is not None else 0
             lender = by_id.get(ident)
             if lender is None and forget:
-                lender = self._same_memory(raw, lenders) or _same_argument(raw, lenders)
+                lender = self._same_memory(raw, lenders) or self._same_argument(raw, lenders)
                 if lender is not None:  # what the user gave, not what torch made of it
                     raw.tensor, raw.mark, raw.known = lender.tensor, lender.mark, lender.known
                     raw.recomputed, raw.device = lender.recomputed, lender.device
@@ -258,6 +259,20 @@ class Gathering(PlainArguments):
         same = [lender for lender in lenders if lender.tensor is not None and storage and storage_of(lender.tensor) == storage]
         same = [lender for lender in same if _real_sizes(lender.shape) == _real_sizes(raw.shape)]
         return same[0] if len(same) == 1 else None
+
+    def _same_argument(self, raw: Raw, lenders: list[Raw]) -> Raw | None:
+        """torch's code converted an argument (a boolean mask to an additive one, say): same name, same shape.
+
+        What the innermost module was given by another one (the second layer of a Sequential, by the first) is no argument of the
+        program's; only masks are handed on converted.
+        """
+        alike = next((lender for lender in lenders if lender.argument == raw.argument and lender.shape == raw.shape), None)
+        innermost = next((entry for entry in reversed(self.failure.torch_entries) if is_module_call(entry)), None)
+        if alike is None or innermost is None or "mask" in raw.argument:
+            return alike
+        scope = locals_of(innermost.frame)
+        received = (*scope.get("args", ()), *scope.get("kwargs", {}).values())
+        return alike if any(value is alike.tensor for value in received) else None
 
     @functools.cached_property
     def _user_raws(self) -> list[Raw]:
@@ -343,6 +358,7 @@ class Gathering(PlainArguments):
             origins.turned(mark) if mark is not None and origins.log_reaches else None,
             sizes,
             dtype_made or made,
+            origins.promoted(mark) if mark is not None and origins.log_reaches and fact.kind not in ("parameter", "buffer") else None,
             device_made or made,
             kept=self._kept(raw) if fact.kind not in ("parameter", "buffer") else unowned(self.failure, origins.definitions, raw.live),
         )
@@ -406,11 +422,6 @@ def _is_internal(entry: Entry) -> bool:
     """Below the public functions (`torch/_refs`, `torch/_prims_common`, `torch/_meta_registrations.py`, …)."""
     parts = entry.code.co_filename.replace("\\", "/").split("/torch/")[-1].split("/")
     return parts[0].startswith("_") and parts[0] not in ("_tensor.py", "_jit_internal.py")
-
-
-def _same_argument(raw: Raw, lenders: list[Raw]) -> Raw | None:
-    """torch's code converted an argument (a boolean mask to an additive one, say): same name, same shape."""
-    return next((lender for lender in lenders if lender.argument == raw.argument and lender.shape == raw.shape), None)
 
 
 def _real_sizes(shape: tuple[int, ...]) -> list[int]:

@@ -384,6 +384,22 @@ class Origins:
             mark, before = same[0], last.index
         return self._made_on(last) if last is not None and what == "device" else self.made_by(last) if last is not None else None
 
+    def promoted(self, mark: Mark) -> Made | None:
+        """The call in which a floating dtype won over another one: `half + table` of a table in float32."""
+        before = self._limit
+        for _ in range(_MOST_STEPS):
+            found = self.producer(mark, before)
+            if found is None:
+                return None
+            operation, _ = found
+            same = [operand for operand in operation.operands if operand.dtype == mark.dtype]
+            if not same or operation.name in COUNTS or operation.name in ("to", "type", "type_as"):
+                return None
+            if any(other.dtype.is_floating_point and other.shape and other.dtype != mark.dtype for other in operation.operands):
+                return self.made_by(operation)
+            mark, before = same[0], operation.index
+        return None
+
     def _made_on(self, operation: Operation) -> Made | None:
         """The call, and the `with torch.device(…)` around it that chose the device."""
         made, around = self.made_by(operation), device_context(operation.stack)

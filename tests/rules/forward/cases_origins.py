@@ -3,6 +3,19 @@
 from forward_harness import Case
 
 CASES = [
+    Case("a-table-in-float32-meets-half", """\
+import torch
+from torch import nn
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.randn(10, 8)  #! create
+    def forward(self, x):
+        return x + self.table[: x.size(1)]  #! create
+model = nn.Sequential(Positions(), nn.Linear(8, 4)).half()
+x = torch.randn(2, 6, 8).half()
+model(x)  #! operand
+""", "dtype-mismatch", ("Its input is float32, the others are float16", "met another dtype here"), late=(9, 11)),
     Case("side-of-a-configuration", """\
 import torch
 from dataclasses import dataclass

@@ -108,8 +108,9 @@ class DtypeMismatch(CrashRule):
             odd, usual = out, next((o.tensor.dtype for o in operands if o.tensor.dtype != out.tensor.dtype), usual)
         facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand, operation)}.") for operand in operation.operands[:6]]
         wanted = f"torch.{usual}"
-        name = expr(odd, "x")
-        fixes = [f"`{name}.to({wanted})`, best where it is made."]
+        fixes = [f"`{odd.source}.to({wanted})`, best where it is made." if odd.source else f"Bring {odd.called} to {usual}, best where it gets its dtype."]
+        if odd.promoted is not None and odd.dtype_made is not None:
+            fixes = [f"Make {code(users(odd.dtype_made.place).source)} {usual}, where it is made or where it is used."]
         if "can't be cast" in message:
             fixes = [f"Write the result into a new tensor, or make {odd.called} {usual} where it is made."]
         elif weights is None and odd.tensor.kind == "parameter":
@@ -118,7 +119,7 @@ class DtypeMismatch(CrashRule):
             self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
             why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
-            creates=_converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
+            creates=_promoted(odd, usual) or _converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
     def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
@@ -133,6 +134,13 @@ class DtypeMismatch(CrashRule):
 
 _DTYPES = {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Half": "float16",
            "BFloat16": "bfloat16", "Float": "float32", "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def _promoted(odd: Operand, usual: str) -> list[tuple[Made | None, str]]:
+    """Two dtypes met on the way, and the wider one was kept: the line where they met, and the tensor that brought it in."""
+    if odd.promoted is None or odd.dtype_made is None:
+        return []
+    return [(odd.dtype_made, f"the dtype {odd.tensor.dtype} comes from here"), (odd.promoted, f"{odd.tensor.dtype} met another dtype here, and was kept")]
 
 
 def _converted(odd: Operand, weights: Operand | None) -> list[tuple[Made | None, str]]:
