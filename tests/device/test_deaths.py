@@ -328,9 +328,10 @@ fail(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU
 """
 
 
-def test_full_memory_names_the_list_that_keeps_results(tmp_path) -> None:
+@pytest.mark.parametrize("kept", ["value", "{'score': value, 'n': 400}", "(step, value)", "[value]"])
+def test_full_memory_names_the_list_that_keeps_results(tmp_path, kept: str) -> None:
     script = tmp_path / "main.py"
-    script.write_text(GATHERED.format(kept="value", then="pass"))
+    script.write_text(GATHERED.format(kept=kept, then="pass"))
     run = run_program(script)
     (diagnosis,) = run.diagnoses
     assert [culprit["line"] for culprit in diagnosis["culprits"][:2]] == [13, 9], run.words()

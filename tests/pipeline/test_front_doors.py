@@ -228,6 +228,7 @@ def test_a_training_that_is_interrupted_is_audited_as_far_as_it_came(tmp_path: P
         import os, signal
         import torch
         from torch import nn
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started without one
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(1000):

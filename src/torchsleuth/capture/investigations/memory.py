@@ -24,6 +24,7 @@ if typing.TYPE_CHECKING:
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _MOST_LINES = 5
 _FEWEST_STEPS = 3  # of whose graphs it is said that they are kept
+_ENTRY = re.compile(r"\[\d+\]")
 _LOSSES = re.compile(r"(NllLoss|MseLoss|BinaryCrossEntropy|L1Loss|SmoothL1Loss|HuberLoss|KlDiv|CtcLoss)\w*Backward")
 
 
@@ -125,12 +126,12 @@ def _variables(crash: Crash, seen: set[int]) -> list[Holder]:
 
 def _gathered(crash: Crash) -> tuple[int, Place, str, Place | None] | None:
     """A list that holds results of one expression, each with a graph of its own: those of other steps, as a rule."""
-    by_list: dict[str, list[typing.Any]] = {}
+    by_list: dict[tuple[str, str], list[typing.Any]] = {}
     for named in crash.names.all():
-        name = re.sub(r"\[\d+\]$", "", named.name)
-        if name != named.name and named.kind == "variable" and named.tensor.grad_fn is not None:
-            by_list.setdefault(name, []).append(named.tensor.grad_fn)
-    for name, made in sorted(by_list.items(), key=lambda item: -len(item[1])):
+        if named.kind == "variable" and named.tensor.grad_fn is not None:
+            for entry in _ENTRY.finditer(named.name):  # `results[7]['score']` is the score of an entry of `results`
+                by_list.setdefault((named.name[: entry.start()], named.name[entry.end() :]), []).append(named.tensor.grad_fn)
+    for (name, _), made in sorted(by_list.items(), key=lambda item: -len(item[1])):
         made = [node for node in made if any(True for one in walk([node]) for _ in kept_tensors(one))]  # a backward pass frees what it has used
         if len(made) < _FEWEST_STEPS or not _apart(made):
             continue
