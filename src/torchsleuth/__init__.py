@@ -16,6 +16,7 @@ _HOMES = {
     "audit": "torchsleuth.doors",
     "explain": "torchsleuth.explainer",
 }
+_MODULES = ("testing",)  # of the public interface: `torchsleuth.testing` is there without an import of its own
 __all__ = list(_HOMES)
 
 
@@ -24,8 +25,10 @@ def __getattr__(name: str) -> typing.Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+    if name in _MODULES:
+        return importlib.import_module(f"torchsleuth.{name}")
     raise AttributeError(f"module 'torchsleuth' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOMES))
+    return sorted(set(globals()) | set(_HOMES) | set(_MODULES))

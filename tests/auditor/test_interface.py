@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -86,6 +87,9 @@ def test_assert_causal():
         {"batch": (X, Y), "loss_fn": F.cross_entropy},
         {"batch": {"x": X, "labels": Y}, "loss_fn": nn.CrossEntropyLoss()},
         {"batch": {"x": X, "labels": Y}, "loss_fn": lambda out, batch: F.cross_entropy(out, batch["labels"])},
+        {"batch": (X, Y), "loss_fn": lambda out, batch: F.cross_entropy(out, batch[1])},
+        {"batch": {"x": X, "kinds": Y}, "loss_fn": nn.CrossEntropyLoss()},
+        {"batch": {"x": X, "kinds": Y, "names": list("abcdef")}, "loss_fn": lambda out, batch: F.cross_entropy(out, batch["kinds"])},
         {"batch": X},
         {"batch": [X]},
     ],
@@ -97,8 +101,19 @@ def test_ways_to_give_a_batch(given):
 
 def test_loss_of_a_batch_with_softmax_is_found_either_way():
     model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(-1))
-    for given in ({"batch": (X, Y), "loss_fn": F.cross_entropy}, {"batch": X, "loss_fn": nn.CrossEntropyLoss(), "target": Y}):
+    for given in (
+        {"batch": (X, Y), "loss_fn": F.cross_entropy},
+        {"batch": X, "loss_fn": nn.CrossEntropyLoss(), "target": Y},
+        {"batch": (X, Y), "loss_fn": lambda out, batch: F.cross_entropy(out, batch[-1])},
+        {"batch": {"input": X, "kinds": Y, "weights": X}, "loss_fn": lambda out, b: F.cross_entropy(out, b["kinds"])},
+    ):
         assert [d.rule for d in torchsleuth.audit(model, **given).diagnoses] == ["activation-before-loss"]
+
+
+def test_the_assertions_need_no_import_of_their_own():
+    code = "import sys, torchsleuth; assert 'torch' not in sys.modules; print(torchsleuth.testing.assert_no_findings.__name__, 'testing' in dir(torchsleuth))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["assert_no_findings", "True"]
 
 
 def test_bad_input_is_said_plainly():

@@ -15,8 +15,16 @@ from torchsleuth.auditor.padded import known_padding
 from torchsleuth.errors import UsageError
 
 
-def arguments(model: nn.Module, batch: typing.Any, target: typing.Any) -> tuple[tuple, dict, typing.Any]:
-    """Positional and keyword arguments from a batch, and the target if it travelled with it."""
+_BATCHES = frozenset({"batch", "inputs", "data", "b", "sample"})  # what a loss calls the whole batch, when it takes that
+
+
+def arguments(
+    model: nn.Module, batch: typing.Any, target: typing.Any, loss_fn: typing.Callable | None = None
+) -> tuple[tuple, dict, typing.Any]:
+    """Positional and keyword arguments from a batch, and the target if it travelled with it.
+
+    Keys that `forward` does not take are the loss's, where it takes a second argument.
+    """
     if isinstance(batch, Mapping):
         mapping = dict(batch)
         accepted = _keywords(model)
@@ -25,6 +33,9 @@ def arguments(model: nn.Module, batch: typing.Any, target: typing.Any) -> tuple[
             if not all(k in mapping and (k.lower() in ("y", "target", "targets", "label", "labels")) for k in extra):
                 if not any(k in accepted for k in mapping):
                     return (batch,), {}, target  # the model takes the dict itself
+                if loss_fn is not None and len(_required(loss_fn)) == 2:
+                    alone = next(iter(extra.values())) if target is None and len(extra) == 1 else target
+                    return (), {k: v for k, v in mapping.items() if k in accepted}, alone
                 raise UsageError(f"the model's forward takes no argument {', '.join(map(repr, extra))}; it takes {', '.join(sorted(accepted))}")
             if len(accepted) and not any(k in accepted for k in mapping):
                 return (batch,), {}, target
@@ -73,19 +84,13 @@ def loss_function(loss_fn: typing.Callable | None, batch: typing.Any, target: ty
     """A function from the model's result to the loss."""
     if loss_fn is None:
         return None
-    try:
-        parameters = [
-            p for p in inspect.signature(loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-        ]  # fmt: skip
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = _required(loss_fn)
     if len(parameters) > 2:
-        names = ", ".join(p.name for p in parameters)
+        names = ", ".join(parameters)
         raise UsageError(f"loss_fn takes {len(parameters)} arguments ({names}); the audit gives it (output), (output, target) or (output, batch)")
     if len(parameters) < 2:
         return loss_fn if len(parameters) == 1 or target is None else lambda output: loss_fn(output, target)
-    if not explicit and isinstance(batch, Mapping) and parameters[1].name in ("batch", "inputs", "data", "b"):
+    if not explicit and parameters[1] in _BATCHES:
         target = batch
     elif target is None:
         target = batch
@@ -93,6 +98,15 @@ def loss_function(loss_fn: typing.Callable | None, batch: typing.Any, target: ty
             label = next((k for k in batch if k.lower() in ("labels", "label", "targets", "target", "y")), None)
             target = batch[label] if label is not None else batch
     return lambda output: loss_fn(output, target)
+
+
+def _required(loss_fn: typing.Callable) -> list[str]:
+    """Names of the arguments that it must be given in order."""
+    try:
+        parameters = inspect.signature(loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
 
 
 def autocast_here(call: Call) -> tuple[str, torch.dtype] | None:

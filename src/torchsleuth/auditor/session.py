@@ -94,7 +94,7 @@ def _audited(
     if lazy:
         raise UsageError(f"the model has lazy layers that have no weights yet ({', '.join(lazy[:3])}); call it once on a batch, then audit it")
     explicit = target is not None
-    args, kwargs, target = arguments(inner, batch, target)
+    args, kwargs, target = arguments(inner, batch, target, loss_fn)
     call = Call(inner, args, kwargs)
     autocast = autocast_here(call)
     session = Session(inner, call, loss_function(loss_fn, batch, target, explicit), where, autocast, budget_s)
