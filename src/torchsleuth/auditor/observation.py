@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchsleuth.auditor.observation_parts import Made, Shape, Site
+from torchsleuth.auditor.observation_parts import Made, Polarity, Shape, Site
 from torchsleuth.auditor.observation_training import (
     Cut,
     DiscardedGradient,
@@ -251,6 +251,7 @@ class InputFact:
     site: Site | None = None
     count: int = 0
     made: Site | None = None  # where the program made this input
+    polarity: Polarity | None = None  # of a mask that hides the words
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,3 +37,17 @@ class Made:
     operation: str
     size: tuple[int, ...]
     gained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Polarity:
+    """A mask that hides the words: who takes it, and where it was made."""
+
+    parameter: str  # what it is called by the one who takes it
+    hides: bool  # there True hides
+    name: str = ""  # what it is called where it is made
+    made: Site | None = None
+    words: bool = False  # there it is True at words
+    turned: tuple[Site, ...] = ()  # where True and False are exchanged on the way
+    named_rightly: bool = False  # it is called what it is
+    made_rightly: bool = False  # it is used the right way round elsewhere, or is what all the world calls so

@@ -220,7 +220,7 @@ def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     lengths = [other for other in call.leaves if batches.is_lengths(other, longest) and other.tensor.shape[0] == batch]
     lengths = lengths or [other for other in call.leaves if batches.could_be_lengths(other, longest) and _fit(other, leaf, _within(other, leaf))[0]]
     if leaf.tensor.dim() == 3 and leaf.tensor.is_floating_point():  # channels first, it seems, where they are lengths of the last axis
-        lengths = [one for one in lengths if int(one.values.max()) == longest or int(one.values.max()) > leaf.tensor.shape[2]]
+        lengths = [one for one in lengths if int(one.values.max()) == longest or int(one.values.max()) > leaf.tensor.shape[2] or _is_padding_at(leaf, ~_within(one, leaf))]
     measure = _belonging(call, leaf, lengths, lambda m, other: _within(m, other) if int(m.values.max()) <= other.tensor.shape[1] else None)
     if measure is None:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from torchsleuth.auditor.beginnings import beginning, maker, way_back
+from torchsleuth.auditor.beginnings import maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.clipping import ClipWatch
 from torchsleuth.auditor.compare import output_leaves
@@ -28,6 +28,7 @@ from torchsleuth.auditor.owners import criterion_built, owner_classes
 from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
+from torchsleuth.auditor.polarity import polarity
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
 from torchsleuth.auditor.unkept import unkept
@@ -202,7 +203,7 @@ class StepView:
     def _inverted(self, paddings: list[Padding]) -> list[InputFact]:
         """A mask of an attention that hides exactly the words, and keeps exactly the padding."""
         for padding in paddings:
-            for op, hidden in self.watch.hidden:
+            for op, hidden, mask in self.watch.hidden:
                 site = self.trace.site(op)
                 if padding.assumed or site is None or hidden.shape[0] != padding.valid.shape[0]:
                     continue
@@ -211,16 +212,11 @@ class StepView:
                     row = padding.padded_rows[0]
                     text = (f"the mask that `{op.name}` is given hides the {int(hidden[row].sum())} positions of row {row} that hold data and keeps its "
                             f"{int((~hidden[row]).sum())} padded ones, and so on in each of the {hidden.shape[0]} rows")  # fmt: skip
-                    return [InputFact("mask-inverted", op.name, text, site=site, **self._other_way_round(padding))]
+                    given = padding.mask if padding.mask is not None and padding.mask.tensor.dim() > 1 else None
+                    key = self.trace.known_key(given.tensor) if given is not None else None
+                    way = polarity(self.trace, op, mask, {key}, given.name if given is not None else "")
+                    return [InputFact("mask-inverted", op.name, text, site=site, polarity=way)]
         return []
-
-
-    def _other_way_round(self, padding: Padding) -> dict[str, typing.Any]:
-        """Where a mask among the inputs was made that is True at padding, and not called so: there it is to be changed."""
-        mask = padding.mask
-        if mask is None or mask.tensor.dim() < 2 or padding.keep_value or "pad" in mask.name.lower():
-            return {}
-        return {"table": mask.name, "made": beginning(self.trace, self.trace.known_key(mask.tensor))}
 
 
 def _wanted(weights: list[Weight]) -> list[Weight]:

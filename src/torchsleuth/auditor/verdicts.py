@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 
-from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.observation_parts import Polarity, Site
 from torchsleuth.model import Applicability, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import Rule
 
@@ -74,3 +74,29 @@ def expression_of(site: Site) -> str:
     """The source on one line, short enough for a sentence."""
     text = " ".join(site.source.split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def turned_mask(way: Polarity, taker: Site | None) -> list[Culprit]:
+    """The places of a mask that hides the words: what is to be changed first."""
+    called = f"`{way.name}`" if way.name else "the mask"
+    made = [culprit(way.made, Role.CREATE, f"{called} is made here, True at {'positions that hold data' if way.words else 'padding'}")] if way.made is not None else []
+    turned = [culprit(site, Role.CREATE, "True and False are exchanged here") for site in way.turned]
+    takes = f"`{way.parameter}` takes the mask here, and True {'hides' if way.hides else 'keeps'} a position there"
+    taken = [culprit(taker, Role.CALL if taker.library else Role.OPERAND, takes)] if taker is not None else []
+    if way.made_rightly:
+        return [*turned, *taken]
+    return [*turned, *taken, *made] if way.named_rightly else [*made, *turned, *taken]
+
+
+def turned_words(way: Polarity) -> str:
+    """What a mask that is right where it is made holds there, and where that is."""
+    if way.made is None or not way.made_rightly:
+        return ""
+    return f"`{expression_of(way.made)}` ({way.made.span.file}:{way.made.span.line}) is True at {'positions that hold data' if way.words else 'padding'}, which is right for its other uses or its name"
+
+
+def turning(way: Polarity) -> Fix:
+    """What to do about it."""
+    if way.made is not None and not way.made_rightly and not way.named_rightly:
+        return advice(f"Make `{way.name or 'the mask'}` the other way round: True at {'padding' if way.words else 'positions that hold data'}.")
+    return advice(f"Invert the mask where it is given: `{way.parameter}(~mask, …)`." if way.parameter.startswith("masked_fill") else f"Invert the mask where it is given: `{way.parameter}=~mask`.")

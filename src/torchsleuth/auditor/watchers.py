@@ -44,7 +44,7 @@ class Watch:
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
     inputs: list[InputFact] = field(default_factory=list)
-    hidden: list[tuple[Op, torch.Tensor]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]
+    hidden: list[tuple[Op, torch.Tensor, int]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]; and the mask's key
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
     again: list[LossCall] = field(default_factory=list)  # probabilities that are normalised once more, as scores are
     indexed: IndexedWrites = field(init=False)
@@ -244,13 +244,14 @@ class Watch:
         """Notes which keys (the last axis) of which samples (the first) an attention's mask hides. `keeps`: True stands for a key that is kept."""
         if not isinstance(mask, torch.Tensor) or mask.dim() < 2 or mask.numel() > MOST_IDS or len(self.hidden) >= MOST_MASKS:
             return
+        key = self.trace.known_key(mask)
         mask = mask.detach()
         hidden = (mask < -1e3) if mask.is_floating_point() else (~mask if keeps else mask) if mask.dtype is torch.bool else None
         if hidden is None:
             return
         while hidden.dim() > 2:
             hidden = hidden.all(1)  # hidden from every head and query
-        self.hidden.append((op, hidden.clone()))
+        self.hidden.append((op, hidden.clone(), -1 if key is None else key))
 
 
 def _operands(args: tuple, kwargs: dict) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed, turned_mask, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -177,6 +177,10 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
+    way = next((fact.polarity for fact in observation.inputs if fact.polarity is not None), None) if move.inverted and not move.turned else None
+    if way is not None:
+        taker = next(fact.site for fact in observation.inputs if fact.polarity is way)
+        culprits = turned_mask(way, taker)
     facts = [f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}"]
     if move.site is not None and move.operation:
         where = module_words(move.site)
@@ -209,11 +213,15 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
+    if way is not None and (words := turned_words(way)):
+        facts.append(words)
     if move.assumed:
         facts.append(f"no mask, lengths or pad id were given; the runs of id {move.pad_id} at the end of rows were taken for padding")
     remedy = _remedy(move.operation) if move.mask_site is None else ""  # else it has a mask, and that is the matter
     through = f" through `{move.operation}`" if remedy else ""
-    if move.inverted:
+    if way is not None:
+        title, fix = f"the mask given to `{way.parameter}` hides the words and keeps the padding", turning(way)
+    elif move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Make `{move.mask_name}` the other way round: zero at positions that hold data." if move.turned else
                      f"Invert the mask where it is applied, or give `{move.mask_name}` the other way round.")  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import InputFact, Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
+from torchsleuth.auditor.observation_parts import Polarity, Site
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed, turned_mask, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 # kind: (title, explanation, fix, confidence)
@@ -33,8 +34,6 @@ _KINDS = {
                          "Drop empty rows before they are batched, and check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
     "mask-polarity": ("the mask `{name}` hides the words and keeps the padding", "1 keeps a position and 0 hides it. Here it is the other way round: the model reads "
                       "padding only.", "Invert the mask: `1 - mask`, or `ids != pad_id`.", Confidence.CERTAIN),
-    "mask-inverted": ("the mask given to `{name}` hides the words and keeps the padding", "For a `key_padding_mask` and for `masked_fill` True hides a position; for the "
-                      "`attn_mask` of `scaled_dot_product_attention` True keeps it. Here every real position is hidden.", "Invert the mask where it is given: `~mask`.", Confidence.CERTAIN),
     "too-long": ("the sequences in `{name}` are longer than the model allows", "A model with learned positions has one row for each position up to its maximum; "
                  "there is none for the rest.", "Cut the sequences (`truncation=True, max_length=…`) or build the model for longer ones.", Confidence.CERTAIN),
     "pad-is-token": ("the pad id is also a real token", "The embedding of `padding_idx` is zero and is never trained, so this token means nothing to the model.",
@@ -103,8 +102,19 @@ class SuspiciousInput(AuditRule):
         for fact in observation.inputs:
             if fact.kind in _HANDLED and observation.finite:
                 continue  # the model takes care of it: the loss and the gradients are finite
-            if fact.kind in _KINDS:
+            if fact.polarity is not None:
+                yield _inverted(fact, fact.polarity, fact.site or observation.call)
+            elif fact.kind in _KINDS:
                 yield _diagnosis(observation, fact)
+
+
+def _inverted(fact: InputFact, way: Polarity, taker: Site | None) -> Diagnosis:
+    why = (f"True {'hides' if way.hides else 'keeps'} a position in `{way.parameter}`, and this mask is {'True' if way.hides else 'False'} at every position that holds data: "
+           "the model reads padding only.")  # fmt: skip
+    return Diagnosis(
+        SuspiciousInput.name, f"the mask given to `{way.parameter}` hides the words and keeps the padding", Confidence.CERTAIN,
+        tuple(turned_mask(way, taker)), observed(fact.text, turned_words(way)), why, (turning(way),),
+    )  # fmt: skip
 
 
 def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
@@ -112,10 +122,8 @@ def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
     site = fact.site or observation.call
     culprits = []
     if fact.made is not None:
-        turned = fact.kind == "mask-inverted"
-        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.table}` is made here, True at padding" if turned else f"`{fact.name}` is made here"))
-        fix = f"Make `{fact.table}` the other way round: True at positions that hold data." if turned else fix
+        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"))
     if site is not None and not any(c.span == site.span for c in culprits):
-        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"{'the mask' if fact.kind == 'mask-inverted' else f'`{fact.name}`'} is given here" * bool(culprits)))
+        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"`{fact.name}` is given here" * bool(culprits)))
     title = title.format(name=fact.name) if fact.name else title.replace("`{name}`", "the input").replace(" in the input", "")
     return Diagnosis(SuspiciousInput.name, title, confidence, tuple(culprits), observed(fact.text), why, (advice(fix),))
