@@ -17,6 +17,7 @@ from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.firstmoved import first_moved, value_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
+from torchsleuth.auditor.rearranging import keeps_samples_apart, meant
 from torchsleuth.auditor.runner import BATCH_NORMS
 from torchsleuth.auditor.together import a_set_beside, each_with_each, in_groups, linked_by_table, sets_a_range, told_to_each
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -115,7 +116,9 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
         pairs = _pairs_made(trace, found.op, size) if found is not None else None
         made = trace.site(pairs) if pairs is not None else None
-        moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting, made_site=made))
+        written = meant(found.op, keeps_samples_apart(found, trace, may, change)) if found is not None else ""
+        moves.append(lab.move("mixing", changed, where, one, found, trace, rank=rank, built_site=layer, setting=setting, made_site=made, written=written,
+                              operation_input=found.op.ins[0].size if found is not None and found.op.ins else ()))  # fmt: skip
     return moves, ""
 
 

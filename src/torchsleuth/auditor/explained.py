@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
-from torchsleuth.model import Diagnosis, Known
+from torchsleuth.model import Diagnosis, Fix, Known
 
 # What is wrong with an expression, and what an experiment sees there because of it. Two rules that are not named together
 # may both be right about one line: an attention can lack two masks.
@@ -24,17 +25,44 @@ def explained(found: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
 
 
 def joined(found: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Findings that say the same of the same expression, each for another use of it, as one: with the places and numbers of all."""
+    """Findings that say the same as one: of one expression, each for another use of it; or of several in one function (queries, keys and values)."""
     first: dict[tuple, Diagnosis] = {}
     for one in found:
-        key = (one.rule, one.title, one.explanation, one.culprits[0].span, one.culprits[0].label) if one.culprits else (id(one),)
-        known = first.get(key)
-        if known is None:
-            first[key] = one
+        if not one.culprits:
+            first[(id(one),)] = one
             continue
-        places, facts = dict.fromkeys((*known.culprits, *one.culprits)), dict.fromkeys((*known.facts, *one.facts))
-        first[key] = dataclasses.replace(known, culprits=tuple(places), facts=tuple(facts))
+        said = (one.rule, one.title, one.explanation, one.culprits[0].label)
+        here = (*said, one.culprits[0].span)
+        beside = (*said, tuple(_kind(fix.title) for fix in one.fixes), one.culprits[0].span.file, one.culprits[0].function)
+        if (known := first.get(here)) is not None:
+            facts = (*known.facts, *one.facts)
+        elif (known := next((d for d in first.values() if d.culprits and beside == _beside(d)), None)) is not None and len(one.culprits) == 1 == len({c.role for c in known.culprits}):
+            facts = (*known.facts, *one.facts[:1])
+        else:
+            first[here] = one
+            continue
+        where = next(key for key, value in first.items() if value is known)
+        fixes = _together(known.fixes, one.fixes)
+        first[where] = dataclasses.replace(known, culprits=tuple(dict.fromkeys((*known.culprits, *one.culprits))), facts=tuple(dict.fromkeys(facts)), fixes=fixes)
     return tuple(first.values())
+
+
+def _beside(known: Diagnosis) -> tuple:
+    lead = known.culprits[0]
+    return (known.rule, known.title, known.explanation, lead.label, tuple(_kind(fix.title) for fix in known.fixes[:1]), lead.span.file, lead.function)
+
+
+def _together(fixes: tuple[Fix, ...], more: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """One remedy for all places: what is to be written at each of them stands in one sentence."""
+    if len(fixes) != 1 or len(more) != 1 or fixes[0].title == more[0].title or _kind(fixes[0].title) != _kind(more[0].title):
+        return tuple({fix.title: fix for fix in (*fixes, *more)}.values())
+    written = re.findall("`[^`]*`", more[0].title)[0]
+    return (dataclasses.replace(fixes[0], title=re.sub("`[^`]*`( and `[^`]*`)*", lambda known: f"{known[0]} and {written}", fixes[0].title, count=1)),)
+
+
+def _kind(remedy: str) -> str:
+    """A remedy without the expressions of this place."""
+    return re.sub("`[^`]*`( and `[^`]*`)*", "`…`", remedy)
 
 
 def _explains(why: Diagnosis, what: Diagnosis) -> bool:

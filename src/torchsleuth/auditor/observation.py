@@ -47,6 +47,7 @@ class Move:
     rounding: float
     operation: str = ""  # the first operation whose result moved
     operation_shape: tuple[int, ...] = ()
+    operation_input: tuple[int, ...] = ()  # of what a `view` has read off anew
     site: Site | None = None
     mask_site: Site | None = None  # where the mask was applied, if it was, just before
     mask_operation: str = ""
@@ -83,6 +84,7 @@ class Move:
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired
     built_site: Site | None = None  # where the layer that did it was built
     setting: str = ""  # what was said there that made it do so
+    written: str = ""  # what to write instead of a `view` that mixes: an expression that was tried on what moved
     ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
 
 
@@ -209,6 +211,7 @@ class Swap:
     part_before: tuple[int, ...] = ()  # the sizes that change, where not all are the same in another order
     part_after: tuple[int, ...] = ()
     torn: bool = False  # pictures, cut into parts that cross the border between two channels
+    written: str = ""  # the exchange of axes that was meant
     labels: Site | None = None  # where labels are flattened whose axes stand in another order than those of the predictions they are compared with
 
 

@@ -8,6 +8,7 @@ import typing
 from torchsleuth.auditor.classaxis import laid_by_layer
 from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Swap
+from torchsleuth.auditor.rearranging import meant
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 from torchsleuth.origin import Origin
 
@@ -33,7 +34,7 @@ def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
             continue
         torn = None
         if not op.outs[0].requires_grad:  # data: only pictures tell what their axes are
-            turned = _turned_picture(op.ins[0].size, op.outs[0].size)
+            turned = _turned_picture(op.ins[0].size, op.outs[0].size) or _turned_film(op.ins[0].size, op.outs[0].size)
             torn = None if turned else _torn_picture(trace, op)
             moved = () if turned else torn
         else:
@@ -42,7 +43,7 @@ def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
             continue
         site = trace.site(op)
         if site is not None:
-            found.setdefault(site.span, Swap(op.name, op.ins[0].size, op.outs[0].size, site, *moved, torn=torn is not None))
+            found.setdefault(site.span, Swap(op.name, op.ins[0].size, op.outs[0].size, site, *moved, torn=torn is not None, written="" if torn else meant(op)))
     return list(found.values())
 
 
@@ -127,6 +128,18 @@ def _turned_picture(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
         if colours in _COLOURS and min(high, wide) >= SMALLEST_PICTURE and turned in ((colours, high, wide), (colours, wide, high)):
             return True
     return False
+
+
+def _turned_film(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Films (B, C, T, H, W) read off as pictures (B * T, C, H, W) or (B, T, C, H, W), or back: the channels of each are those of other moments."""
+    if before[-2:] != after[-2:] or min(before[-2:], default=0) < SMALLEST_PICTURE or math.prod(before) != math.prod(after):
+        return False
+    if len(before) == 5 and len(after) in (4, 5):
+        samples, first, second = before[:3]
+        if first in _COLOURS and second != first and after[-3] == first:  # (B, C, T, H, W)
+            return after[:-3] in ((samples * second,), (samples, second))
+        return len(after) == 5 and second in _COLOURS and first != second and after[:3] == (samples, second, first)
+    return len(before) == 4 and len(after) == 5 and before[1] in _COLOURS and after[1] == before[1] != after[2] and after[0] * after[2] == before[0]
 
 
 def _torn_picture(trace: Trace, op: Op) -> _Moved | None:

@@ -76,7 +76,8 @@ class BatchMixing(AuditRule):
             elif move.mask_name:
                 fix = f"Count what `{move.mask_name}` says of each sample on its own (along `dim=1`, with `keepdim=True` where it is divided by), not of all of them together."
             elif move.operation in _VIEWS:
-                fix = "Exchange axes with `transpose` or `permute`, and take an axis apart in the order in which it was put together; `view` and `reshape` only re-read the elements in their old order."
+                fix = f"Write `{move.written}`: `view` and `reshape` only re-read the elements in their old order." if move.written else \
+                    "Exchange axes with `transpose` or `permute`, and take an axis apart in the order in which it was put together; `view` and `reshape` only re-read the elements in their old order."
             elif move.operation in _NORMALISING:
                 fix = f"Give `{move.operation}` the axis of the classes or features, not that of the batch."
             elif move.operation in _RECURRENT | _ATTENTION:
@@ -89,7 +90,7 @@ class BatchMixing(AuditRule):
                 recomputed(
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
-                    f"shape {list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
+                    f"shape {f'{list(move.operation_input)} read off as ' * (move.operation in _VIEWS and bool(move.operation_input))}{list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
                     f"the layer has `{move.setting}`: {taken}" if move.setting else "",
                     "the changed sample's own output did not move" if move.reordered else "",
                     "no output moved, not even the changed sample's own: what the samples hold goes to others, and is not used" if move.unheard else "",

@@ -62,10 +62,12 @@ class ViewForTranspose(AuditRule):
                 continue
             before, after = list(swap.before), list(swap.after)
             fact = f"the sizes {before} and {after} are the same in another order; the elements stay in their old order"
+            if sorted(n for n in before if n != 1) != sorted(n for n in after if n != 1):
+                fact = f"{before} is counted off anew as {after}; the elements stay in their old order, so that what was one axis beside another is cut across"
             if swap.moved:
                 old, new = list(swap.part_before), list(swap.part_after)
                 fact = f"{old} is counted off anew as {new}: the axis of {swap.moved} stands elsewhere, the elements stay in their old order"
-            title, fix = f"`{swap.operation}` from {before} to {after} does not exchange axes", "Use `transpose` or `permute`."
+            title, fix = f"`{swap.operation}` from {before} to {after} does not exchange axes", f"Write `{swap.written}`." if swap.written else "Use `transpose` or `permute`."
             if swap.torn:
                 each, plane = math.prod(swap.part_after[1:]), math.prod(swap.part_before[1:])
                 fact = (f"each of the {swap.moved} parts is {each} numbers that follow one another in memory; a channel of the picture has {plane}, "
