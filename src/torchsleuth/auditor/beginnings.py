@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
-_CONVERTING = {"long", "int", "bool", "short", "byte", "detach", "type", "pin_memory", "share_memory_", "copy_"}
+CONVERTING = {"long", "int", "bool", "short", "byte", "detach", "type", "pin_memory", "share_memory_", "copy_"}
 _COLLATING = {"stack", "cat", "tensor", "as_tensor"}
 _PICKING = {"__getitem__", "select", "narrow", "split", "chunk", "unbind", "__setitem__"}
 MOST_STEPS = 200
 
 
 def beginning(trace: Trace, key: int | None, through: frozenset[str] = frozenset()) -> Site | None:
-    """The program's own expression that gave a tensor its values; None where that was not seen. `through`: calls beside the usual ones that are not it."""
+    """The program's own expression that gave a tensor its values; None where nothing tells. `through`: calls beside the usual ones that are not it."""
     op = maker(trace, key, through)
-    if op is None or op.place.user_code is None:
-        return None
-    return trace.site(op)
+    if op is not None:
+        return trace.site(op) if op.place.user_code is not None else None
+    given = given_by(trace, [*way_back(trace, key, through)][-1:], key)
+    return trace.beforehand.made(given) if given is not None and trace.beforehand is not None else None
+
+
+def given_by(trace: Trace, way: list[Op], key: int | None) -> torch.Tensor | None:
+    """The tensor that the audit was called with, at the end of this way back from `key`."""
+    root = way[-1].ins[0].key if way and way[-1].ins else key
+    given = trace.beforehand.tensors() if trace.beforehand is not None and root is not None else ()
+    return next((tensor for tensor in given if trace.known_key(tensor) == root), None)
 
 
 def maker(trace: Trace, key: int | None, through: frozenset[str] = frozenset()) -> Op | None:
@@ -52,7 +62,7 @@ def way_back(trace: Trace, key: int | None, through: frozenset[str] = frozenset(
 
 def _passes_on(op: Op, through: frozenset[str]) -> bool:
     library = op.place.code is not op.place.user_code and len(op.ins) == 1  # a model of a library's that pads or shifts what it is given
-    return library or op.name in ARRANGING or op.name in _CONVERTING or op.name in through or _fills_in(op)
+    return library or op.name in ARRANGING or op.name in CONVERTING or op.name in through or _fills_in(op)
 
 
 def _fills_in(op: Op) -> bool:

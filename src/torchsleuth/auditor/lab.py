@@ -173,7 +173,7 @@ class Lab:
 
     def beginning(self, leaf: Leaf) -> Site | None:
         """The expression by which the program made this input, where that was seen."""
-        return beginning(self.step, self.call.numbers.get(leaf.path)) if self.step is not None else None
+        return beginning(self.step, self.call.numbers.get(leaf.path, self.step.known_key(leaf.tensor))) if self.step is not None else None
 
     def move(self, kind: str, changed: str, where: str, difference: Difference, found: Found | None, trace: Trace, **more) -> Move:
         site = self.site(trace, found.op) if found else None

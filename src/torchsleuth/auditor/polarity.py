@@ -9,7 +9,7 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.beginnings import maker, way_back
+from torchsleuth.auditor.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.observation_parts import Polarity, Site
 from torchsleuth.auditor.sites import call_at, expression, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -48,6 +48,8 @@ def polarity(trace: Trace, taker: Op, mask: int, flags: typing.Container[int], n
     parameter, hides = _parameter(taker)
     holds_words = hides != bool(len(turns) % 2)
     site = trace.site(made) if made is not None and made.place.user_code is not None and not _within(made, taker) else None
+    if made is None and trace.beforehand is not None and (given := given_by(trace, list(way_back(trace, key)), key)) is not None:
+        site = trace.beforehand.made(given)
     called = _called(site) if site is not None else ""
     apart = [one for op in turns if not _within(op, taker) and (one := trace.site(op)) is not None and (site is None or one.span.line != site.span.line)]
     said = f"{name} {called}".lower()

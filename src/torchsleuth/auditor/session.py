@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import math
 import sys
@@ -18,6 +19,7 @@ from torchsleuth.auditor import experiments, preflight
 from torchsleuth.auditor.shared import shared_layers
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
+from torchsleuth.auditor.beforehand import Beforehand
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
@@ -31,7 +33,7 @@ from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.nested import words_padded
-from torchsleuth.auditor.observation import Move, Observation
+from torchsleuth.auditor.observation import InputFact, Move, Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
@@ -93,7 +95,7 @@ def _audited(
     lazy = [name for name, p in inner.named_parameters() if is_lazy(p)]
     if lazy:
         raise UsageError(f"the model has lazy layers that have no weights yet ({', '.join(lazy[:3])}); call it once on a batch, then audit it")
-    explicit = target is not None
+    explicit, given = target is not None, target
     args, kwargs, target = arguments(inner, batch, target, loss_fn)
     call = Call(inner, args, kwargs)
     autocast = autocast_here(call)
@@ -103,7 +105,9 @@ def _audited(
     session.runner.lent += tensors_in(target)
     session.given_optimizer = optimizer
     session.causal = causal
+    session.beforehand = before = Beforehand({"batch": batch, "target": given})
     session.audit(overfit)
+    before.close()
     return Audited(report_of("audit", session.observation(), session.exception), session.once_more if session.exception is not None else None)
 
 
@@ -118,6 +122,7 @@ class Session:
         self.runner.lent = [leaf.tensor for leaf in call.leaves]
         self.given_optimizer: torch.optim.Optimizer | None = None
         self.causal = False
+        self.beforehand: Beforehand | None = None
         self.fields: dict[str, typing.Any] = {}
         self.notes: list[str] = []
         self.exception: RaisedException | None = None
@@ -135,11 +140,17 @@ class Session:
             self.fields["inputs"] = tuple(inputs)
             self.fields["shared"] = tuple(shared_layers(self.model))
             step = self.step()
+            self.fields["inputs"] = tuple(map(self._with_maker, self.fields["inputs"]))
             if step is not None:
                 self.experiments(step)
                 self.dropout_in_eval(step)
                 if overfit:
                     self.overfit()
+
+    def _with_maker(self, fact: InputFact) -> InputFact:
+        leaf = self.call.leaf(fact.name)
+        made = self.beforehand.made(leaf.tensor) if leaf is not None and fact.made is None and self.beforehand is not None else None
+        return dataclasses.replace(fact, made=made) if made is not None else fact
 
     def experiments_after(self, step: StepView, fields: dict[str, typing.Any]) -> None:
         """The experiments for a step that a running program took by itself; `fields` is what was seen of it."""
@@ -198,6 +209,7 @@ class Session:
         view = StepView()
         view.finite.resting = not closely
         view.watch.refuses = True
+        view.trace.beforehand = self.beforehand
         keys = parameter_keys(view.trace, self.model)
         parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         try:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import torch
 
+from torchsleuth.auditor.beginnings import given_by
 from torchsleuth.auditor.distributions import KEEPING
 from torchsleuth.auditor.observation import LabelShift
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import Op, Trace
 
 _CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}
+_LABELS_KEEP = KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__", "stack", "cat", "pad_sequence", "clone"}
 OFFSETS = (-1, 0, 1, 2)
 
 
@@ -166,6 +168,9 @@ def label_shifts(
             is_causal = causal(dataclasses.replace(shift, axis=axis))
         made = [(op, one) for op, one in _labels_made(trace, shift.op) if one.span != site.span]
         labels = tuple(one for _, one in made[: 2 if shift.offset == 2 else 1])  # where they are shifted twice, that is done in two places
+        if len(labels) < shift.offset or shift.offset < 0 and not labels:
+            before = _shifted_before(trace, shift.op)
+            labels = (before, *labels) if before is not None else labels
         inputs = trace.site(shift.late) if shift.late is not None else None
         predictions = _predictions_cut(trace, shift) if shift.start else None
         found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels, inputs, predictions,
@@ -186,13 +191,21 @@ def _labels_made(trace: Trace, loss: Op) -> list[tuple[Op, Site]]:
     found: dict[typing.Any, tuple[Op, Site]] = {}
     if len(loss.ins) < 2:
         return []
-    for op in trace.made_through(loss.ins[1], KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__", "stack", "cat", "pad_sequence", "clone"}):
+    for op in trace.made_through(loss.ins[1], _LABELS_KEEP):
         site = trace.site(op)
         if op.name in ("stack", "cat") and not op.place.direct:
             continue  # a data loader's
         if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code and (not found or _drops_some(op)):
             found.setdefault(site.span, (op, site))
     return list(found.values())
+
+
+def _shifted_before(trace: Trace, loss: Op) -> Site | None:
+    """Where the labels that the audit was called with were cut."""
+    if len(loss.ins) < 2 or trace.beforehand is None:
+        return None
+    given = given_by(trace, list(trace.made_through(loss.ins[1], _LABELS_KEEP)), loss.ins[1].key)
+    return trace.beforehand.shifted(given) if given is not None else None
 
 
 def _drops_some(op: Op) -> bool:

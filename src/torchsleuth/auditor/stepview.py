@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from torchsleuth.auditor.beginnings import maker, way_back
+from torchsleuth.auditor.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.clipping import ClipWatch
 from torchsleuth.auditor.compare import output_leaves
@@ -192,9 +192,12 @@ class StepView:
     def _labels_made(self, loss: Op, alone: bool) -> Site | None:
         """Where the labels were made, unless they are the very tokens that the model is given (`alone`: they are not): these have no other value for padding."""
         made = maker(self.trace, loss.ins[1].key) if len(loss.ins) > 1 else None
+        inputs = self.trace.ancestors({lookup.op.ins[0].key for lookup in self.watch.lookups})
+        if made is None and len(loss.ins) > 1 and (alone or not self.trace.ancestors({loss.ins[1].key}) & inputs):
+            given = given_by(self.trace, list(way_back(self.trace, loss.ins[1].key)), loss.ins[1].key)
+            return self.trace.beforehand.made(given, copied=True) if given is not None and self.trace.beforehand is not None else None
         if made is None or made.place.user_code is None:
             return None
-        inputs = self.trace.ancestors({lookup.op.ins[0].key for lookup in self.watch.lookups})
         if alone or not any(seen.key in inputs for seen in made.outs):
             return self.trace.site(made)
         copies = (op for op in way_back(self.trace, loss.ins[1].key) if op.name == "clone" and op.place.code is op.place.user_code)

@@ -21,6 +21,9 @@ from torchsleuth import env
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
+if typing.TYPE_CHECKING:
+    from torchsleuth.auditor.beforehand import Beforehand
+
 MOST_OPERATIONS = 300_000
 
 _PROPERTIES = {"data", "T", "mT", "H", "mH", "real", "imag"}
@@ -118,6 +121,7 @@ class Trace(TorchFunctionMode):
         self.kept_bytes = 0
         self._lying: dict[int, list[Op]] = {}  # calls whose kept results share memory with the program's, by its address
         self._keys: dict[int, tuple[weakref.ref, int]] = {}
+        self.beforehand: Beforehand | None = None  # what made the inputs where that was not seen, for an audit that is called
         self._next = 0
         self._no_grad: Place = NOWHERE
         self.type_names: dict[str, str] = {}
