@@ -192,6 +192,10 @@ def test_an_attribute_that_is_not_there_is_no_word_about_tensors(given: str) -> 
     assert answer.answered and not answer.rule and "where a tensor is wanted" not in " ".join(str(answer).split())
 
 
+def test_a_name_that_begins_a_sentence_keeps_its_small_letter() -> None:
+    assert "\ntorch.float32 where torch.float16" in str(explain("RuntimeError: expected scalar type Half but found Float"))
+
+
 def test_a_whole_traceback_names_the_line() -> None:
     answer = said((LOGS / "forward.txt").read_text())
     assert "`nn.Linear(in_features=128, out_features=10)` getting inputs whose last size is 64" in answer

@@ -78,7 +78,8 @@ def _raw_lines(explanation: Explanation, width: int) -> Iterator[tuple[str, str]
 
 
 def _sentence(title: str) -> str:
-    title = title[0].upper() + title[1:] if title and title[0].isalpha() else title
+    """`torch.float32 where …` begins with a name, which keeps its small letter."""
+    title = title[0].upper() + title[1:] if title[:1].isalpha() and "." not in title.split(" ", 1)[0].rstrip(".") else title
     return title if title.endswith((".", "?", "!")) else title + "."
 
 
