@@ -208,8 +208,41 @@ def test_labels_that_were_shifted_before(made: str, tmp_path: Path) -> None:
     assert [lines[line - 1].endswith("# made") for line in before] == [True], found
 
 
-def test_labels_that_are_a_copy_were_made_by_the_copy(tmp_path: Path) -> None:
-    text = '''
+_COPIED = {
+    "given with the batch": """
+def report():
+    labels = ids.clone()  # made
+    return torchsleuth.audit(Tag(), (ids, labels), loss_fn=nn.CrossEntropyLoss())
+""",
+    "known to the loss": """
+def report():
+    labels = ids.clone()  # made
+    return torchsleuth.audit(Tag(), ids, loss_fn=lambda out: nn.functional.cross_entropy(out, labels))
+""",
+    "a global of the loss's": """
+LABELS = ids.clone()  # made
+
+def loss(out):
+    return nn.functional.cross_entropy(out, LABELS)
+
+def report():
+    return torchsleuth.audit(Tag(), ids, loss_fn=loss)
+""",
+    "known to a loss that a function makes": """
+def report():
+    labels = ids.clone()  # made
+
+    def loss(out):
+        return nn.functional.cross_entropy(out, labels)
+
+    return torchsleuth.audit(Tag(), ids, loss_fn=loss)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", _COPIED)
+def test_labels_that_are_a_copy_were_made_by_the_copy(kind: str, tmp_path: Path) -> None:
+    text = """
 class Tag(nn.Module):
     def __init__(self):
         super().__init__()
@@ -217,11 +250,7 @@ class Tag(nn.Module):
 
     def forward(self, ids):
         return self.out(self.table(ids)).transpose(1, 2)
-
-def report():
-    labels = ids.clone()  # made
-    return torchsleuth.audit(Tag(), (ids, labels), loss_fn=nn.CrossEntropyLoss())
-'''
-    module, lines = _module(tmp_path, text, "copied_before")
+"""
+    module, lines = _module(tmp_path, text + _COPIED[kind], "copied_before")
     (found,) = (d for d in module.report().diagnoses if d.rule == "padding-in-loss")
-    assert "labels = ids.clone()  # made" in {lines[c.span.line - 1].strip() for c in found.culprits}
+    assert "ids.clone()  # made" in " ".join(lines[c.span.line - 1] for c in found.culprits), found

@@ -7,9 +7,8 @@ returns. Where two branches may have done it, or a library's code has, there is 
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
-import functools
-import inspect
 import sys
 import types
 import typing
@@ -17,49 +16,23 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from torchsleuth import source
-from torchsleuth.auditor.beginnings import CONVERTING
+from torchsleuth.auditor.bysyntax import DEPTH, Keys, Made, Scope, bound_in, followed, moves_along, node_at, scope_of_frame
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.sites import TRAMPOLINE, expression, site_of_node
-from torchsleuth.auditor.trace import ARRANGING
-from torchsleuth.capture.bindings import bindings, function_node
-from torchsleuth.capture.returns import returns_of
+from torchsleuth.auditor.sites import TRAMPOLINE
+from torchsleuth.capture.bindings import function_node
 from torchsleuth.origin import Origin, origin_of_file
 
-_DEPTH = 24
 _MOST_PARTS = 256  # of a batch
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ASKING = ("audit", "assert_")  # calls that begin an audit: the batch is their second argument
-_COPYING = frozenset({"clone", "copy", "deepcopy"})
-_HANDING_ON = ARRANGING | CONVERTING | {"to", "cpu", "cuda", "numpy"}
-
-Key = str | int
-Keys = tuple[Key, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Scope:
-    """A function or module whose source is read, and whatever lives of it."""
-
-    tree: ast.AST
-    file: str
-    name: str
-    names: Mapping[str, typing.Any]  # what a global name stands for
-    frame: types.FrameType | None = None  # where it is running
-    copied: bool = False  # a copy is what is looked for, too
-
-    def site(self, node: ast.expr | ast.stmt) -> Site:
-        return site_of_node(self.file, node, self.name)
-
-
-Made = tuple[ast.expr | ast.stmt, Scope]
 
 
 class Beforehand:
-    """What is known of one call of `audit`: the expressions for `batch` and `target`, and their values."""
+    """What is known of one call of `audit`: the expressions for `batch` and `target` and their values, and what the loss knows by itself."""
 
-    def __init__(self, given: Mapping[str, typing.Any]) -> None:
+    def __init__(self, given: Mapping[str, typing.Any], loss: typing.Callable | None = None) -> None:
         self._given = given
+        self._known = dict(_known_to(loss)) if isinstance(loss, types.FunctionType) else {}
+        self._loss = loss
         self._frame = next((f for f in _frames(sys._getframe(1)) if origin_of_file(f.f_code.co_filename) is Origin.USER and f.f_code.co_name != TRAMPOLINE), None)
         if self._frame is None:  # somebody's test or tool in a place of its own
             return
@@ -67,11 +40,12 @@ class Beforehand:
 
     def close(self) -> None:
         """Nothing of the program's is held any longer than its call takes."""
-        self._frame, self._given = None, {}
+        self._frame, self._given, self._known, self._loss = None, {}, {}, None
 
     def tensors(self) -> Iterator[torch.Tensor]:
         for value in self._given.values():
             yield from (tensor for _, tensor in _parts(value, ()))
+        yield from self._known.values()
 
     def made(self, tensor: torch.Tensor, copied: bool = False) -> Site | None:
         """The expression that gave this tensor its values; `copied`: or that copied them."""
@@ -81,18 +55,18 @@ class Beforehand:
     def shifted(self, tensor: torch.Tensor) -> Site | None:
         """The expression that moved these labels along: `ids[:, 1:]`, or a `roll`."""
         found = self._maker(tensor)
-        for _ in range(_DEPTH):
+        for _ in range(DEPTH):
             if found is None:
                 return None
             node, scope = found
-            if (cut := next((part for part in ast.walk(node) if _moves_along(part)), None)) is not None:
+            if (cut := next((part for part in ast.walk(node) if moves_along(part)), None)) is not None:
                 return scope.site(cut)
             receiver = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-            if receiver is None or isinstance(receiver, ast.Name) and receiver.id in scope.names and not _bound(scope, receiver.id):
+            if receiver is None or isinstance(receiver, ast.Name) and receiver.id in scope.names and not bound_in(scope, receiver.id):
                 receiver = node.args[0] if isinstance(node, ast.Call) and node.args else None
             if isinstance(receiver, (ast.List, ast.Tuple)):  # `cat([ids[:, 1:], end], 1)`
                 receiver = receiver.elts[0] if receiver.elts else None
-            found = _followed(receiver, scope, (), _DEPTH) if isinstance(receiver, ast.expr) else None
+            found = followed(receiver, scope, (), DEPTH) if isinstance(receiver, ast.expr) else None
         return None
 
     def _maker(self, tensor: torch.Tensor, copied: bool = False) -> Made | None:
@@ -102,14 +76,26 @@ class Beforehand:
             keys = next((keys for keys, part in _parts(value, ()) if part is tensor), None)
             if keys is not None and (start := self._argument(name)) is not None:
                 node, scope, above = start
-                return _followed(node, dataclasses.replace(scope, copied=copied), above + keys, _DEPTH)
-        return None
+                return followed(node, dataclasses.replace(scope, copied=copied), above + keys, DEPTH)
+        return next((self._named_by_loss(name, copied) for name, known in self._known.items() if known is tensor), None)
+
+    def _named_by_loss(self, name: str, copied: bool) -> Made | None:
+        """Of `lambda output: cross_entropy(output, labels)` the labels: a variable of the function around it, or of the module."""
+        assert isinstance(self._loss, types.FunctionType) and self._frame is not None
+        body, around = function_node(self._loss.__code__), scope_of_frame(self._frame)
+        use = next((node for node in ast.walk(body) if isinstance(node, ast.Name) and node.id == name), None) if body is not None else None
+        if use is None or around is None:
+            return None
+        if name in self._loss.__code__.co_freevars and not any(node is use for node in ast.walk(around.tree)):
+            return None
+        own = around if any(node is use for node in ast.walk(around.tree)) else Scope(body, self._loss.__code__.co_filename, "", self._loss.__globals__)
+        return followed(use, dataclasses.replace(own, copied=copied), (), DEPTH)
 
     def _argument(self, name: str) -> tuple[ast.expr, Scope, Keys] | None:
         """The expression that was given under this name, or one of which it is a part."""
         assert self._frame is not None
-        scope = _scope_of_frame(self._frame)
-        node = _node_at(*self._here) if scope is not None else None
+        scope = scope_of_frame(self._frame)
+        node = node_at(*self._here) if scope is not None else None
         if scope is None or node is None:
             return None
         called = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
@@ -141,238 +127,13 @@ def _parts(value: typing.Any, keys: Keys) -> Iterator[tuple[Keys, typing.Any]]:
             yield from _parts(item, (*keys, position))
 
 
-def _scope_of_frame(frame: types.FrameType) -> Scope | None:
-    code, names = frame.f_code, frame.f_globals
-    tree = function_node(code)
-    if tree is None:  # a frame that only stands where the function returns: see `targets`
-        whole = source.tree_of(code.co_filename)
-        inside = (n for n in ast.walk(whole) if isinstance(n, ast.FunctionDef) and n.name == code.co_name and n.lineno <= code.co_firstlineno <= (n.end_lineno or 0)) if whole is not None else ()
-        tree, names = next(iter(inside), None), {}
-    return Scope(tree, code.co_filename, code.co_qualname, names, frame) if tree is not None else None
-
-
-def _node_at(code: types.CodeType, offset: int) -> ast.expr | None:
-    """The expression of the program's that is being evaluated."""
-    span, _ = expression(code, offset)
-    tree = source.tree_of(code.co_filename)
-    if span is None or tree is None:
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and node.lineno == span.line and node.end_lineno == span.end_line:
-            if site_of_node(code.co_filename, node).span == span:
-                return node
-    return None
-
-
-def _moves_along(node: ast.AST) -> bool:
-    """`x[:, 1:]`, `x[..., 1:]`, `x[1:]`, `x.roll(-1)`."""
-    if isinstance(node, ast.Call):
-        return getattr(node.func, "attr", "") == "roll"
-    if not isinstance(node, ast.Subscript):
-        return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return any(isinstance(part, ast.Slice) and isinstance(part.lower, ast.Constant) and part.lower.value in (1, 2) for part in parts)
-
-
-# -- following ---------------------------------------------------------------------------------------
-
-
-def _followed(node: ast.expr | ast.stmt, scope: Scope, keys: Keys, depth: int) -> Made | None:
-    """The expression that made the part of `node` that `keys` lead to, and where it stands."""
-    if depth <= 0:
-        return None
-    follow = functools.partial(_followed, depth=depth - 1)
-    if isinstance(node, ast.Name):
-        return _of_name(node, scope, keys, depth)
-    if isinstance(node, (ast.Tuple, ast.List)):
-        whole = not any(isinstance(element, ast.Starred) for element in node.elts)
-        return follow(node.elts[keys[0]], scope, keys[1:]) if keys and whole and type(keys[0]) is int and keys[0] < len(node.elts) else None
-    if isinstance(node, ast.Dict):
-        given = [value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant) and keys and key.value == keys[0]]
-        return follow(given[-1], scope, keys[1:]) if given else None
-    if isinstance(node, ast.NamedExpr):
-        return follow(node.value, scope, keys)
-    if isinstance(node, ast.Subscript):
-        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        if isinstance(key, (str, int)) and not isinstance(key, bool):
-            return follow(node.value, scope, (key, *keys))
-        return (node, scope) if not keys and _moves_along(node) else follow(node.value, scope, keys) if not keys else None
-    if isinstance(node, ast.Call):
-        return _of_call(node, scope, keys, depth)
-    return (node, scope) if not keys and isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)) else None
-
-
-def _of_call(node: ast.Call, scope: Scope, keys: Keys, depth: int) -> Made | None:
-    callee = _meant(node.func, scope)
-    if isinstance(callee, type) and issubclass(callee, (dict, Mapping)) or callee in (tuple, list):
-        named = [k.value for k in node.keywords if keys and k.arg == keys[0]]
-        if named:
-            return _followed(named[0], scope, keys[1:], depth - 1)
-        return _followed(node.args[0], scope, keys, depth - 1) if len(node.args) == 1 and keys else None
-    copy = scope.copied and getattr(node.func, "attr", getattr(node.func, "id", "")) in _COPYING
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _HANDING_ON and not copy and not isinstance(callee, types.FunctionType):
-        if not isinstance(callee, types.BuiltinFunctionType):  # `torch.clone(x)`
-            return _followed(node.func.value, scope, keys, depth - 1)
-    if isinstance(callee, types.FunctionType) and origin_of_file(callee.__code__.co_filename) is Origin.USER:
-        inside = _of_function(callee, scope.copied, keys, depth)
-        return inside or ((node, scope) if not keys else None)
-    return (node, scope) if not keys else None
-
-
-def _of_function(function: types.FunctionType, copied: bool, keys: Keys, depth: int) -> Made | None:
-    code = function.__code__
-    unusual = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-    tree = function_node(code)
-    if code.co_flags & unusual or hasattr(function, "__wrapped__") or not isinstance(tree, _FUNCTIONS):
-        return None
-    values = [tree.body] if isinstance(tree, ast.Lambda) else [one.value for one in returns_of(tree)]
-    if len(values) != 1 or values[0] is None:
-        return None
-    return _followed(values[0], Scope(tree, code.co_filename, code.co_qualname, function.__globals__, copied=copied), keys, depth - 1)
-
-
-def _of_name(node: ast.Name, scope: Scope, keys: Keys, depth: int) -> Made | None:
-    found = _bound(scope, node.id)
-    if not found:
-        if isinstance(scope.tree, _FUNCTIONS) and node.id in _parameters(scope.tree):
-            return _of_parameter(node.id, scope, keys, depth)
-        return _of_global(node.id, scope, keys, depth) if isinstance(scope.tree, _FUNCTIONS) else None
-    last = _last_before(scope.tree, [(statement, value, kind) for _, statement, value, kind in found], node)
-    if last is None:
-        return None
-    statement, value, kind = last
-    if keys and (stored := _stored(scope.tree, node, statement, keys[0])) is not None:
-        return _followed(stored, scope, keys[1:], depth - 1)
-    if not keys and (written := _written(scope.tree, node, statement)) is not None:
-        return written, scope
-    if kind == "assign-part" and isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        names = [getattr(element, "id", None) for element in getattr(statement.targets[0], "elts", ())]
-        if names.count(node.id) == 1 and not any(isinstance(element, ast.Starred) for element in statement.targets[0].elts):
-            return _followed(value, scope, (names.index(node.id), *keys), depth - 1)
-        return None
-    return _followed(value, scope, keys, depth - 1) if kind == "assign" else None
-
-
-def _of_global(name: str, scope: Scope, keys: Keys, depth: int) -> Made | None:
-    """Which binding of the module's was in force when the function ran, its syntax tells only where there is one."""
-    tree = source.tree_of(scope.file)
-    module = Scope(tree, scope.file, "<module>", scope.names, copied=scope.copied) if tree is not None else None
-    found = _bound(module, name) if module is not None else []
-    if module is None or len(found) != 1 or found[0][3] != "assign" or not isinstance(found[0][2], ast.expr):
-        return None
-    return _followed(found[0][2], module, keys, depth - 1)
-
-
-def _of_parameter(name: str, scope: Scope, keys: Keys, depth: int) -> Made | None:
-    """What a running function was given, by the one that called it."""
-    caller = scope.frame.f_back if scope.frame is not None else None
-    outer = _scope_of_frame(caller) if caller is not None and origin_of_file(caller.f_code.co_filename) is Origin.USER else None
-    call = _node_at(caller.f_code, caller.f_lasti) if outer is not None and caller is not None else None
-    if outer is None or not isinstance(call, ast.Call) or any(isinstance(a, ast.Starred) for a in call.args):
-        return None
-    given = next((k.value for k in call.keywords if k.arg == name), None)
-    names = _parameters(scope.tree)
-    position = names.index(name) - (isinstance(call.func, ast.Attribute) and names[0] in ("self", "cls"))
-    if given is None and 0 <= position < len(call.args):
-        given = call.args[position]
-    return _followed(given, dataclasses.replace(outer, copied=scope.copied), keys, depth - 1) if given is not None else None
-
-
-def _parameters(function: ast.AST) -> list[str]:
-    arguments = function.args  # type: ignore[attr-defined]
-    return [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-
-
-def _bound(scope: Scope, name: str) -> list[tuple[str, ast.AST, ast.AST, str]]:
-    return [found for found in bindings(scope.tree) if found[0] == name]
-
-
-def _meant(node: ast.expr, scope: Scope) -> typing.Any:
-    """What a name or a dotted name stands for, without running anything."""
-    if isinstance(node, ast.Name):
-        local = scope.frame.f_locals if scope.frame is not None else {}
-        builtins = scope.names.get("__builtins__", {})
-        builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-        return local.get(node.id, scope.names.get(node.id, builtins.get(node.id)))
-    if isinstance(node, ast.Attribute):
-        owner = _meant(node.value, scope)
-        if isinstance(owner, types.ModuleType):
-            return vars(owner).get(node.attr)
-        if owner is not None and not isinstance(owner, torch.Tensor):
-            found = inspect.getattr_static(owner, node.attr, None)
-            return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
-    return None
-
-
-# -- order -------------------------------------------------------------------------------------------
-
-Block = tuple[int, str]  # a statement by its identity, and the name of the list that it holds
-
-
-@functools.lru_cache(maxsize=64)
-def _blocks(tree: ast.AST) -> dict[int, tuple[Block, ...]]:
-    """For each node the blocks that it stands in, the outermost first."""
-    found: dict[int, tuple[Block, ...]] = {}
-
-    def visit(node: ast.AST, inside: tuple[Block, ...]) -> None:
-        found[id(node)] = inside
-        for field, value in ast.iter_fields(node):
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
-                    visit(child, (*inside, (id(node), field)) if isinstance(child, ast.stmt) and not isinstance(node, ast.With) else inside)
-
-    visit(tree, ())
-    return found
-
-
-_Bound = typing.TypeVar("_Bound", bound=tuple)
-
-
-def _last_before(tree: ast.AST, candidates: list[_Bound], use: ast.expr) -> _Bound | None:
-    """The binding that was in force: the last one before, if nothing but the way to the use itself decides whether it was made."""
-    blocks = _blocks(tree)
-    own = blocks.get(id(use))
-    before = [one for one in candidates if (one[0].lineno, one[0].col_offset) < (use.lineno, use.col_offset) and not _contains(one[0], use)]
-    if own is None or not before:
-        return None
-    last = max(before, key=lambda one: (one[0].lineno, one[0].col_offset))
-    if not set(blocks.get(id(last[0]), ())) <= set(own):
-        return None
-    loops = {id(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.AsyncFor))}
-    turning = {block for block in own if block[0] in loops}
-    again = [one for one in candidates if one not in before and turning & set(blocks.get(id(one[0]), ()))]
-    return None if again and not turning & set(blocks.get(id(last[0]), ())) else last
-
-
-def _written(tree: ast.AST, use: ast.Name, bound: ast.AST) -> ast.stmt | None:
-    """`mask[rows] = 0` after the binding, once or in a loop: what stands there from then on. (What a tensor is copied into was there before.)"""
-    blocks = _blocks(tree)
-    turning = {id(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.AsyncFor))}
-    for node in sorted((n for n in ast.walk(tree) if isinstance(n, ast.Assign)), key=lambda n: n.lineno, reverse=True):
-        target = node.targets[0]
-        if not bound.lineno <= node.lineno <= use.lineno or node is bound or _contains(node, use) or not isinstance(target, ast.Subscript):
-            continue
-        if isinstance(target.value, ast.Name) and target.value.id == use.id and _is_number(node.value):
-            return node if all(block in blocks[id(use)] or block[0] in turning for block in blocks[id(node)]) else None
-    return None
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant) or isinstance(node, (ast.Name, ast.Attribute)) and getattr(node, "id", getattr(node, "attr", "")).isupper()
-
-
-def _contains(statement: ast.AST, use: ast.expr) -> bool:
-    """`x = x.long()`: the use is of what was there before. (A loop contains its uses, too, and comes before them.)"""
-    return not isinstance(statement, (ast.For, ast.AsyncFor, ast.With)) and any(node is use for node in ast.walk(statement))
-
-
-def _stored(tree: ast.AST, use: ast.Name, bound: ast.AST, key: Key) -> ast.expr | None:
-    """`batch["labels"] = …` between the binding of a name and its use."""
-    stores = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(target := node.targets[0], ast.Subscript):
-            named = isinstance(target.value, ast.Name) and target.value.id == use.id
-            if named and isinstance(target.slice, ast.Constant) and target.slice.value == key and node.lineno >= bound.lineno:
-                stores.append((node, node.value))
-    last = _last_before(tree, stores, use)
-    return last[1] if last is not None else None
+def _known_to(function: types.FunctionType) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that a function uses beside those it is given."""
+    closed = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    for name, cell in closed:
+        with contextlib.suppress(ValueError):  # an empty cell
+            if isinstance(cell.cell_contents, torch.Tensor):
+                yield name, cell.cell_contents
+    for name in function.__code__.co_names:
+        if isinstance(value := function.__globals__.get(name), torch.Tensor):
+            yield name, value

@@ -105,7 +105,7 @@ def _audited(
     session.runner.lent += tensors_in(target)
     session.given_optimizer = optimizer
     session.causal = causal
-    session.beforehand = before = Beforehand({"batch": batch, "target": given})
+    session.beforehand = before = Beforehand({"batch": batch, "target": given}, loss_fn)
     session.audit(overfit)
     before.close()
     return Audited(report_of("audit", session.observation(), session.exception), session.once_more if session.exception is not None else None)
