@@ -15,7 +15,7 @@ from torchsleuth.model import Known
 class Made:
     """The expression of the program in which a tensor, a size or a value first appeared."""
 
-    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument", "value" for plain Python values; "mask" for one that left nothing, "length" for what `__len__` returns, "layer" for a convolution
+    operation: str  # "randn", "pad", "Linear", …; "loop", "constant", "argument", "value" for plain Python values; "mask" for one that left nothing, "length" for what `__len__` returns, "layer" for a convolution, "copied" for a call that a number of plain Python's only passed
     place: Place
     complete: bool = True  # False: the trail ends here, the thing itself is older
     given: Made | None = None  # the caller's expression that gave the number, where it came as an argument

@@ -1,4 +1,4 @@
-"""What an import statement of the program's stands for: the program's own modules, as they are loaded."""
+"""What a name of the program's stands for: its own modules, as they are loaded, and the functions and classes that they define."""
 
 from __future__ import annotations
 
@@ -39,3 +39,20 @@ def imported_bodies(tree: ast.Module | None, name: str) -> typing.Iterator[tuple
             module = module_tree(statement.module, statement.level)
             if module is not None:
                 yield module[0], module[1].body
+
+
+def definition_of(filename: str, name: ast.AST) -> tuple[str, ast.ClassDef | ast.FunctionDef] | None:
+    """The one function or class that a name stands for, in this file or the one it was imported from."""
+    tree = source.tree_of(filename)
+    if isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name):  # `prepare.load()`
+        module = module_named(filename, name.value.id)
+        word, homes = name.attr, [(module[0], module[1].body)] if module is not None else []
+    elif isinstance(name, ast.Name):
+        word, homes = name.id, [*([(filename, tree.body)] if tree is not None else ()), *imported_bodies(tree, name.id)]
+    else:
+        return None
+    for home, body in homes:
+        found = [item for item in body if isinstance(item, (ast.ClassDef, ast.FunctionDef)) and item.name == word]
+        if found:
+            return (home, found[0]) if len(found) == 1 else None
+    return None

@@ -7,7 +7,8 @@ import typing
 
 from torchsleuth import source
 from torchsleuth.capture.finished import Frame
-from torchsleuth.capture.imported import imported_bodies, module_named
+from torchsleuth.capture.classes import base_call, fields_of, is_enumeration, is_tuple, lineage, method_of, tuple_fields
+from torchsleuth.capture.imported import definition_of, module_named
 from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source
 from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.scopes import class_level, class_of, first_parameter, loosened, option_default, stored_in
@@ -38,40 +39,44 @@ class ThroughObjects:
                 return self._name(at.inside(Frame(*module, "", None, None), *at.selectors), ast.Name(node.attr, ast.Load()))
             tree = source.tree_of(frame.filename)
             owner = next((c for c in getattr(tree, "body", ()) if isinstance(c, ast.ClassDef) and c.name == node.value.id), None)
-            if owner is not None and tree is not None:
-                return self._of_class(at, frame.filename, tree, owner, node.attr)
+            if owner is not None:
+                return self._of_class(at, frame.filename, owner, node.attr)
         return self.follow(at.of(node.attr, *at.selectors), node.value)
 
-    def _of_class(self, at: At, filename: str, tree: ast.Module, owner: ast.ClassDef, name: str) -> Source | None:
-        value = class_level(owner, name)
-        return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *at.selectors), value) if value is not None else None
+    def _of_class(self, at: At, filename: str, owner: ast.ClassDef, name: str) -> Source | None:
+        """A number that the class itself holds, or one that it is made of."""
+        for home, kind in lineage(filename, owner):
+            value, tree = class_level(kind, name), source.tree_of(home)
+            if value is not None and tree is not None:
+                rest = at.selectors[1:] if at.selectors[:1] == ("value",) and is_enumeration(owner) else at.selectors
+                return self.follow(at.inside(Frame(home, tree, kind.name, None, None), *rest), _default(value))
+        return None
 
     def _of_self(self, at: At, name: str) -> Source | None:
         """`self.width`: the one assignment in the class; in `__init__` itself its caller is known, elsewhere not."""
-        frame, tree = at.frame, source.tree_of(at.frame.filename)
-        owner = self._owner(frame)
-        if owner is None or tree is None:
-            return None
-        found = []
-        for method in owner.body:
-            if not isinstance(method, ast.FunctionDef) or not method.args.args:
-                continue
-            home = self._home(frame, owner, method)
+        kind, found = self._kind(at.frame), []
+        for home, method in self._methods(at.frame):
             for statement in ast.walk(method):
                 found += [(home, value, where) for value, where in stored_in(statement, method.args.args[0].arg, name)]
-        if not found:
-            return self._of_method(at, name, frame.filename, owner, frame.made) or self._of_class(at, frame.filename, tree, owner, name)
+        if not found and kind is not None:
+            return self._of_method(at, name, *kind, at.frame.made) or self._of_class(at, *kind, name)
         return self._one([self.follow(at.inside(home, *where, *at.selectors), value) for home, value, where in found])
 
-    def _owner(self, frame: Frame) -> ast.ClassDef | None:
-        return class_of(frame.filename, frame.scope)
+    def _kind(self, frame: Frame) -> tuple[str, ast.ClassDef] | None:
+        """The class of the object whose method runs in `frame`, as far as that is known: a base's method may run for a derived class."""
+        owner = class_of(frame.filename, frame.scope)
+        made_of = self._defined(frame.made[1], frame.made[0].func) if frame.made is not None else None
+        kinds = lineage(*made_of) if made_of is not None and isinstance(made_of[1], ast.ClassDef) else []
+        return kinds[0] if any(kind is owner for _, kind in kinds) else (frame.filename, owner) if owner is not None else None
 
-    def _home(self, frame: Frame, owner: ast.ClassDef, method: ast.FunctionDef) -> Frame:
-        """Another method of the object whose method runs in `frame`."""
-        if method is frame.scope:
-            return frame
-        call, outer = frame.made if frame.made is not None and method.name == "__init__" else (None, None)
-        return Frame(frame.filename, method, f"{owner.name}.{method.name}", call, outer, "self", frame.made)
+    def _methods(self, frame: Frame) -> typing.Iterator[tuple[Frame, ast.FunctionDef]]:
+        """Every method of the object whose method runs in `frame`, and how it runs."""
+        whole = self._kind(frame)
+        for home, kind, made in self._making(*whole, frame.made) if whole is not None else ():
+            for method in kind.body:
+                if isinstance(method, ast.FunctionDef) and method.args.args:
+                    call, outer = made if made is not None and method.name == "__init__" else (None, None)
+                    yield frame if method is frame.scope else Frame(home, method, f"{kind.name}.{method.name}", call, outer, "self", frame.made), method
 
     def _call(self, at: At, node: ast.Call) -> Source | None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -124,7 +129,7 @@ class ThroughObjects:
     def _returned(self, at: At, node: ast.Call) -> Source | None:
         defined = self._defined(at.frame, node.func)
         if defined is None:
-            return self._by_method(at, node)
+            return self._of_named_tuple(at, node) or self._by_method(at, node)
         filename, definition = defined
         if isinstance(definition, ast.ClassDef):
             return self._of_object(at, node, filename, definition)
@@ -145,8 +150,8 @@ class ThroughObjects:
         if owner is not None and isinstance(owner[1], ast.ClassDef):
             return self._by_constructor(at, node, owner[0], owner[1])
         if frame.arguments == "self" and isinstance(receiver, ast.Name) and receiver.id == first_parameter(frame.scope):
-            owner = self._owner(frame)
-            return self._of_method(at, Invoked.of(node, frame), frame.filename, owner, frame.made) if owner is not None else None
+            kind = self._kind(frame)
+            return self._of_method(at, Invoked.of(node, frame), *kind, frame.made) if kind is not None else None
         return self.follow(at.of(Invoked.of(node, frame), *at.selectors), receiver)
 
     def _by_constructor(self, at: At, node: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
@@ -165,7 +170,11 @@ class ThroughObjects:
     def _of_method(self, at: At, asked: str, filename: str, owner: ast.ClassDef, made: tuple[ast.Call, Frame] | None) -> Source | None:
         """What a method of an object returns that was called, or a property that was asked for."""
         name, called = (asked.method, asked) if isinstance(asked, Invoked) else (asked, None)
-        found = [item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == name]
+        found: list[ast.FunctionDef] = []
+        for home, kind in lineage(filename, owner):
+            own = [item for item in kind.body if isinstance(item, ast.FunctionDef) and item.name == name]
+            if own and not found:
+                filename, owner, found = home, kind, own
         around = {ast.unparse(decorator).split(".")[-1] for item in found for decorator in item.decorator_list}
         is_property = bool(around & {"property", "cached_property"})
         returns = list(returns_of(found[0])) if len(found) == 1 else []
@@ -181,51 +190,75 @@ class ThroughObjects:
         return self.follow(way, value)
 
     def _defined(self, frame: Frame, function: ast.AST) -> tuple[str, ast.ClassDef | ast.FunctionDef] | None:
-        """The one definition that a called name stands for, in this file or the one it was imported from."""
-        tree = source.tree_of(frame.filename)
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):  # `prepare.load()`
-            module = module_named(frame.filename, function.value.id)
-            name, homes = function.attr, [(module[0], module[1].body)] if module is not None else []
-        elif isinstance(function, ast.Name):
-            name, homes = function.id, [*([(frame.filename, tree.body)] if tree is not None else ()), *imported_bodies(tree, function.id)]
-        else:
-            return None
-        for filename, body in homes:
-            found = [item for item in body if isinstance(item, (ast.ClassDef, ast.FunctionDef)) and item.name == name]
-            if found:
-                return (filename, found[0]) if len(found) == 1 else None
-        return None
+        return definition_of(frame.filename, function)
+
+    def _making(self, filename: str, owner: ast.ClassDef, made: tuple[ast.Call, Frame] | None) -> typing.Iterator[tuple[str, ast.ClassDef, tuple[ast.Call, Frame] | None]]:
+        """A class and its bases, each with the call that ran its `__init__`: the object's own, or `super().__init__(…)`."""
+        for home, kind in lineage(filename, owner):
+            yield home, kind, made
+            own = method_of(kind, "__init__")
+            handed = base_call(own) if own is not None else None
+            if own is not None and handed is not None:
+                call, outer = made or (None, None)
+                made = (handed, Frame(home, own, f"{kind.name}.__init__", call, outer, "self", made))
+            elif own is not None:
+                made = None
 
     def _of_object(self, at: At, call: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
         """An attribute of an object that this call made: a field's value or default, or what `__init__` stored."""
-        if not at.selectors or not isinstance(at.selectors[0], str):
+        name, rest = at.selectors[0] if at.selectors else None, at.selectors[1:]
+        names = list(dict.fromkeys(field for _, kind in reversed(lineage(filename, owner)) for field in fields_of(kind)))  # a base's fields come first
+        if type(name) is int and is_tuple(owner) and name < len(names):  # `for state, action in steps`
+            name = names[name]
+        if not isinstance(name, str):
             return None
-        name, rest = at.selectors[0], at.selectors[1:]
         returned = self._of_method(at.of(*rest), name, filename, owner, (call, at.frame))
         if returned is not None or isinstance(name, Invoked):
             return returned
-        tree = source.tree_of(filename)
-        for method in owner.body:
-            if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__post_init__") and method.args.args:
-                inside = Frame(filename, method, f"{owner.name}.{method.name}", call, at.frame, "self")
+        has_init = False
+        for home, kind, made in self._making(filename, owner, (call, at.frame)):
+            for method in (method_of(kind, "__init__"), method_of(kind, "__post_init__")):
+                if method is None:
+                    continue
+                has_init = has_init or method.name == "__init__"
+                runs, outer = made or (None, None)
+                inside = Frame(home, method, f"{kind.name}.{method.name}", runs, outer, "self")
                 found = [item for statement in ast.walk(method) for item in stored_in(statement, method.args.args[0].arg, name)]
-                if found or method.name == "__init__":
+                if found:
                     return self._one([self.follow(at.inside(inside, *where, *rest), value) for value, where in found])
-        fields = [item.target.id for item in owner.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
-        if name in fields and fields.index(name) < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-            plain = all(getattr(base, "id", getattr(base, "attr", "")) in ("NamedTuple", "object") for base in owner.bases)
-            return self.follow(at.of(*rest), call.args[fields.index(name)]) if plain else None  # a base's fields come first
-        value = class_level(owner, name)
-        if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
-            value = _field_default(value)
-        if value is None or tree is None:
+        if not has_init and name in names:
+            given = self._positional(at.of(*rest), call, names.index(name))
+            if given is not None:
+                return given
+        return self._of_class(at.of(*rest), filename, owner, name)
+
+    def _positional(self, at: At, call: ast.Call, place: int) -> Source | None:
+        """The argument at a place of a call; out of `Step(*parts)`, too."""
+        star = next((k for k, argument in enumerate(call.args) if isinstance(argument, ast.Starred)), len(call.args))
+        if place < star:
+            return self.follow(at, call.args[place])
+        starred = call.args[star].value if star == len(call.args) - 1 else None  # type: ignore[attr-defined]
+        return self.follow(at.of(place - star, *at.selectors), starred) if starred is not None else None
+
+    def _of_named_tuple(self, at: At, call: ast.Call) -> Source | None:
+        """For `Step = namedtuple("Step", ["state", "action"])`: the argument of `Step(…)` that is meant."""
+        names = tuple_fields(at.frame.filename, call.func)
+        name = at.selectors[0] if at.selectors else None
+        place = names.index(name) if isinstance(name, str) and name in names else name
+        if type(place) is not int or not 0 <= place < len(names):
             return None
-        return self.follow(at.inside(Frame(filename, tree, owner.name, None, None), *rest), value)
+        keyword = next((k.value for k in call.keywords if k.arg == names[place]), None)
+        way = at.of(*at.selectors[1:])
+        return self.follow(way, keyword) if keyword is not None else self._positional(way, call, place)
 
 
-def _field_default(call: ast.Call) -> ast.AST | None:
-    """`field(default=4)`, `field(default_factory=lambda: [4])`, `field(default_factory=Config)`."""
-    given = next((k for k in call.keywords if k.arg in ("default", "default_factory")), None)
-    if given is None or given.arg == "default":
-        return given.value if given is not None else None
+def _default(value: ast.AST) -> ast.AST:
+    """`field(default=4)`, `field(default_factory=lambda: [4])`, `field(default_factory=Config)`; any other value as it is."""
+    if not isinstance(value, ast.Call) or getattr(value.func, "id", getattr(value.func, "attr", "")) not in ("field", "Field"):
+        return value
+    given = next((k for k in value.keywords if k.arg in ("default", "default_factory")), None)
+    if given is None:
+        return value
+    if given.arg == "default":
+        return given.value
     return given.value.body if isinstance(given.value, ast.Lambda) else ast.Call(given.value, [], [])

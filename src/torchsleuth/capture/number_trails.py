@@ -6,13 +6,14 @@ import ast
 import typing
 
 from torchsleuth import source
+from torchsleuth.capture.classes import base_call, method_of
 from torchsleuth.capture.finished import Frame, frame_at
 from torchsleuth.capture.imported import module_tree
 from torchsleuth.capture.number_objects import ThroughObjects
 from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source, only
-from torchsleuth.capture.partials import filled
+from torchsleuth.capture.partials import filled, partials_of
 from torchsleuth.capture.scopes import (
-    Selector, argument_for, bound_to, class_of, comprehensions_around, constant_value, default_of, enclosing, key_of, loosened, parameter_of,
+    Selector, argument_for, bound_to, class_of, comprehensions_around, constant_value, default_of, enclosing, key_of, lambda_around, loosened, parameter_of,
     position_in, positional_names, reaching, stores_into,
 )  # fmt: skip
 
@@ -57,7 +58,7 @@ class Trail(ThroughObjects):
         if isinstance(node, (ast.stmt, ast.Starred, ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Dict)):
             return False
         value = constant_value(node)
-        return value is None or value == self._number
+        return (value is None or value == self._number) and not _is_below(node, self._number)
 
     # -- by syntax --------------------------------------------------------------------------------
 
@@ -148,6 +149,9 @@ class Trail(ThroughObjects):
                 where = position_in(generator.target, name)
                 if where is not None:
                     return self.follow(at.of(None, *where, *at.selectors), generator.iter)
+        function = lambda_around(frame.scope, node, name)
+        if function is not None:
+            return self._parameter(at.inside(Frame(frame.filename, function, "<lambda>", None, None), *at.selectors), name)
         bound = bound_to(frame.scope, name)
         last = reaching(frame.scope, node) if len(bound) > 1 else None
         if last is not None and not at.selectors:
@@ -167,6 +171,9 @@ class Trail(ThroughObjects):
             around = frame_at(frame.filename, frame.scope) if not isinstance(outer, ast.Module) else None
             home = _running(frame, outer) or around or Frame(frame.filename, outer, "", None, None)
             return self._name(at.inside(home, *at.selectors), node)
+        owner = self._defined(frame, node) if at.selectors else None
+        if owner is not None and isinstance(owner[1], ast.ClassDef):  # `Model(Config)`: the class itself holds the numbers
+            return self._of_class(at.of(*at.selectors[1:]), owner[0], owner[1], at.selectors[0])
         return self._imported(at, name)
 
     def _imported(self, at: At, name: str) -> Source | None:
@@ -226,10 +233,11 @@ class Trail(ThroughObjects):
         Then a keyword of the parameter's name that is the number is taken for what was given, where there is only one; else
         the default, where it is the number.
         """
-        if at.selectors:
-            return None
+        partial = self._out_of_partials(at, name) if not isinstance(at.frame.scope, ast.Lambda) else None
+        if partial is not None or at.selectors:
+            return partial
         for filename in dict.fromkeys((at.frame.filename, *self._files)):
-            tree = source.tree_of(filename)
+            tree = source.tree_of(filename) if not isinstance(at.frame.scope, ast.Lambda) else None
             given = [k.value for call in ast.walk(tree) if isinstance(call, ast.Call) for k in call.keywords if k.arg == name] if tree is not None else []
             same = [value for value in given if constant_value(value) == self._number]
             if len(same) == 1:
@@ -238,21 +246,47 @@ class Trail(ThroughObjects):
         default = default_of(at.frame.scope, name)
         return self.follow(at.of(), default) if isinstance(default, ast.Constant) else None
 
+    def _out_of_partials(self, at: At, name: str) -> Source | None:
+        """`partial(collate, pad=0)`, which a library calls: what stands in it for the parameter."""
+        ways, called = [], getattr(at.frame.scope, "name", "")
+        for filename in dict.fromkeys((at.frame.filename, *self._files)):
+            tree = source.tree_of(filename)
+            for call, stands_for in partials_of(tree, called) if tree is not None and called else ():
+                given, _ = argument_for(stands_for, at.frame.scope, at.frame.arguments == "self", name)
+                around = frame_at(filename, call)
+                ways += [self.follow(at.inside(around, *at.selectors), given)] if given is not None and around is not None else []
+        return self._one(ways) if ways else None
+
     def _callers(self, frame: Frame) -> typing.Iterator[tuple[Frame, ast.Call]]:
         """Every call in the program's files that may be of this function: its name is all that tells."""
-        called = getattr(frame.scope, "name", "")
-        if called == "__init__":
+        names = {getattr(frame.scope, "name", "")}
+        if names == {"__init__"}:
             owner = class_of(frame.filename, frame.scope)
-            called = owner.name if owner is not None else ""
-        if not called or called == "forward":
+            names = {owner.name} if owner is not None else set()
+            for kind, home in self._derived(names):
+                own = method_of(kind, "__init__")
+                handed = base_call(own) if own is not None else None
+                if own is None:
+                    names.add(kind.name)
+                elif handed is not None:
+                    yield Frame(home, own, f"{kind.name}.__init__", None, None, "self"), handed
+        if names <= {"", "forward"}:
             return
         for filename in dict.fromkeys((frame.filename, *self._files)):
             tree = source.tree_of(filename)
             for call in ast.walk(tree) if tree is not None else ():
-                if isinstance(call, ast.Call) and (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) == called:
+                if isinstance(call, ast.Call) and (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) in names:
                     around = frame_at(filename, call)
                     if around is not None:
                         yield around, call
+
+    def _derived(self, names: set[str]) -> typing.Iterator[tuple[ast.ClassDef, str]]:
+        """The classes of the program that are made of one of these."""
+        for filename in self._files:
+            tree = source.tree_of(filename)
+            for kind in ast.walk(tree) if tree is not None else ():
+                if isinstance(kind, ast.ClassDef) and any(getattr(base, "id", getattr(base, "attr", "")) in names for base in kind.bases):
+                    yield kind, filename
 
 
 def _crossed(at: At, outer: Frame, given: ast.AST, name: str) -> tuple[Crossing, ...]:
@@ -264,6 +298,12 @@ def _crossed(at: At, outer: Frame, given: ast.AST, name: str) -> tuple[Crossing,
     if handed_on and given.id == name:  # type: ignore[attr-defined]
         return at.crossed
     return (*at.crossed, Crossing(outer.filename, given, outer.name, not handed_on))
+
+
+def _is_below(node: ast.AST, number: int) -> bool:
+    """`step % 2` is no 2."""
+    end = constant_value(node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) else None
+    return end is not None and 0 < end <= number
 
 
 def _running(frame: Frame, scope: ast.AST) -> Frame | None:

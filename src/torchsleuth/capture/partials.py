@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import typing
 
 from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.scopes import argument_for, bound_to, default_of, enclosing, parameter_of
@@ -12,14 +13,25 @@ _MOST_NAMES = 6
 
 def filled(frame: Frame, call: ast.Call) -> ast.Call:
     """The call with the arguments of the partial before its own; the call itself where its name is bound to none, or to several things."""
-    made = _bound(frame, call.func.id) if isinstance(call.func, ast.Name) else None
-    if not isinstance(made, ast.Call) or getattr(made.func, "id", getattr(made.func, "attr", "")) != "partial" or not made.args:
+    made = bound_value(frame, call.func.id) if isinstance(call.func, ast.Name) else None
+    if not isinstance(made, ast.Call) or not is_partial(made):
         return call
     own = {keyword.arg for keyword in call.keywords}
     return ast.Call(made.args[0], [*made.args[1:], *call.args], [*(k for k in made.keywords if k.arg not in own), *call.keywords])
 
 
-def _bound(frame: Frame, name: str, left: int = _MOST_NAMES) -> ast.AST | None:
+def is_partial(call: ast.Call) -> bool:
+    return getattr(call.func, "id", getattr(call.func, "attr", "")) == "partial" and bool(call.args)
+
+
+def partials_of(tree: ast.AST, name: str) -> typing.Iterator[tuple[ast.Call, ast.Call]]:
+    """Every `partial(name, …)`: it, and the call of the function that it stands for as far as it goes."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and is_partial(call) and getattr(call.args[0], "attr", getattr(call.args[0], "id", "")) == name:
+            yield call, ast.Call(call.args[0], call.args[1:], call.keywords)
+
+
+def bound_value(frame: Frame, name: str, left: int = _MOST_NAMES) -> ast.AST | None:
     """What the name stands for, through other names, parameters and their defaults."""
     scope: ast.AST | None = frame.scope
     while scope is not None and left > 0:
@@ -29,13 +41,13 @@ def _bound(frame: Frame, name: str, left: int = _MOST_NAMES) -> ast.AST | None:
                 return None
             given = argument_for(frame.call, scope, frame.arguments == "self", name)[0] if frame.call is not None and frame.outer is not None else None
             if given is not None and frame.outer is not None:
-                return _bound(frame.outer, given.id, left - 1) if isinstance(given, ast.Name) else given
+                return bound_value(frame.outer, given.id, left - 1) if isinstance(given, ast.Name) else given
             values = ((default, ()),) if (default := default_of(scope, name)) is not None else ()
         if values:
             value = values[0][0] if len(values) == 1 and not values[0][1] else None
             around = enclosing(frame.filename, scope) if not isinstance(scope, ast.Module) else None
             if isinstance(value, ast.Name) and value.id != name:
-                return _bound(Frame(frame.filename, around or scope, "", None, None), value.id, left - 1)
+                return bound_value(Frame(frame.filename, around or scope, "", None, None), value.id, left - 1)
             return value
         scope = enclosing(frame.filename, scope) if not isinstance(scope, ast.Module) else None
     return None

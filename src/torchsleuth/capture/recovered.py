@@ -22,7 +22,7 @@ from torchsleuth.capture.makers import module_made, owner_of
 from torchsleuth.capture.operands import Gathering, Raw
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.trails import Trails, value_choice
-from torchsleuth.capture.value_origins import VALUE_COPIES, ValueOrigins
+from torchsleuth.capture.value_origins import VALUE_COPIES, ValueOrigins, without_copy
 from torchsleuth.evidence_forward import FailedOperation, IndexItem, Operand
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin
@@ -286,7 +286,7 @@ def _with_values(operand: Operand, raw: Raw, found: Judged, name: str, gathering
         made = ValueOrigins(gathering.failure, origins).value(raw.mark, values.first[0], lambda mark: None)
     if made is None and raw.node is not None and raw.entry is not None and not isinstance(raw.entry.frame, _Gone):
         made = Trails(origins.definitions).follow(raw.entry, raw.node, value_choice(VALUE_COPIES))
-    return dataclasses.replace(operand, values=values, value_made=made or operand.made)
+    return dataclasses.replace(operand, values=values, value_made=without_copy(made or operand.made))
 
 
 def _config(crash: Crash, found: Judged) -> tuple[tuple[str, int], ...]:

@@ -54,6 +54,13 @@ def constant_value(node: ast.AST) -> int | None:
     return None
 
 
+def signed_constant(node: ast.AST) -> int | None:
+    """The value of a number that is written out, -1 included."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return -node.operand.value if type(node.operand.value) is int else None
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
 # Which argument of a layer is the size of its weight at an axis: by position, and by name.
 _LINEAR = {0: (1, "out_features"), 1: (0, "in_features")}
 _CONV = {0: (1, "out_channels"), 1: (0, "in_channels")}
@@ -150,6 +157,12 @@ def position_in(target: ast.AST, name: str) -> tuple[Selector, ...] | None:
 def comprehensions_around(scope: ast.AST, node: ast.AST) -> list[typing.Any]:
     """The comprehensions around an expression, innermost first."""
     return [c for c in ast.walk(scope) if isinstance(c, COMPREHENSIONS) and any(inner is node for inner in ast.walk(c))][::-1]
+
+
+def lambda_around(scope: ast.AST, node: ast.AST, name: str) -> ast.Lambda | None:
+    """The lambda whose parameter a name is."""
+    around = [c for c in ast.walk(scope) if isinstance(c, ast.Lambda) and c is not scope and parameter_of(c, name) is not None and any(inner is node for inner in ast.walk(c.body))]
+    return around[-1] if around else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,8 +20,9 @@ from torchsleuth import source
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
 from torchsleuth.capture.live_values import in_objects
+from torchsleuth.capture.number_sources import Source
 from torchsleuth.capture.origins import Origins
-from torchsleuth.capture.values import Values, value_argument
+from torchsleuth.capture.values import COPIES, Values, only_holds, value_argument
 from torchsleuth.evidence_forward import BadValue, Made
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.record.oplog import Mark, Operation
@@ -57,7 +58,10 @@ class ValueOrigins:
         self._origins = origins
 
     def value(self, mark: Mark, first: BadValue, locate: Locate, held: Held | None = None) -> Made | None:
-        """Where a value came from: the last write into the memory, or the call that computed it, and what that was given."""
+        """Where a value came from: the last write into the memory, or the call that computed it, or what that was given."""
+        return without_copy(self._value(mark, first, locate, held))
+
+    def _value(self, mark: Mark, first: BadValue, locate: Locate, held: Held | None) -> Made | None:
         before, last, position = self._origins.limit, None, first.position
         result: Mark | None = None
         for _ in range(_MOST_STEPS):
@@ -119,7 +123,7 @@ class ValueOrigins:
         elif operation.name == "__setitem__" and 2 not in operation.arguments:  # a plain number is written, no tensor
             given = _assigned(frame.filename, call)
         found = self._values.follow(frame, given[0], given[1], number) if given is not None else None
-        return dataclasses.replace(made, given=self._origins.definitions.source_made(found)) if found is not None else made
+        return dataclasses.replace(made, given=self._out_of(found, number)) if found is not None else made
 
     def _counted(self, operation: Operation) -> Made | None:
         """`torch.arange(length)` counts as far as it is long: with what gave it that number."""
@@ -141,8 +145,12 @@ class ValueOrigins:
         frame = frames_of(stack)
         if frame is None or type(first.value) is not int:
             return None
-        made = self._origins.definitions.source_made(self._values.follow(frame, node, first.position, first.value))
-        return dataclasses.replace(made, operation="value") if made is not None else None
+        return self._out_of(self._values.follow(frame, node, first.position, first.value), first.value)
+
+    def _out_of(self, found: Source | None, number: int) -> Made | None:
+        """The far end of a value's trail; a list that it was lost in only passed it on."""
+        made = self._origins.definitions.source_made(found)
+        return dataclasses.replace(made, operation="copied" if only_holds(found.node, number) else "value") if found is not None and made is not None else None
 
     @functools.cached_property
     def _values(self) -> Values:
@@ -276,10 +284,39 @@ def _padded_from(operation: Operation, mark: Mark, position: tuple[int, ...]) ->
     """The sequence, and the place in it, that an element of `pad_sequence` was copied from; None for the padding itself."""
     samples, longest = operation.operands, max((item.shape[0] for item in operation.operands if item.shape), default=0)
     rows, columns = mark.shape[:2] == (len(samples), longest), mark.shape[:2] == (longest, len(samples))
+    if rows and columns:
+        rows = _says_batch_first(node_in(operation.user_code, operation.user_lasti)) is True
+        columns = _says_batch_first(node_in(operation.user_code, operation.user_lasti)) is False
     if len(position) < 2 or rows == columns:
         return None  # batch or time first: where both fit nobody can tell
     sample, step = position[:2] if rows else position[1::-1]
     return (samples[sample], (step, *position[2:])) if step < samples[sample].shape[0] else None
+
+
+def _says_batch_first(call: ast.AST | None) -> bool | None:
+    """What is written in a call of `pad_sequence`; None where only a variable tells."""
+    if not isinstance(call, ast.Call) or any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
+        return None
+    given = next((k.value for k in call.keywords if k.arg == "batch_first"), call.args[1] if len(call.args) > 1 else ast.Constant(False))
+    return given.value if isinstance(given, ast.Constant) and type(given.value) is bool else None
+
+
+def without_copy(made: Made | None) -> Made | None:
+    """`torch.tensor(rows)` holds the numbers it is given: where they come from is known, or they only pass there."""
+    if made is None or made.operation not in COPIES:
+        return made
+    if made.given is not None:
+        return made.given
+    return dataclasses.replace(made, operation="copied") if not _writes_its_numbers(made) else made
+
+
+def _writes_its_numbers(made: Made) -> bool:
+    """`torch.tensor([0.5, 1.5])`."""
+    try:
+        call = ast.parse(made.place.source.strip(), mode="eval").body
+    except SyntaxError:
+        return False
+    return isinstance(call, ast.Call) and not any(isinstance(node, (ast.Name, ast.Call)) for argument in call.args[:1] for node in ast.walk(argument))
 
 
 def _may_cover(operation: Operation, target: Mark, mark: Mark, position: tuple[int, ...] | None) -> bool:

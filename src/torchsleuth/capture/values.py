@@ -11,12 +11,13 @@ from __future__ import annotations
 import ast
 import typing
 
-from torchsleuth import source
-from torchsleuth.capture.finished import Frame, frame_at
+from torchsleuth.capture.classes import is_tuple, lineage, method_of
+from torchsleuth.capture.collating import joining, loaders_given
+from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.number_sources import ANOTHER, At, Invoked, Source
 from torchsleuth.capture.number_trails import Trail
 from torchsleuth.capture.returns import returns_of
-from torchsleuth.capture.scopes import Selector, constant_value, key_of, loosened, stores_into
+from torchsleuth.capture.scopes import Selector, constant_value, key_of, loosened, signed_constant, stores_into
 
 # They hold the very numbers they are given.
 COPIES = frozenset({
@@ -27,6 +28,8 @@ _SAME_TENSOR = frozenset({
 })  # fmt: skip
 _DRAWS = frozenset({"sample", "choices", "shuffle", "sorted", "deque"})  # hold elements of what they are given
 _EMPTY = frozenset({"list", "dict", "set", "deque", "OrderedDict", "Counter", "defaultdict"})
+_JOINED = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "pad_sequence"})
+_HAND_OUT = _JOINED | {"DataLoader", "TensorDataset", "Subset", "random_split"}
 _LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _CONTAINERS = (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Call, ast.BinOp)
 
@@ -80,6 +83,30 @@ def _is_list(node: ast.AST) -> bool:
     return isinstance(node, (ast.List, ast.Tuple, ast.ListComp)) or isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("list", "tuple", "tolist", "split")
 
 
+def only_holds(node: ast.AST, number: int) -> bool:
+    """A list or table that is made of what it is given: it neither counts, as `enumerate` does, nor is the number written in it."""
+    holds = isinstance(node, (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) or isinstance(node, ast.BinOp) and _is_list(node)
+    return holds and all(signed_constant(part) != number for part in ast.walk(node))
+
+
+def _before_turning(name: str, call: ast.Call, selectors: tuple[Selector, ...], rank: int) -> tuple[Selector, ...] | None:
+    """The position in a tensor, before `.t()` or `.unsqueeze(1)`; for a tensor alone, no table of several."""
+    if name == "t" and len(selectors) == 2:  # of a part of it, too: `source, goal = edges.t()`
+        return selectors[::-1]
+    if len(selectors) != rank:
+        return None
+    if name == "unsqueeze":
+        place = signed_constant(call.args[0]) if len(call.args) == 1 else None
+        if place is None or not -rank <= place < rank:
+            return None
+        return (*selectors[: place % rank], *selectors[place % rank + 1 :])
+    return selectors[::-1] if rank == 2 and name == "transpose" and len(call.args) == 2 else None
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 # What an expression in a function stands for in objects that still live: all that is found.
 Live = typing.Callable[[Frame, ast.expr], list[object]]
 
@@ -99,6 +126,11 @@ class Values:
         return found._replace(crossed=())
 
 
+def _hands_out(node: ast.AST) -> bool:
+    """torch's tools for data and for joining tensors make no number themselves."""
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _HAND_OUT
+
+
 class _ValueTrail(Trail):
     def __init__(self, files: tuple[str, ...], number: int, rank: int, live: Live) -> None:
         super().__init__(files, number)
@@ -107,8 +139,9 @@ class _ValueTrail(Trail):
 
     def follow(self, at: At, node: ast.AST) -> Source | None:
         """`mask[0] = 255`: a number that is stored in a part of an array fills it."""
-        if isinstance(node, ast.Constant) and at.selectors and type(node.value) is int:
-            return Source(at.frame.filename, node, at.frame.name, at.crossed) if node.value == self._number else ANOTHER
+        written = signed_constant(node)
+        if written is not None:
+            return Source(at.frame.filename, node, at.frame.name, at.crossed) if written == self._number else ANOTHER
         return super().follow(at, node)
 
     def _one(self, found: list[Source | None]) -> Source | None:
@@ -121,13 +154,32 @@ class _ValueTrail(Trail):
     def _end(self, at: At, node: ast.AST, found: Source | None) -> Source | None:
         if any(isinstance(selector, Invoked) for selector in at.selectors):
             return None  # the object, not what its method returns
-        if at.selectors and isinstance(node, _CONTAINERS) and found is None:
+        if at.selectors and isinstance(node, _CONTAINERS) and found is None and not _hands_out(node):
             if isinstance(node, _LITERALS) and not (node.values if isinstance(node, ast.Dict) else node.elts):
                 return None  # nothing is in it yet
             return Source(at.frame.filename, node, at.frame.name, None)
         return super()._end(at, node, found)
 
     # -- by syntax --------------------------------------------------------------------------------
+
+    def _subscript(self, at: At, node: ast.Subscript) -> Source | None:
+        """`rows[:, None]`, of an array: which of its positions are meant."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not at.selectors or not any(isinstance(part, ast.Slice) or _is_none(part) for part in parts) or isinstance(node.slice, ast.Slice):
+            return super()._subscript(at, node)
+        rest, found = list(at.selectors), []
+        for part in parts:
+            if not isinstance(part, (ast.Slice, ast.Constant)) or not rest:
+                return None
+            if isinstance(part, ast.Slice):
+                whole = part.lower is None and part.upper is None and part.step is None
+                first = rest.pop(0)
+                found.append(first if whole else None)
+            elif _is_none(part):
+                rest.pop(0)
+            else:
+                found += key_of(part)
+        return self.follow(at.of(*found, *rest), node.value)
 
     def _name(self, at: At, node: ast.Name) -> Source | None:
         """`a = torch.tensor(a)`: the way that leads back to the name itself brings no number of its own."""
@@ -152,15 +204,10 @@ class _ValueTrail(Trail):
     def _of_self(self, at: At, name: str) -> Source | None:
         """`self.table`, and what the methods of the class put into it later: `self.table[word] = …`, `self.rows.append(…)`."""
         made = super()._of_self(at, name)
-        owner = self._owner(at.frame)
-        if owner is None or not at.selectors:
-            return made
         later = []
-        for method in owner.body:
-            if isinstance(method, ast.FunctionDef) and method.args.args:
-                home = self._home(at.frame, owner, method)
-                for value, rest in stores_into(method, f"{method.args.args[0].arg}.{name}", at.selectors):
-                    later.append(self.follow(at.inside(home, *rest), value))
+        for home, method in self._methods(at.frame) if at.selectors else ():
+            for value, rest in stores_into(method, f"{method.args.args[0].arg}.{name}", at.selectors):
+                later.append(self.follow(at.inside(home, *rest), value))
         return self._one([made, *later]) if later else made
 
     def _call(self, at: At, node: ast.Call) -> Source | None:
@@ -173,11 +220,19 @@ class _ValueTrail(Trail):
             if name == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred) and len(at.selectors) > 1:
                 return self.follow(at.of(None, at.selectors[0], *at.selectors[2:]), node.args[0].value)  # rows become columns
             if name in _DRAWS and node.args:
-                return self.follow(at.of(*loosened(at.selectors)), node.args[0])
+                drawn = self.follow(at.of(*loosened(at.selectors)), node.args[0])
+                return self._one([drawn, super()._call(at, node)]) if isinstance(node.func, ast.Attribute) else drawn  # `memory.sample(64)`
             if name in _EMPTY and not node.args:
                 return ANOTHER  # nothing is in it yet
             if _cannot_hold(name, node, self._number):
                 return ANOTHER
+            if name in ("t", "transpose", "unsqueeze") and isinstance(node.func, ast.Attribute):
+                turned = _before_turning(name, node, at.selectors, self._rank)
+                return self.follow(at.of(*turned), node.func.value) if turned is not None else None
+            if name in _JOINED and node.args and not isinstance(node.args[0], ast.Starred):
+                return self._joined(at, node, name)
+            if name == "DataLoader" and (joins := next((k.value for k in node.keywords if k.arg == "collate_fn"), None)) is not None:
+                return self._batch(at, joins)
             samples = self._samples(at, node, name)
             if samples is not None:
                 return self.follow(at.of(*samples[1]), samples[0])
@@ -192,6 +247,13 @@ class _ValueTrail(Trail):
         """Whether the tables that this expression stands for now all are without the number: then it was the default."""
         found = self._live(frame, table)
         return bool(found) and all(isinstance(one, dict) and self._number not in one.values() for one in found)
+
+    def _joined(self, at: At, node: ast.Call, name: str) -> Source | None:
+        """`torch.stack(rows)` along the first dimension, or wherever in one of the tensors that are joined; the padding between them."""
+        plain = len(node.args) == 1 and not node.keywords and name in ("stack", "vstack")
+        ways = [self.follow(at.of(*at.selectors) if plain else at.of(*(None,) * (len(at.selectors) + (name in ("cat", "concat", "concatenate")))), node.args[0])]
+        filled = value_argument(node, at.selectors) if name == "pad_sequence" else None
+        return self._one([*ways, *([self.follow(at.of(), filled[0])] if filled is not None else [])])
 
     # -- samples ----------------------------------------------------------------------------------
 
@@ -213,28 +275,42 @@ class _ValueTrail(Trail):
         return None
 
     def _of_object(self, at: At, call: ast.Call, filename: str, owner: ast.ClassDef) -> Source | None:
-        """An element of an object that this call made: what its `__getitem__` returns."""
-        if not at.selectors or isinstance(at.selectors[0], str):
+        """An element of an object that this call made: what its `__getitem__` returns, or its `__iter__` yields."""
+        if not at.selectors or isinstance(at.selectors[0], str) or is_tuple(owner):
             return super()._of_object(at, call, filename, owner)
-        method = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__getitem__" and m.args.args), None)
-        returns = list(returns_of(method)) if method is not None else []
-        if method is None or len(returns) != 1 or returns[0].value is None:
+        for home, kind in lineage(filename, owner):
+            method = method_of(kind, "__getitem__") or method_of(kind, "__iter__")
+            if method is not None:
+                inside = Frame(home, method, f"{kind.name}.{method.name}", None, None, "self", made=(call, at.frame))
+                return self._handed_out(at.inside(inside, *at.selectors[method.name == "__getitem__" :]), method)
+        return None
+
+    def _handed_out(self, at: At, function: ast.FunctionDef) -> Source | None:
+        """What a function returns or, for an element of what a generator makes, yields."""
+        yields = [node for node in ast.walk(function) if isinstance(node, (ast.Yield, ast.YieldFrom)) and node.value is not None]
+        ways = [(at.selectors[isinstance(node, ast.Yield) :], node.value) for node in yields] or [(at.selectors, node.value) for node in returns_of(function) if node.value is not None]
+        return self._one([self.follow(at.of(*rest), value) for rest, value in ways]) if ways and (at.selectors or not yields) else None
+
+    def _batch(self, at: At, joins: ast.AST) -> Source | None:
+        """One of a loader's batches: what the function returns that it was given to join samples."""
+        function = joining(at.frame, joins)
+        if function is None:
             return None
-        inside = Frame(filename, method, f"{owner.name}.__getitem__", None, None, "self", made=(call, at.frame))
-        return self.follow(at.inside(inside, *at.selectors[1:]), returns[0].value)
+        home, definition, made = function
+        inside = at.inside(Frame(home, definition, getattr(definition, "name", "<lambda>"), None, None, "self" if made is not None else "", made), *at.selectors[1:])
+        return self.follow(inside, definition.body) if isinstance(definition, ast.Lambda) else self._handed_out(inside, definition)
+
+    def _returned(self, at: At, node: ast.Call) -> Source | None:
+        """`for row in read_rows(path)`, of a generator of the program's."""
+        defined = self._defined(at.frame, node.func)
+        if defined is None or not isinstance(defined[1], ast.FunctionDef) or not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(defined[1])):
+            return super()._returned(at, node)
+        return self._handed_out(at.inside(Frame(defined[0], defined[1], defined[1].name, node, at.frame, ""), *at.selectors), defined[1])
 
     def _parameter(self, at: At, name: str) -> Source | None:
         """`def collate(batch)`, which a DataLoader was given: the samples of its dataset."""
         found = super()._parameter(at, name)
         if found is not None or at.frame.call is not None or not at.selectors:
             return found
-        called, ways = getattr(at.frame.scope, "name", ""), []
-        for filename in dict.fromkeys((at.frame.filename, *self._files)):
-            tree = source.tree_of(filename)
-            for call in ast.walk(tree) if tree is not None and called else ():
-                if isinstance(call, ast.Call) and any(k.arg == "collate_fn" and getattr(k.value, "attr", getattr(k.value, "id", "")) == called for k in call.keywords):
-                    dataset = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "dataset"), None)
-                    around = frame_at(filename, call)
-                    if dataset is not None and around is not None:
-                        ways.append(self.follow(at.inside(around, None, *at.selectors[1:]), dataset))
+        ways = [self.follow(at.inside(around, None, *at.selectors[1:]), dataset) for around, dataset in loaders_given(self._files, at.frame, name)]
         return self._one(ways) if ways else None

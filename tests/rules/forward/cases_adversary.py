@@ -12,7 +12,7 @@ def encoded(text):
     return torch.tensor([words[w] for w in text.split()] + [len(words)])  #! create
 batch = pad_sequence([encoded("a b a b"), encoded("b")], batch_first=True, padding_value=0)
 nn.Embedding(len(words), 4)(batch)  #! index
-""", "index-out-of-range", ("holds 3", "3 rows"), late=(7, 8)),
+""", "index-out-of-range", ("holds 3", "3 rows"), late=(6, 8)),
     Case("mask-without-the-added-token", """\
 import torch
 from torch import nn
@@ -318,7 +318,7 @@ class Reader(nn.Module):
         return self.table(ids)  #! index
 size = len(set(words))  #! create
 reader = Reader(size)  #! create
-reader(torch.tensor([index[word] for word in words]))  #! create
+reader(torch.tensor([index[word] for word in words]))
 """, "index-out-of-range", ("legal: 0…4", "5 rows"), late=False),
     Case("lined-up-with-the-last", """\
 import torch

@@ -28,7 +28,7 @@ from torch import nn
 words = ["a", "b", "c"]
 index = {word: number + 1 for number, word in enumerate(words)}  #! create
 table = nn.Embedding(len(words), 8)  #! create
-ids = torch.tensor([index[word] for word in words])  #! create
+ids = torch.tensor([index[word] for word in words])
 table(ids)  #! index
 """, "index-out-of-range", ("`ids[2]` = 3", "0…2", "count from 1")),
     Case("ignore-label-as-index", """\

@@ -90,7 +90,7 @@ class Words:
         return [self.numbers.get(word, self.unknown) for word in text.split()]
 words = Words("a b c".split())
 table = nn.Embedding(len(words.numbers), 4)  #! create
-ids = torch.tensor(words.encode("a d"))  #! create
+ids = torch.tensor(words.encode("a d"))
 table(ids)  #! index
 """, "index-out-of-range", ("holds 3",)),
     Case("kinds-of-the-parts", """\
@@ -105,7 +105,7 @@ def encode(samples):
             kind += [k] * len(part)
         ids.append(row)
         kinds.append(kind)
-    return torch.tensor(ids), torch.tensor(kinds)  #! create
+    return torch.tensor(ids), torch.tensor(kinds)
 table = nn.Embedding(2, 4)  #! create
 ids, kinds = encode([([1, 2], [3], [4]), ([5], [6, 7], [8])])
 table(kinds)  #! index
@@ -241,7 +241,7 @@ for _ in range(8):
     buffer.append((torch.randn(5), env.action()))
 def update(batch):
     s, a = zip(*batch)
-    s, a = torch.stack(s), torch.tensor(a)  #! create
+    s, a = torch.stack(s), torch.tensor(a)
     return net(s).gather(1, a.unsqueeze(1))  #! index
 update(random.sample(buffer, 4))
 """, "index-out-of-range", ("holds 3",), late=False),
@@ -295,7 +295,7 @@ class Words:
 config = Config.of({"width": 8})
 table = nn.Embedding(config.size, config.width)  #! create
 words = Words("a b c d e f".split())
-ids = torch.tensor([words("a b"), words("c d")])  #! create
+ids = torch.tensor([words("a b"), words("c d")])
 table(ids)  #! index
 """, "index-out-of-range", ("holds 6",), late=False),
 ]  # fmt: skip

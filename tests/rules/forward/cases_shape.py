@@ -193,7 +193,7 @@ table[0] = row  #! operand
     Case("channels-last", """\
 import torch
 from torch import nn
-layer = nn.Conv2d(3, 8, 3)  #! create
+layer = nn.Conv2d(3, 8, 3)
 images = torch.randn(2, 32, 32, 3)  #! create
 layer(images)  #! operand
 """, "conv-shape", ("channels come last", "permute(0, 3, 1, 2)", "takes 3")),

@@ -13,7 +13,7 @@ class Vocabulary:
         for word in text.split():
             self.table.setdefault(word, len(self.table) + 1)  #! create
     def ids(self, text):
-        return torch.tensor([self.table.get(word, 0) for word in text.split()])  #! create
+        return torch.tensor([self.table.get(word, 0) for word in text.split()])
 words = Vocabulary()
 words.read("the cat sat on the mat")
 size = len(words.table)  #! create
@@ -48,7 +48,7 @@ class Buffer:
         self.steps.append((state, action))
     def sample(self, count):
         states, actions = zip(*random.sample(self.steps, count))
-        return torch.stack(states), torch.tensor(actions)  #! create
+        return torch.stack(states), torch.tensor(actions)
 ACTIONS = 3  #! create
 values, buffer = nn.Linear(2, ACTIONS), Buffer()  #! create
 for step in range(8):
@@ -56,7 +56,7 @@ for step in range(8):
     buffer.push(torch.randn(2), action)
 states, actions = buffer.sample(8)
 values(states).gather(1, actions[:, None])  #! index
-""", "index-out-of-range", ("= 4", "0…2", "the 3 is set here"), late=(18, 19)),
+""", "index-out-of-range", ("= 4", "0…2", "the 3 is set here"), late=(16, 19)),
     Case("kept-by-a-where", """\
 import torch
 from torch import nn
@@ -86,7 +86,7 @@ nn.Embedding(9, 2)(started([[1, 2], [3, 4]]))  #! index
 import torch
 edges = [(0, 1), (1, 2), (2, 5)]  #! create
 nodes = 4  #! create
-source, goal = torch.tensor(edges).t()  #! create
+source, goal = torch.tensor(edges).t()
 torch.zeros(nodes, 2).index_add_(0, goal, torch.ones(3, 2))  #! index
 """, "index-out-of-range", ("`goal[2]` = 5", "0…3"), late=False),
     Case("scale-of-each-sample", """\
@@ -149,7 +149,7 @@ class Table(nn.Module):
         super().__init__()
         self.rows = nn.Embedding(count, 2)  #! create
     def forward(self, text):
-        ids = torch.tensor(words.encode(text))  #! create
+        ids = torch.tensor(words.encode(text))
         return self.rows(ids)  #! index
 table = Table(words.size)  #! create
 table("a c")

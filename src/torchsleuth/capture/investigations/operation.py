@@ -27,7 +27,7 @@ from torchsleuth.capture.subscripts import index_items
 from torchsleuth.capture.traced import traced_layer, traced_name, traced_operands, traced_origin
 from torchsleuth.capture.trails import Trails, mark_of, value_choice
 from torchsleuth.capture.unpacked import unpacked
-from torchsleuth.capture.value_origins import VALUE_COPIES, Locate, ValueOrigins
+from torchsleuth.capture.value_origins import VALUE_COPIES, Locate, ValueOrigins, without_copy
 from torchsleuth.capture.values import BLANK, COPIES
 from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import BadValue, FailedOperation, Made, Operand, SizeOrigin
@@ -161,7 +161,7 @@ def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Opera
             made = given  # not the call of some function that returned it, nor of what was written over
         elif made is not None and made.given is None:
             made = dataclasses.replace(made, given=given)
-    return dataclasses.replace(operand, values=values, value_made=made or operand.made)
+    return dataclasses.replace(operand, values=values, value_made=without_copy(made or operand.made))
 
 
 def _badness(gathering: Gathering, limit: Limits) -> Locate:

@@ -74,6 +74,8 @@ def _given_words(given: Made) -> str:
         return "this layer's kernel, stride and padding make it so"
     if given.operation == "mask":
         return "this mask is false everywhere"
+    if given.operation == "copied":
+        return "the number passes here"
     if text.isdigit():
         return f"the {text} is set here"
     return f"{text} is given here" if re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*", text) else "the number comes from here"

@@ -92,18 +92,19 @@ class ConvShape(CrashRule):
             spatial = len(weight.shape) - 2 if weight is not None else len(sizes) - 2
             axis = len(sizes) - spatial - 1
             axis = 1 if given is None or len(given.shape) != len(sizes) else axis
-            fixes, formed = [f"Build the layer for {have} channels, or give it an input with {want}."], []
+            fixes = [f"Build the layer for {have} channels, or give it an input with {want}."]
+            formed = [of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {plural(want, 'channel')} here")]
             if sizes[-1] == want and len(sizes) >= 3:
                 order = [0, len(sizes) - 1, *range(1, len(sizes) - 1)] if len(sizes) > spatial + 1 else [len(sizes) - 1, *range(len(sizes) - 1)]
                 facts.append(inferred(f"The last dimension has size {want}: the channels come last here; torch reads [batch, channels, …]."))
                 name = expr(given, "x") if given is not None else "x"
                 fixes = [f"Move the channels: `{name}.permute({', '.join(map(str, order))})`."]
-                formed = [(given.formed, f"{called} {shape(sizes)} comes from here")] if given is not None else []
+                formed = [(given.formed, f"{called} {shape(sizes)} comes from here")] if given is not None and given.formed is not None else [of_axis(given, axis)]  # the sizes are right
             parts, sums = of_terms(operation, given, axis)
             return report(
                 self.name, operation, title=f"{called} has {plural(have, 'channel')} (dimension {axis}); {layer} takes {want}", label=f"{plural(have, 'channel')} at dimension {axis}; {want} {'is' if want == 1 else 'are'} taken",
                 lead=given, why=f"{layer} {'was built for' if operation.module_type else 'takes, by its weight,'} {plural(want, 'input channel')} and reads them at dimension {axis}, where {called} {shape(sizes)} has {have}.",
-                creates=[*formed, of_axis(given, axis), (_maker(operation, weight, want) or made, f"the layer is made for {plural(want, 'channel')} here"), *parts], facts=[*sums, *facts], fixes=fixes,
+                creates=[*formed, *parts], facts=[*sums, *facts], fixes=fixes,
             )  # fmt: skip
         creates: list[tuple[Made | None, str]] = []
         if "Kernel size" in message or "too small" in message:

@@ -1,0 +1,154 @@
+"""Programs whose bad index goes through many hands: what only passes it on is no culprit."""
+
+from forward_harness import Case
+
+CASES = [
+    Case("padding-of-a-collator-object", """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Pad:
+    def __init__(self, filler, longest=9):
+        self.filler, self.longest = filler, longest
+    def __call__(self, rows):
+        ids = [row["ids"][:self.longest] for row in rows]
+        width = max(map(len, ids))
+        ids = [row + [self.filler] * (width - len(row)) for row in ids]
+        return {"ids": torch.as_tensor(ids).long(), "kind": torch.as_tensor(np.asarray([row["kind"] for row in rows]))}
+rows = [{"ids": [3, 4, 5, 6], "kind": 0}, {"ids": [8, 9], "kind": 1}]
+join = Pad(filler=-1)  #! create
+table = nn.Embedding(20, 4)
+for batch in DataLoader(rows, batch_size=2, collate_fn=join):
+    batch = {name: part.to("cpu") for name, part in batch.items()}
+    table(batch["ids"])  #! index
+""", "index-out-of-range", ("= -1", "0…19", "the value -1 comes from here")),
+    Case("padding-of-a-partial", """\
+import functools
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+letters = {letter: k for k, letter in enumerate("abcdefghij")}
+SPECIAL = {"<s>": 11, "<pad>": 10}  #! create
+def join(words, filler):
+    rows = [torch.tensor([letters[c] for c in word]) for word in words]
+    return pad_sequence(rows, batch_first=True, padding_value=filler)  #! create
+loader = DataLoader(["cab", "fidge", "he"], batch_size=3, collate_fn=functools.partial(join, filler=SPECIAL["<pad>"]))
+table = nn.Embedding(len(letters), 5)  #! create
+for ids in loader:
+    table(ids)  #! index
+""", "index-out-of-range", ("= 10", "0…9"), late=(12, 13, 14)),
+    Case("unknown-word-of-a-padded-batch", """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset
+class Texts(Dataset):
+    def __init__(self, texts):
+        self.texts, words = texts, sorted({word for text in texts[:2] for word in text.split()})
+        self.number = {word: k for k, word in enumerate(words)}
+        self.unknown = 99  #! create
+    def __len__(self):
+        return len(self.texts)
+    def __getitem__(self, i):
+        return torch.tensor([self.number.get(word, self.unknown) for word in self.texts[i].split()]), i
+data = Texts(["a fine day", "a bad film", "what a day"])
+loader = DataLoader(data, batch_size=3, collate_fn=lambda batch: pad_sequence([ids for ids, _ in batch], batch_first=True))
+table = nn.Embedding(len(data.number), 4)  #! create
+for ids in loader:
+    table(ids)  #! index
+""", "index-out-of-range", ("= 99", "0…4", "the value 99 comes from here")),
+    Case("steps-of-a-named-tuple", """\
+import random
+import torch
+from collections import namedtuple
+from torch import nn
+Step = namedtuple("Step", "state action reward")
+class Memory:
+    def __init__(self):
+        self.steps = []
+    def push(self, *parts):
+        self.steps.append(Step(*parts))
+    def sample(self, count):
+        return random.sample(self.steps, count)
+def act(step):
+    return 2 if step == 4 else step % 2  #! create
+memory, net = Memory(), nn.Linear(4, 2)  #! create
+for step in range(9):
+    memory.push(torch.randn(4), act(step), 1.0)
+batch = Step(*zip(*memory.sample(9)))
+actions = torch.tensor(batch.action)[:, None]
+net(torch.stack(batch.state)).gather(1, actions)  #! index
+""", "index-out-of-range", ("= 2", "0…1", "the value 2 comes from here"), late=False),
+    Case("label-of-a-dataclass", """\
+import torch
+from dataclasses import dataclass
+from torch import nn
+from torch.utils.data import DataLoader
+class Settings:
+    kinds = 4  #! create
+    width = 3
+@dataclass
+class Sample:
+    x: list
+    label: int
+SAMPLES = [Sample([1.0, 2.0, 3.0], 0), Sample([0.0, 1.0, 0.0], 4)]  #! create
+def join(samples):
+    return torch.tensor([s.x for s in samples]), torch.tensor([s.label for s in samples])
+class Head(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        self.out = nn.Linear(settings.width, settings.kinds)  #! create
+    def forward(self, x):
+        return self.out(x)
+head = Head(Settings)
+for x, y in DataLoader(SAMPLES, batch_size=2, collate_fn=join):
+    nn.functional.cross_entropy(head(x), y)  #! index
+""", "class-out-of-range", ("`y[1]` = 4", "the label 4 comes from here"), late=(12, 20, 23)),
+    Case("ids-of-a-generator", """\
+import torch
+from enum import IntEnum
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+class Mark(IntEnum):
+    START = 0
+    STOP = 30  #! create
+class Lines(IterableDataset):
+    def __init__(self, lines):
+        self.lines = lines
+    def __iter__(self):
+        for line in self.lines:
+            yield torch.tensor([Mark.START, *line, Mark.STOP])
+table = nn.Embedding(30, 4)  #! create
+for ids in DataLoader(Lines([[3, 4], [5, 6]]), batch_size=2):
+    table(ids)  #! index
+""", "index-out-of-range", ("= 30", "0…29")),
+    Case("number-kept-by-a-base", """\
+import torch
+from torch import nn
+class Base:
+    def __init__(self, unknown):
+        self.unknown = unknown
+        self.number = {}
+class Words(Base):
+    def __init__(self, words):
+        super().__init__(unknown=len(words))  #! create
+        self.number.update({word: k for k, word in enumerate(words)})
+    def read(self, text):
+        return torch.tensor([self.number.get(word, self.unknown) for word in text.split()])
+words = Words(["a", "b", "c"])
+table = nn.Embedding(3, 4)  #! create
+ids = words.read("a b z")
+table(ids)  #! index
+""", "index-out-of-range", ("= 3", "0…2"), late=False),
+    Case("channels-last-of-one", """\
+import torch
+from torch import nn
+def load(count):
+    rows = [torch.sin(torch.linspace(0, 6, 64)) for _ in range(count)]
+    return torch.stack([row.unsqueeze(-1) for row in rows])  #! create
+layer = nn.Conv1d(1, 8, kernel_size=5)
+layer(load(4))  #! operand
+""", "conv-shape", ("the channels come last here", "permute(0, 2, 1)"), late=False),
+]  # fmt: skip
