@@ -16,6 +16,7 @@ EFFECTS = {
     "softmax-axis": {"batch-mixing", "causal-leak", "padding-leak"},
     "batch-mixing": {"view-for-transpose", "causal-leak", "padding-leak"},
     "view-for-transpose": {"causal-leak", "padding-leak"},
+    "unregistered-parameters": {"dropout-in-eval"},  # neither the optimizer nor the mode reaches such layers
 }
 
 

@@ -22,6 +22,7 @@ from torchsleuth.auditor.trace import Trace
 
 HALVES = (torch.float16, torch.bfloat16)
 WIDENED_BYTES = 1 << 30  # of weights in single precision
+MOST_HELD = 1000  # plain containers that are looked into
 BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
@@ -44,6 +45,7 @@ class Runner:
         self.modules = [module for _, module in named]
         self.names = {id(m): name for name, m in named}
         self.types = {name: type(m).__name__ for name, m in named}
+        self.loose = _loose(self.modules)
 
     def run(
         self,
@@ -60,13 +62,13 @@ class Runner:
     ) -> typing.Any:
         """The model's result; `then` runs on it (a loss) under the same conditions and replaces it.
 
-        `mode`: "as-is"; "no-statistics" (as is, but BatchNorm uses its running values); "eval". `changed`: the inputs are
+        `mode`: "as-is"; "no-statistics" (as is, but BatchNorm uses its running values); "eval"; "model-eval" (as far as `model.eval()` reaches). `changed`: the inputs are
         not the program's own, and may ask for what is not there. `after`: the inputs of a call that goes before.
         """
         self.calls += 1
         with contextlib.ExitStack() as stack:
             if self.kept is None:
-                self.kept = Kept(self.modules)
+                self.kept = Kept([*self.modules, *self.loose])
                 self.kept.lend(self.lent)
             stack.enter_context(untouched(self.model, self.kept))
             stack.callback(self._wind_back, [(g, g.get_state()) for g in self.generators], trace)
@@ -150,10 +152,10 @@ class Runner:
             generator.set_state(state)
 
     def _set_mode(self, mode: str) -> None:
-        for module in self.modules:  # `untouched` puts the flags back
+        for module in (*self.modules, *self.loose) if mode != "model-eval" else self.modules:  # `untouched` puts the flags back
             if isinstance(module, torch.jit.ScriptModule):
-                module.training = module.training and mode != "eval" and "BatchNorm" not in module.original_name
-            elif mode == "eval" or isinstance(module, BATCH_NORMS):
+                module.training = module.training and not mode.endswith("eval") and "BatchNorm" not in module.original_name
+            elif mode.endswith("eval") or isinstance(module, BATCH_NORMS):
                 module.__dict__["training"] = False
 
     @contextlib.contextmanager
@@ -181,6 +183,22 @@ class Runner:
         finally:
             before.remove()
             after.remove()
+
+
+def _loose(modules: list[nn.Module]) -> list[nn.Module]:
+    """Layers that the model's modules keep in plain lists, tuples and dicts: no mode reaches them, and their dropout would show in each experiment."""
+    own, found = {id(module) for module in modules}, dict[int, nn.Module]()
+    todo = [value for module in modules for name, value in vars(module).items() if name[:1] != "_" and type(value) in (list, tuple, dict)]
+    for _ in range(MOST_HELD):
+        if not todo:
+            break
+        held = todo.pop()
+        for item in held.values() if isinstance(held, dict) else held:
+            if isinstance(item, nn.Module) and id(item) not in own:
+                found.update((id(one), one) for one in item.modules() if id(one) not in own)
+            elif type(item) in (list, tuple, dict):
+                todo.append(item)
+    return list(found.values())
 
 
 @contextlib.contextmanager

@@ -31,16 +31,17 @@ def may_drop(op: Op) -> bool:
 
 
 def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
-    first = runner.calm(call.args, call.kwargs)
-    second = runner.run(call.args, call.kwargs, mode="eval", seed=1)
+    mode = "model-eval" if runner.loose else "eval"
+    first = runner.run(call.args, call.kwargs, mode=mode) if runner.loose else runner.calm(call.args, call.kwargs)
+    second = runner.run(call.args, call.kwargs, mode=mode, seed=1)
     nothing = May(torch.zeros(1, dtype=torch.bool))
     difference = first_difference(first, second, nothing)
     if difference is None:
         return None
     one, two = Trace(keep=True), Trace(keep=True)
     with _strangers(runner.model, one) as strange:
-        runner.run(call.args, call.kwargs, mode="eval", seed=0, trace=one)
-    runner.run(call.args, call.kwargs, mode="eval", seed=1, trace=two)
+        runner.run(call.args, call.kwargs, mode=mode, seed=0, trace=one)
+    runner.run(call.args, call.kwargs, mode=mode, seed=1, trace=two)
     masks = drawn_masks(one)
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name:
