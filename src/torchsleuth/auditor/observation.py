@@ -167,7 +167,7 @@ class LossCall:
 class AxisFact:
     """A softmax or the like over an axis it should not run over."""
 
-    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"
+    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"; "unit-axis": vectors of length 1 along `along`, compared along `keys`
     operation: str
     dim: int
     size: tuple[int, ...]

@@ -54,7 +54,7 @@ class SoftmaxWatch:
         if origin_of_place(op) is not Origin.USER or len(op.ins) != 2:
             return
         operands = tensors_in(args)
-        for place, summed in enumerate(_summed_axes(op, [t.dim() for t in operands])):
+        for place, summed in enumerate(summed_axes(op, [t.dim() for t in operands])):
             if summed is not None and (fact := self._weights(op, op.ins[place], operands[place], summed)) is not None:
                 self._add(fact)
 
@@ -135,7 +135,7 @@ def _ends_of(op: Op) -> list[tuple[Seen, int]]:
     return [(side, names.index(label)) for side, names in zip((one, two), labels, strict=True) for label in kept[-2:] if label in names]
 
 
-def _summed_axes(op: Op, dims: list[int]) -> list[int | None]:
+def summed_axes(op: Op, dims: list[int]) -> list[int | None]:
     """For each of the two operands, the one axis that the product runs over."""
     if op.name != "einsum":
         return [dims[0] - 1, dims[1] - 2] if min(dims) >= 2 else [None, None]

@@ -31,6 +31,7 @@ from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, coll
 from torchsleuth.auditor.polarity import polarity
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.unitlengths import UnitWatch
 from torchsleuth.auditor.unkept import unkept
 from torchsleuth.auditor.unregistered import unregistered
 from torchsleuth.auditor.views import crossed_labels, swapped_views
@@ -48,6 +49,7 @@ class StepView:
     watch: Watch = field(init=False)
     softmaxes: SoftmaxWatch = field(init=False)
     picks: PickWatch = field(init=False)
+    lengths: UnitWatch = field(init=False)
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
     clips: ClipWatch = field(init=False)
@@ -61,6 +63,8 @@ class StepView:
         self.softmaxes.install()
         self.picks = PickWatch(self.trace)
         self.picks.install()
+        self.lengths = UnitWatch(self.trace)
+        self.lengths.install()
         self.alias_watch = AliasWatch(self.trace)
         self.alias_watch.install()
         self.finite = FiniteWatch(self.trace)
@@ -110,7 +114,7 @@ class StepView:
         own = set(trace.parameters) | {key for tensor in held if (key := trace.known_key(tensor)) is not None}
         found: dict[str, typing.Any] = {
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
-            "axes": (*self.softmaxes.facts.values(), *self._picked(loss_key)),
+            "axes": (*self.softmaxes.facts.values(), *self.lengths.facts.values(), *self._picked(loss_key)),
             "duplicates": tuple({d.site.span: d for d in self.watch.indexed.found}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),

@@ -10,13 +10,14 @@ from torchsleuth.model import Confidence, Diagnosis, Role
 
 
 class SoftmaxAxis(AuditRule):
-    """A softmax runs over a single element, over the queries of an attention instead of its keys, or past the classes.
+    """A softmax or a normalisation runs over a single element, over the queries of an attention instead of its keys, past the classes, or over the samples.
 
     What happened
     -------------
     The axis of a softmax has size 1, so that every result is exactly 1; or attention weights sum to
     one over the queries (axis -2) and are then multiplied with the values as if they summed over the keys; or
-    a loss is given log-probabilities that sum to one over another axis than that of the classes.
+    a loss is given log-probabilities that sum to one over another axis than that of the classes. Or `F.normalize` (or a
+    division by a norm) gives vectors length 1 along another axis than the one along which a product compares them.
 
     Why
     ---
@@ -58,10 +59,26 @@ class SoftmaxAxis(AuditRule):
                     "A softmax over one element does not depend on its input, so nothing before it gets a gradient.",
                     (advice("Use a sigmoid for a single unit, or the axis that holds the alternatives."),),
                 )  # fmt: skip
+            elif fact.kind == "unit-axis":
+                yield _lengths(fact)
             elif fact.kind == "picked-axis":
                 yield _picked(fact)
             else:
                 yield _attention(fact)
+
+
+def _lengths(fact: AxisFact) -> Diagnosis:
+    size, over = list(fact.size), "the samples" if fact.along == 0 else f"axis {fact.along}"
+    culprits = [culprit(fact.site, Role.OPERAND, f"gives lengths 1 along axis {fact.along} of {size}")]
+    if fact.use is not None and fact.use.span != fact.site.span:
+        culprits.append(culprit(fact.use, Role.CALL, f"compares along axis {fact.keys}, where lengths are not 1"))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{fact.operation}` runs over {over}, not over each one's features", Confidence.LIKELY, tuple(culprits),
+        observed(f"what is normalised has shape {size}: its lengths are the same along axis {fact.along}, and differ along axis {fact.keys}, over which the product runs"),
+        "A product compares by cosine where the vectors on both sides have length 1. Here each feature has length 1 over "
+        + ("all samples, so that one sample changes what the others are compared with, and long vectors win." if fact.along == 0 else "another axis, and long vectors win."),
+        (advice(f"Normalise along the features: `dim={fact.keys - len(size)}`."),),
+    )  # fmt: skip
 
 
 def _sums(operation: str, axis: int) -> str:
