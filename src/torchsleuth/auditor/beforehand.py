@@ -19,7 +19,7 @@ import torch
 from torchsleuth.auditor.bysyntax import DEPTH, Keys, Made, Scope, bound_in, followed, moves_along, node_at, scope_of_frame
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import TRAMPOLINE
-from torchsleuth.capture.bindings import function_node
+from torchsleuth.bindings import function_node
 from torchsleuth.origin import Origin, origin_of_file
 
 _MOST_PARTS = 256  # of a batch

@@ -20,8 +20,7 @@ from torchsleuth.auditor.beginnings import CONVERTING
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import expression, site_of_node
 from torchsleuth.auditor.trace import ARRANGING
-from torchsleuth.capture.bindings import bindings, function_node
-from torchsleuth.capture.returns import returns_of
+from torchsleuth.bindings import bindings, function_node, returns_of
 from torchsleuth.origin import Origin, origin_of_file
 
 DEPTH = 24

@@ -9,8 +9,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.bindings import function_node
-from torchsleuth.capture.returns import returns_of
+from torchsleuth.bindings import function_node, returns_of
 from torchsleuth.origin import Origin
 
 

@@ -16,8 +16,8 @@ import typing
 import torch
 
 from torchsleuth import env, source
+from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.attributes import attribute_definition, computed, counted
-from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.contents import is_empty, put_into
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure

@@ -7,7 +7,7 @@ import types
 import typing
 
 from torchsleuth import source
-from torchsleuth.capture.bindings import function_node
+from torchsleuth.bindings import function_node
 
 
 class Frame(typing.NamedTuple):

@@ -12,14 +12,13 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.bindings import bindings, function_node, returns_of
 from torchsleuth.capture.arguments import Call, Given
-from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.foreign_kinds import ATTRIBUTE, asked_of_no_tensor, described, kind_of, parts_of, plain_operand, shapes_of
 from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.origins import Origins
-from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.trails import mark_of
 from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.errors import message_of

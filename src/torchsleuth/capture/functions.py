@@ -8,8 +8,8 @@ import types
 import typing
 
 from torchsleuth import source
+from torchsleuth.bindings import function_node
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.bindings import function_node
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 

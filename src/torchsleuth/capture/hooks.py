@@ -9,8 +9,8 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.bindings import function_node
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.bindings import function_node
 from torchsleuth.capture.evaluate import Evaluator
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of

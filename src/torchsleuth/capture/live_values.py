@@ -9,7 +9,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.bindings import function_node
+from torchsleuth.bindings import function_node
 from torchsleuth.capture.scopes import bound_to, parameter_of
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.names import locals_of

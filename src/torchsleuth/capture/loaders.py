@@ -9,7 +9,7 @@ import typing
 import torch
 
 from torchsleuth import source
-from torchsleuth.capture.bindings import bindings, function_node
+from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.finished import node_in
 from torchsleuth.capture.returns import returned_part
 from torchsleuth.capture.samples import kind_of_samples, part_made

@@ -8,12 +8,11 @@ import types
 import torch
 
 from torchsleuth import source
+from torchsleuth.bindings import function_node, returns_of
 from torchsleuth.capture.attributes import attribute_definition
-from torchsleuth.capture.bindings import function_node
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import Failure
 from torchsleuth.capture.scopes import argument_for, parameter_of
-from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.unlogged import operation_word, stand_in
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known

@@ -11,8 +11,8 @@ import typing
 
 import torch
 
+from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.alignment import called_name
-from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torchsleuth import source
 from torchsleuth.again.kept import untouched
 from torchsleuth.again.undefined import SINGULAR, may_make_nan, why_undefined
-from torchsleuth.capture.bindings import bindings, function_node
+from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator
 from torchsleuth.capture.failure import Entry, place_at

@@ -6,11 +6,11 @@ import ast
 import typing
 
 from torchsleuth import source
-from torchsleuth.capture.finished import Frame
+from torchsleuth.bindings import returns_of
 from torchsleuth.capture.classes import base_call, fields_of, is_enumeration, is_tuple, lineage, method_of, tuple_fields
+from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.imported import definition_of, module_named
 from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source
-from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.scopes import class_level, class_of, first_parameter, loosened, option_default, stored_in
 
 _SAME_ELEMENTS = frozenset({"list", "tuple", "reversed", "sorted", "iter", "set"})

@@ -13,9 +13,8 @@ import typing
 
 import torch
 
-from torchsleuth.capture.bindings import function_node
+from torchsleuth.bindings import function_node, returns_of
 from torchsleuth.capture.evaluate import Evaluator
-from torchsleuth.capture.returns import returns_of
 from torchsleuth.origin import Origin, origin_of
 
 _COUNTED = re.compile(r"(not enough|too many) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?\)")

@@ -11,7 +11,7 @@ import inspect
 import types
 import typing
 
-from torchsleuth.capture.bindings import bindings, function_node
+from torchsleuth.bindings import bindings, function_node, returns_of
 from torchsleuth.origin import Origin, origin_of
 
 # Constructors that no `TorchFunctionMode` is told of.
@@ -44,15 +44,6 @@ def returned(function: typing.Any, scope: ast.AST | None, position: int | None) 
         name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
         return value if name in UNSEEN else None
     return None
-
-
-def returns_of(scope: ast.AST) -> typing.Iterator[ast.Return]:
-    for child in ast.iter_child_nodes(scope):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            continue
-        if isinstance(child, ast.Return):
-            yield child
-        yield from returns_of(child)
 
 
 def returned_part(code: types.CodeType, key: int | str | None) -> ast.AST | None:

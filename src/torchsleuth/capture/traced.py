@@ -9,8 +9,8 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.attributes import attribute_definition
-from torchsleuth.capture.bindings import bindings, function_node
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence import Place, TensorFact

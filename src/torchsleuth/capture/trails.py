@@ -122,7 +122,7 @@ class Trails:
 
 def _rebound(entry: Entry, value: ast.AST) -> set[str]:
     """Names that the statement around `value`, or one after it, binds."""
-    from torchsleuth.capture.bindings import bindings_in
+    from torchsleuth.bindings import bindings_in
 
     return {name for name, line in bindings_in(entry.code) if line >= value.lineno}
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 import typing
 
+from torchsleuth.bindings import returns_of
 from torchsleuth.capture.classes import is_tuple, lineage, method_of
 from torchsleuth.capture.collating import joining, loaders_given
 from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.number_sources import ANOTHER, At, Invoked, Source
 from torchsleuth.capture.number_trails import Trail
-from torchsleuth.capture.returns import returns_of
 from torchsleuth.capture.scopes import Selector, constant_value, key_of, loosened, signed_constant, stores_into
 
 # They hold the very numbers they are given.

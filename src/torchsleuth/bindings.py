@@ -1,4 +1,4 @@
-"""What the syntax of a function says: where it stands in its file, and which names it binds to what."""
+"""What the syntax of a function says: where it stands in its file, which names it binds to what, and what it returns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import types
+import typing
 
 from torchsleuth import source
 
@@ -76,3 +77,12 @@ def bindings(scope: ast.AST) -> tuple[tuple[str, ast.AST, ast.AST, str], ...]:
 
     visit(scope)
     return tuple(found)
+
+
+def returns_of(scope: ast.AST) -> typing.Iterator[ast.Return]:
+    for child in ast.iter_child_nodes(scope):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(child, ast.Return):
+            yield child
+        yield from returns_of(child)
