@@ -77,7 +77,7 @@ def _lengths(fact: AxisFact) -> Diagnosis:
         observed(f"what is normalised has shape {size}: its lengths are the same along axis {fact.along}, and differ along axis {fact.keys}, over which the product runs"),
         "A product compares by cosine where the vectors on both sides have length 1. Here each feature has length 1 over "
         + ("all samples, so that one sample changes what the others are compared with, and long vectors win." if fact.along == 0 else "another axis, and long vectors win."),
-        (advice(f"Normalise along the features: `dim={fact.keys - len(size)}`."),),
+        (advice(f"Normalise along the features: `dim={_axis(fact.keys, len(size))}`."),),
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def _picked(fact: AxisFact) -> Diagnosis:
         observed(f"the predictions, shape {size}, are probabilities (or their logarithms) along axis {fact.along} and not along axis {fact.keys}",
                  f"the labels pick one of the {size[fact.keys]} alternatives along axis {fact.keys}"),
         "Cross entropy is the logarithm of the probability of the right alternative: the probabilities of the alternatives must sum to 1.",
-        (advice(f"Let `{fact.operation}` run over axis {fact.keys}: `dim={fact.keys - len(size)}`."),),
+        (advice(f"Let `{fact.operation}` run over axis {fact.keys}: `dim={_axis(fact.keys, len(size))}`."),),
     )  # fmt: skip
 
 
@@ -129,3 +129,8 @@ def _before_loss(loss: LossCall) -> Diagnosis:
         (advice(f"Let `{loss.activation}` run over the classes, or give `cross_entropy` the scores."
                 if loss.function != "ctc_loss" else f"Let `{loss.activation}` run over the classes (`dim=-1`)."),),
     )  # fmt: skip
+
+
+def _axis(axis: int, rank: int) -> int:
+    """As people write it: the last one from the end, others from the front."""
+    return -1 if axis == rank - 1 else axis
