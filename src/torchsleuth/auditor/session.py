@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from torchsleuth.again.kept import random_kept, untouched
+from torchsleuth.again.kept import random_kept
 from torchsleuth.auditor import experiments, preflight
 from torchsleuth.auditor.shared import shared_layers
 from torchsleuth.auditor.backward import BackwardWatch
@@ -22,13 +22,12 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.beforehand import Beforehand
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
-from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
+from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.countedpositions import position_moves
 from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.judge import report_of
-from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.neighbours import neighbour_moves
@@ -41,8 +40,10 @@ from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.runner import Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
-from torchsleuth.auditor.trace import Trace, tensors_in
+from torchsleuth.auditor.stirring import still_zero
+from torchsleuth.auditor.trace import tensors_in
 from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
+from torchsleuth.auditor.undisturbed import undisturbed
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
 from torchsleuth.options import DEFAULT_BUDGET_SECONDS
@@ -292,34 +293,12 @@ class Session:
         """Zero is often by design at the start (a layer that begins at zero). Does it stay, once no layer is zero?"""
         names = {n for n, s in states.items() if s == "zero" and not is_lone_bias(n, states)}
         if names:
-            again = self.attempt("zero gradients", lambda: self._stirred(names))
+            again = self.attempt("zero gradients", lambda: still_zero(names, self.runner, self.call, self._loss_of))
             names = again if again is not None else set()
         left = {n: s for n, s in states.items() if s == "nan" or n in names}
         if left:
             # A batch of which a mask selects nothing is one of many: only a program's later steps can tell.
             self.fields["vanished"] = tuple(fact for fact in watch.vanished(left, keys, self.model) if not fact.of_nothing)
-
-    def _stirred(self, names: set[str]) -> set[str]:
-        """Those whose gradient is still zero when parameters that are exactly zero are given small values, and nothing is too small
-        for half precision."""
-        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
-        zeros = [(m, n) for m in self.model.modules() for n, p in m._parameters.items() if p is not None and not p.detach().any()]
-        if not zeros and self.runner.autocast is None:
-            return names
-        with untouched(self.model), self.runner.precisely():
-            for module, name in zeros:
-                old = module._parameters[name]
-                module._parameters[name] = nn.Parameter(torch.randn_like(old) * 0.1)
-            result: dict[str, str] = {}
-
-            def then(output: typing.Any) -> None:
-                loss = self._loss_of(output)
-                wanted = {n: parameters[n] for n in names if any(parameters[n] is p for p in self.model.parameters())}
-                grads = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-                result.update(zip(wanted, grad_states(grads), strict=True))
-
-            self.runner.run(self.call.args, self.call.kwargs, grad=True, then=then)
-        return {n for n in names if result.get(n) == "zero"}
 
     # -- experiments ----------------------------------------------------------------------------
 
@@ -328,7 +307,7 @@ class Session:
             self.notes.append("experiments were not made: the loss of the step is not finite")
             return
         self.runner.regarded = step.regarded.get(id(self.model)) or None
-        lab = self.attempt("running the model twice", lambda: self.lab(step))
+        lab = self.attempt("running the model twice", lambda: undisturbed(self.runner, self.call, step, self._forward, self.notes.append))
         if lab is None:
             return
         lab.paddings = self.paddings
@@ -361,49 +340,6 @@ class Session:
         if statistics:
             self.notes.append(statistics)
         self.fields["moves"] = tuple(moves)
-
-    def lab(self, step: StepView) -> Lab | None:
-        """The undisturbed run, and whether the model gives the same result twice."""
-        mode = "no-statistics" if self.model.training else "as-is"
-        known = self._forward.of_it(step) if self._forward is not None else None
-        base, trace = self._base(mode, known)
-        if known is not None and self._forward is not None and self._forward.gave(base):
-            return Lab(self.runner, self.call, base, trace, 0.0, mode)  # the step itself gave the same
-        again = self.runner.run(self.call.args, self.call.kwargs, mode=mode)
-        floor = 0.0
-        for (name, one), (_, two) in zip(output_leaves(base), output_leaves(again), strict=False):
-            if one.shape != two.shape:
-                self.notes.append(f"experiments were not made: two runs gave `{name}` of different shapes, {list(one.shape)} and {list(two.shape)}")
-                return None
-            flags, _ = moved_flags(one, two)
-            if flags.any():
-                gap = distance(one, two, flags)
-                if one.is_floating_point() and gap < 1e-3 * float(one.abs().max()):
-                    floor = max(floor, 4 * gap)
-                    continue
-                self.notes.append(
-                    f"experiments were not made: the model gives different results for the same input and random numbers (`{name}` differs by {gap:.3g})"
-                )
-                return None
-        return Lab(self.runner, self.call, base, trace, floor, mode)
-
-    def _base(self, mode: str, known: Trace | None) -> tuple[typing.Any, Trace]:
-        """Low precision would hide small movements; what mixes with what does not depend on it. But not every model can do without.
-
-        `known`: the calls of the forward pass, where they are known already.
-        """
-        runner = self.runner
-        ways = [(True, runner.can_widen, False), (True, False, False), (False, False, False), (False, False, True)]
-        for runner.precise, runner.wide, runner.differentiates in ways:
-            trace = Trace() if known is None else None
-            try:
-                return runner.run(self.call.args, self.call.kwargs, trace=trace, mode=mode), known or trace  # type: ignore[return-value]
-            except Exception as error:
-                if runner.differentiates:
-                    raise
-                if not runner.precise and "require grad" not in str(error):
-                    raise
-        raise AssertionError
 
     def dropout_in_eval(self, step: StepView) -> None:
         if step.trace.ops and not step.trace.truncated and not any(may_drop(op) for op in step.trace.ops) and not drawn_masks(step.trace):
