@@ -41,6 +41,7 @@ from torchsleuth.auditor.runner import Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.stirring import still_zero
+from torchsleuth.auditor.timefirst import samples_by_layers
 from torchsleuth.auditor.trace import tensors_in
 from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
 from torchsleuth.auditor.undisturbed import undisturbed
@@ -322,7 +323,7 @@ class Session:
         targets = [target for _, target, _, _ in step.watch.targets]
         evidence = batch_is_first(self.call, self.paddings, targets)
         second = batch_is_second(self.call, self.paddings, targets) if not evidence else None
-        second = second or (order.samples_second() if not evidence else None)
+        second = second or (order.samples_second() or samples_by_layers(lab) if not evidence else None)
         if second is not None or _compares_rows(step, self.call.batch_size):
             mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
         else:
