@@ -98,6 +98,9 @@ class Ending:
         for fields in every:
             if apart and fields.get("cuts"):
                 fields["cuts"] = tuple(cut for cut in fields["cuts"] if cut.reason not in ("detach", "no-grad") or cut.partly)
+        leaves = {cut.site.span for fields in every for cut in fields.get("cuts", ()) if cut.reason == "parameter"}  # what is put there is no new model to train
+        for fields in every if leaves else ():
+            fields["optimizer"] = tuple(fact for fact in fields.get("optimizer", ()) if fact.rebound is None or fact.rebound.span not in leaves)
         if any(cut.sure and not cut.partly for fields in every for cut in fields.get("cuts", ())):
             for fields in every:
                 if fields.get("optimizer"):

@@ -36,7 +36,7 @@ def comparison(trace: Trace, output: set[int], given: set[int]) -> Op | None:
     """
     derived, chosen = set(output), set()
     classes: dict[int, int] = {}  # of those that were chosen along an axis: among how many
-    leaving: list[tuple[Op, int]] = []
+    leaving: list[tuple[Op, int]] = []  # 0 classes: numbers
     computed = trace.descendants(set(trace.parameters))  # by this model or another one: the predictions for the next batch are no labels
     apart: dict[int, Op] = {}  # key -> the difference it was computed from
     trained: set[int] = set()  # taken from what has a history
@@ -50,8 +50,9 @@ def comparison(trace: Trace, output: set[int], given: set[int]) -> Op | None:
                 if left is not None and not _fed(trace, op, given | computed):
                     return left
             continue
-        if op.name in _LEAVING and not op.grad_enabled and mine[0].key in classes and len(leaving) < MOST_LEAVING:
-            leaving.append((op, classes[mine[0].key]))
+        if op.name in _LEAVING and not op.grad_enabled and len(leaving) < MOST_LEAVING:
+            if mine[0].key in classes or mine[0].dtype.is_floating_point:
+                leaving.append((op, classes.get(mine[0].key, 0)))
         first = next((apart[seen.key] for seen in mine if seen.key in apart), None)
         if first is not None and op.name in _READING and mine[0].size == ():
             return first
@@ -90,8 +91,15 @@ def _among(op: Op, size: tuple[int, ...]) -> int:
 
 
 def _are_labels(op: Op, predictions: Op, classes: int) -> bool:
-    """Are these integers, which leave in the same way as predictions, labels for them? As many, none beyond the classes, and not all different, as numbers of samples are."""
+    """Do these, which leave in the same way as predictions, stand for what was to be predicted?
+
+    Of classes: integers, as many, none beyond the classes, and not all different, as numbers of samples are. Of numbers: as many, from the same function.
+    """
     given, values = op.ins[:1], op.values
+    if not classes:
+        sizes = [tuple(n for n in seen.size if n > 1) for seen in (*given, predictions.ins[0])]
+        same = bool(given) and given[0].dtype.is_floating_point and sizes[0] == sizes[-1] != ()
+        return same and op.name == predictions.name and op.place.user_code is predictions.place.user_code
     if not given or given[0].dtype.is_floating_point or given[0].size != predictions.ins[0].size or not given[0].size:
         return False
     return len(values) > 1 and all(0 <= value < classes for value in values) and len(set(values)) < len(values)

@@ -17,6 +17,7 @@ from torch import nn
 
 from torchsleuth.auditor.branches import ends_a_row, on_another_way
 from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
+from torchsleuth.auditor.leaves import LEAF
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Cut, OptimizerFact, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
@@ -133,7 +134,7 @@ class Flow:
                     # `.detach().numpy()` is one thing; a number read out of an index was lost where the index was made.
                     left.append(Leaving(op, op.index if self.trace.ops[cut].name in ("detach", "data") else cut, who - mine))
             bare.update(seen.key for seen in op.outs if not seen.requires_grad)
-            copied = op.name == "tensor"  # always a new leaf, even with `requires_grad=True`
+            copied = op.name in ("tensor", "set_data", LEAF)  # always a new leaf, even with `requires_grad=True`
             for seen in op.outs:
                 if copied and mine and seen.requires_grad:
                     forced.setdefault(op.index, op)
@@ -250,6 +251,8 @@ class Flow:
             return "tensor" if op.name == "as_tensor" else op.name
         if op.name == "grad":
             return "derivative"
+        if op.name in ("set_data", LEAF):
+            return "parameter"
         if op.name == "detach_":
             return "detach"
         if op.name in _INDICES and any(not seen.dtype.is_floating_point for seen in op.outs):

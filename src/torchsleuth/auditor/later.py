@@ -31,7 +31,7 @@ from torchsleuth.auditor.observation_training import ModeFact, NoUpdate
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.runner import BATCH_NORMS, Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of, without_history
-from torchsleuth.auditor.trace import Trace, tensors_in
+from torchsleuth.auditor.trace import Op, Trace, tensors_in
 
 BARREN_STEPS = 3
 MODULE_CALLS = 500_000  # each costs about four microseconds while hooks on all modules are there: two seconds of a run at most
@@ -101,7 +101,9 @@ class LaterWatch:
         self._evaluated: list[Captured] = []
         self._flags: dict[int, list[tuple[nn.Module, bool]]] = {}
         self._tracked: dict[int, tuple[torch.Tensor, int]] = {}
-        self._comparisons: list[tuple[Captured, str, Site | None]] = []
+        self._comparisons: list[tuple[Captured, Op, Site | None]] = []
+        self._sampled: list[Captured] = []  # called again with the same input: many answers are asked for, as dropout gives them
+        self._given: dict[int, set[int]] = {}  # by the model: what the first of these calls was given
         self._looked = False
         if optimizer is not None:
             self.after_step(optimizer)
@@ -214,9 +216,12 @@ class LaterWatch:
             self._trace.carried = True
             enter_below(self._trace)
         elif any(one.model is module for one in self._evaluated):
-            if self._judge({key for tensor in tensors_in((inputs, keywords())) if (key := self._trace.known_key(tensor)) is not None}):
+            given = {key for tensor in tensors_in((inputs, keywords())) if (key := self._trace.known_key(tensor)) is not None}
+            if self._judge(given):
                 self._look()
+            self._sampled += [one for one in self._evaluated if one.model is module and given and given <= self._given.get(id(module), set())]
             return
+        self._given[id(module)] = {self._trace.key(tensor) for tensor in tensors_in((inputs, keywords()))}
         call = Call(module, tuple(inputs), keywords())
         self._evaluated.append(Captured(module, call, site_of(place_here(2)), autocast_here(call), copied(call), around=without_history(2)))
         self._flags[id(module)] = [(m, m.training) for m in module.modules()]
@@ -242,7 +247,7 @@ class LaterWatch:
             if one.output and not any(one is seen for seen, _, _ in self._comparisons):
                 op = comparison(self._trace, one.output, set(given))
                 if op is not None:
-                    self._comparisons.append((one, op.name, self._trace.site(op)))
+                    self._comparisons.append((one, op, self._trace.site(op)))
         return bool(self._comparisons)
 
     def _look(self) -> None:
@@ -267,8 +272,8 @@ class LaterWatch:
     def evaluations(self) -> list[tuple[int, ModeFact]]:
         """Models that were evaluated in train mode, where eval mode gives another result."""
         found = []
-        for one, operation, site in self._comparisons:
-            if one.copy is None:
+        for one, op, site in self._comparisons:
+            if one.copy is None or one in self._sampled:
                 continue
             gap, name = self._difference(one)
             if gap > 0:
@@ -277,7 +282,7 @@ class LaterWatch:
                 modules = tuple(self._dependent[id(one.model)][:4])
                 found.append((
                     id(one.model),
-                    ModeFact("train-in-evaluation", modules, one.site, gap, operation, metric=site, updated=updated, output=name, around=one.around),
+                    ModeFact("train-in-evaluation", modules, one.site, gap, op.name, metric=site, updated=updated, output=name, around=one.around, numbers=bool(op.ins) and op.ins[0].dtype.is_floating_point),
                 ))  # fmt: skip
         return found
 

@@ -30,6 +30,7 @@ from torchsleuth.auditor.gradients import grad_states, starts_at_zero
 from torchsleuth.auditor.inturn import InTurn
 from torchsleuth.auditor.judge import findings
 from torchsleuth.auditor.later import LaterWatch
+from torchsleuth.auditor.leaves import LeafNotes
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_parts import Site
@@ -66,6 +67,7 @@ class StepWatch(StepReading):
         self._thaw: ThawWatch | None = None
         self._rates = RateWatch(self._optimizers)
         self._states_loaded = StateNotes()
+        self._leaves = LeafNotes()
         self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
@@ -168,6 +170,8 @@ class StepWatch(StepReading):
     def _registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         if threading.get_ident() == self._home:
             self._optimizers.registered(module, name, value)
+            if self._on and self._outermost:
+                self._leaves.registered(self.view.trace, value)
 
     @harmless
     def _enter(self, module: nn.Module, inputs: typing.Any) -> None:

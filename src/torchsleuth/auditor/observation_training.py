@@ -27,7 +27,7 @@ class Cut:
     """An operation that took something that needs a gradient and gave back something without history."""
 
     operation: str
-    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python"; "drawn": its gradient is zero; "numbers": nothing of the model is in it
+    reason: str  # "argmax", "item", "tensor", "data", "numpy", "no-grad", "integer", "detach", "compare", "python", "parameter"; "drawn": its gradient is zero; "numbers": nothing of the model is in it
     site: Site
     weights: tuple[str, ...]
     whole_loss: bool = False  # nothing at all reaches the loss
@@ -36,6 +36,7 @@ class Cut:
     scope: Site | None = None  # the `with torch.no_grad()` it stood in
     sure: bool = True  # False: values were handed out here, and were not seen to come back
     used: Site | None = None  # where a later step, which does not compute it anew, takes it up
+    shared: bool = False  # `used` is the line that called the function it stands in, which other lines call, too
     term: Site | None = None  # a term of the loss, which is a constant because of this
     partly: bool = False  # they get a gradient from elsewhere; what goes through here gives them none
     remade: Site | None = None  # where the values that were handed out are made into a tensor again
@@ -144,6 +145,8 @@ class NoUpdate:
     beside: bool = False  # another optimizer trains the rest
     built: Site | None = None  # where its learning rate comes from: the schedule is made there, or else the optimizer
     named: Site | None = None  # the method that should have been called is written there, and not called
+    unreached: Site | None = None  # "never-stepped": its step is written there
+    condition: Site | None = None  # what that stands under
     zeros: tuple[tuple[str, Site], ...] = ()  # parameters of one module that are zero in every element, with where they are made
     decayed: bool = False  # weight decay has moved the parameters all the same
     writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; or a step that was taken in the place of this one
@@ -165,6 +168,7 @@ class ModeFact:
     built: Site | None = None  # where the plain container is made that it is kept in
     updated: bool = False  # BatchNorm took the evaluation's data into its running values
     named: Site | None = None  # `model.eval` (or `model.train`) is written there, and not called
+    numbers: bool = False  # what leaves beside as many targets are predicted numbers, not classes
     around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
 
 

@@ -71,13 +71,15 @@ class StepReading:
         optimizer = self._optimizer
         optimized = {id(p) for p in parameters_of(optimizer)} if optimizer is not None else None
         elsewhere, step = self._elsewhere(one), self._step
-        fields = self.view.facts(one.model, one.output, self._loss, states, self._keys[id(one.model)], optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step, beside=self._more)
+        # Called with other tensors in their place (`functional_call`), the model's own are known by what those were made of.
+        trace, keys = self.view.trace, self._keys[id(one.model)]
+        keys.update((name, key) for name, p in one.model.named_parameters() if keys.get(name) not in trace.parameters and (key := trace.known_key(p)) is not None)
+        fields = self.view.facts(one.model, one.output, self._loss, states, keys, optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step, beside=self._more)
         paddings, _ = known_padding(one.live)
         losses, extra = self.view.losses(paddings, padded_labels(one.live))
         fields["losses"] = losses
         if one is max(self.captured, key=lambda c: c.size):
             self._loose_leaves = self._look_for_loose_leaves()
-        trace = self.view.trace
         ends = {key for tensor in (*(leaf.tensor for leaf in one.live.leaves), self._loss, *self._more) if tensor is not None and (key := trace.known_key(tensor)) is not None}
         fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *self.view.integers.facts(ends))
         if optimizer is not None:

@@ -12,8 +12,10 @@ from torch import nn
 
 from torchsleuth.auditor.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
+from torchsleuth.auditor.callers import with_caller
 from torchsleuth.auditor.clipping import ClipWatch
 from torchsleuth.auditor.compare import output_leaves
+from torchsleuth.auditor.derivatives import without_graph
 from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
@@ -161,9 +163,11 @@ class StepView:
         missing = [w.name for w in wanted if w.grad == "none" and w.name in keys]
         whole = bool(missing) and all(w.grad == "none" for w in wanted)
         loss_key = self.trace.known_key(loss) if loss is not None else None
-        constant = constant_terms(self.trace, loss_key, keys, {w.name for w in wanted if w.grad == "ok"})
+        trained = {w.name for w in wanted if w.grad == "ok"}
+        constant = constant_terms(self.trace, loss_key, keys, trained)
+        constant += [cut for cut in without_graph(self.trace, loss_key, keys, trained) if cut.site.span not in {other.site.span for other in constant}]
         if not missing and not draws(self.trace):
-            return {"cuts": tuple(constant)} if constant else {}
+            return {"cuts": tuple(with_caller(self.trace, cut, loss_key, since) for cut in constant)} if constant else {}
         flow = Flow(model, self.trace, keys, loss, [t for _, t in output_leaves(output)], since)
         cuts, explained = flow.cuts(missing, whole and loss is not None and loss.grad_fn is None, idle(self.trace, loss_key))
         optimized = {w.name for w in weights if w.in_optimizer}
@@ -174,7 +178,7 @@ class StepView:
         cuts += [cut for cut in constant if cut.site.span not in {other.site.span for other in cuts}]
         cuts += [cut for cut in drawn(flow, {w.name for w in wanted if w.grad != "zero"}) if not set(cut.weights) & {name for other in cuts for name in other.weights}]
         unused = flow.unused([n for n in missing if n not in explained], owner_classes(model)) if not whole or not cuts else []
-        return {"cuts": tuple(cuts), "unused": tuple(unused)}
+        return {"cuts": tuple(with_caller(self.trace, cut, loss_key, since) for cut in cuts), "unused": tuple(unused)}
 
     def losses(self, paddings: list[Padding], own: list[Padding] | None = None) -> tuple[tuple[LossCall, ...], list[InputFact]]:
         """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake. `own`: the padding of the labels themselves."""

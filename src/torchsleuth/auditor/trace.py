@@ -18,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchsleuth import env
+from torchsleuth.auditor.callers import caller_here
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
@@ -40,6 +41,7 @@ _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "
 ENTRIES = {"tensor", "as_tensor", "from_numpy", "asarray"}  # and those that bring values in
 MOST_VALUES = 64
 EXITS = {"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__", "is_nonzero"}
+SEVERING = {"data", "detach", "detach_", "grad", "numpy"}  # those that helpers of a program do for several of its lines
 
 
 class Seen(typing.NamedTuple):
@@ -55,13 +57,14 @@ class Op:
     """One call. `tensors` is empty unless the trace keeps results."""
 
     __slots__ = ("index", "name", "place", "module", "ins", "outs", "plain", "grad_enabled", "scope", "tensors",
-                 "writes", "numbers", "values")  # fmt: skip
+                 "writes", "numbers", "values", "caller")  # fmt: skip
 
     def __init__(self, index: int, name: str, place: Place, module: str, ins: tuple[Seen, ...], plain: tuple) -> None:
         self.index, self.name, self.place, self.module, self.ins, self.plain = index, name, place, module, ins, plain
         self.outs: tuple[Seen, ...] = ()
         self.grad_enabled = True
         self.scope: Place = NOWHERE
+        self.caller: Place = NOWHERE  # of what cuts a history: where the function that does so was called
         self.tensors: tuple[torch.Tensor, ...] = ()
         self.writes = False
         self.values: tuple[float, ...] = ()  # the first of those that an exit hands out, or that an entry brings in
@@ -152,6 +155,10 @@ class Trace(TorchFunctionMode):
                 return reference()
         return None
 
+    def alive(self) -> Iterator[torch.Tensor]:
+        """The tensors of this trace that the program still holds, the latest first."""
+        return (tensor for reference, _ in reversed(list(self._keys.values())) if (tensor := reference()) is not None)
+
     def known_key(self, tensor: torch.Tensor) -> int | None:
         known = self._keys.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else None
@@ -218,6 +225,8 @@ class Trace(TorchFunctionMode):
         generator = kwargs.get("generator")
         if type(generator) is torch.Generator and not any(generator is known for known, _ in self.generators):
             self.generators.append((generator, generator.get_state()))
+        if name in SEVERING:
+            op.caller = caller_here(3)
         op.grad_enabled = torch.is_grad_enabled()
         if not op.grad_enabled and not torch.is_inference_mode_enabled():
             op.scope = self._no_grad
@@ -235,7 +244,7 @@ class Trace(TorchFunctionMode):
 
     def _note_result(self, op: Op, inputs: list[torch.Tensor], args: tuple, result: typing.Any) -> None:
         outputs = tensors_in(result)
-        if op.name == "__setitem__" and args and isinstance(args[0], torch.Tensor):
+        if op.name in ("__setitem__", "set_data") and args and isinstance(args[0], torch.Tensor):
             outputs, op.writes = [args[0]], True
         elif outputs and op.name.endswith("_") and not op.name.endswith("__") and any(o is i for o in outputs for i in inputs):
             op.writes = True
@@ -366,7 +375,7 @@ def _name_of(func: typing.Any) -> str | None:
         return name if name in _PROPERTIES else None
     if name == "__set__":
         name = getattr(getattr(func, "__self__", None), "__name__", "")
-        return "requires_grad_" if name == "requires_grad" else None
+        return {"requires_grad": "requires_grad_", "data": "set_data"}.get(name)
     return None if name in _QUESTIONS else name
 
 

@@ -9,6 +9,7 @@ import typing
 
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import site_of_node, syntax_of
+from torchsleuth.auditor.unreached import unreached_step
 
 _METHODS = {"no-backward": "backward", "never-stepped": "step", "eval-in-training": "train", "train-in-evaluation": "eval"}
 
@@ -18,6 +19,8 @@ def with_uncalled(fields: dict[str, typing.Any]) -> dict[str, typing.Any]:
     found = dict(fields)
     if (fact := fields.get("no_update")) is not None and fact.reason in _METHODS:
         found["no_update"] = dataclasses.replace(fact, named=only_named(_METHODS[fact.reason], fact.site))
+    if fact is not None and fact.reason == "never-stepped" and not fact.writers and found["no_update"].named is None and (step := unreached_step(fact.site)) is not None:
+        found["no_update"] = dataclasses.replace(fact, unreached=step[0], condition=step[1])
     if fields.get("kept"):
         found["kept"] = tuple(dataclasses.replace(fact, named=only_named("zero_grad", fact.site, fact.backward)) for fact in fields["kept"])
     if fields.get("modes"):

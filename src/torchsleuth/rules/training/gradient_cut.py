@@ -28,6 +28,8 @@ _WORDS = {
     "compare": ("a comparison gives True or False, which have no gradient",
                 "Use a smooth function (a sigmoid of the difference), or a straight-through estimator."),
     "derivative": ("`autograd.grad` gives derivatives without history unless it is told to keep it", "Pass `create_graph=True`."),
+    "parameter": ("a parameter takes the values alone; what they were computed from is left behind",
+                  "Compute with the tensor itself (`F.linear(x, weight, bias)`, or `torch.func.functional_call(module, {name: tensor}, x)`)."),
     "drawn": ("`{op}` draws numbers; what it gives back to the mean and the deviation it drew with is a gradient of zero",
               "Draw standard numbers and move them: `mean + std * torch.randn_like(std)`, or `Normal(mean, std).rsample()`."),
     "function": ("`{op}` returns None in the place of this gradient",
@@ -90,8 +92,10 @@ class GradientCut(AuditRule):
     order = 5
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
+        leaves = [cut for cut in observation.cuts if cut.reason == "parameter"]
         for cut in observation.cuts:
-            yield _diagnosis(observation, cut)
+            if cut not in leaves[1:]:
+                yield _diagnosis(observation, cut, [other.site for other in leaves[1:]] if cut in leaves else [])
 
 
 def _decorates(scope: Site) -> bool:
@@ -99,18 +103,23 @@ def _decorates(scope: Site) -> bool:
     return bool(lines) and lines[0].lstrip().startswith("@")
 
 
-def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
+def _diagnosis(observation: Observation, cut: Cut, likewise: list[Site]) -> Diagnosis:
+    """`likewise`: places that do the same to the next parameters."""
     reason, fix = _WORDS.get(cut.reason, _WORDS["other"])
     reason = reason.format(op=cut.operation.strip("_") if cut.operation.startswith("__") else cut.operation)  # `__float__` is written float()
     if cut.reason == "no-grad" and cut.scope is not None and cut.scope.span == cut.site.span:
         reason, fix = _INSIDE[1 if cut.site.source.rstrip().endswith(")") and ".sample(" in cut.site.source else 0]
     own = cut.reason == "function"  # a `backward` of the program's: history is there, the gradient is not passed on
     culprits = [culprit(cut.site, Role.RETURN_GRAD if own else Role.LOST_GRAD, reason)]
+    culprits += [culprit(site, Role.LOST_GRAD, "the same here") for site in likewise]
     if cut.scope is not None and cut.scope.span != cut.site.span:
         # A model that is called in a `with torch.no_grad()` is not to blame for being called there.
         # Nor is there another place for what a function under the decorator computes.
         culprits.insert(len(culprits) if cut.scope.function == cut.site.function and not _decorates(cut.scope) else 0, culprit(cut.scope, Role.LOST_GRAD, "history is switched off from here"))
-    if cut.used is not None:
+    if cut.used is not None and cut.shared:
+        culprits.append(culprit(cut.used, Role.CALL, f"goes on with what `{cut.site.function.rpartition('.')[2]}` gives back here; other lines call it, too"))
+        fix = f"{fix.removesuffix(' if these parameters are to be trained.').rstrip('.')} for this call; other lines call the function, too, and it may be right for them."
+    elif cut.used is not None:
         culprits.append(culprit(cut.used, Role.CALL, "takes what was computed there without history"))
         fix = "Compute it anew, with history, for the loss that is to train these parameters; or take it out of `torch.no_grad()`."
     if cut.remade is not None:
@@ -122,7 +131,7 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
     total = sum(w.requires_grad for w in observation.weights)
     facts = [f"what the loss computes from it gives no gradient to {listed(cut.weights)}; what gradient they have comes from elsewhere"] if cut.partly else \
         [f"after the backward pass {len(cut.weights)} of {total} trainable parameters have no gradient because of this: {listed(cut.weights)}"]  # fmt: skip
-    facts.append("of what the loss is computed from, nothing was computed from a parameter" if cut.reason == "numbers" else "what they compute is in the loss, and the backward pass comes through here" if own or cut.reason == "drawn" else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
+    facts.append("of what the loss is computed from, nothing was computed from a parameter" if cut.reason == "numbers" else "what they compute is in the loss, and the backward pass comes through here" if own or cut.reason == "drawn" else f"what is put into `{expression_of(cut.site)}` was computed with a history; the parameter has none of it" if cut.reason == "parameter" else f"the input of `{expression_of(cut.site)}` had a history, its result has none" + (f" ({cut.times} calls)" if cut.times > 1 else ""))
     optimized = [w.name for w in observation.weights if w.in_optimizer and w.name in set(cut.weights)]
     if optimized and not cut.partly:
         facts.append(f"the optimizer holds {len(optimized)} of them and will skip them")
@@ -133,7 +142,7 @@ def _diagnosis(observation: Observation, cut: Cut) -> Diagnosis:
             culprits.append(culprit(cut.term, Role.CALL, "this term of the loss is a constant because of it"))
     title = "a term of the loss gives no gradient: nothing is trained by it" if cut.term is not None else "no gradient reaches any parameter: the loss is made of plain numbers" if cut.reason == "numbers" else "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained" + (" by what comes after it" if cut.partly else "")  # fmt: skip
-    sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data") or cut.whole_loss or (bool(optimized) and cut.used is None)
+    sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data", "parameter") or cut.whole_loss or (bool(optimized) and (cut.used is None or cut.shared))
     return Diagnosis(
         GradientCut.name, title, Confidence.CERTAIN if sure and cut.sure else Confidence.LIKELY, tuple(culprits), observed(*facts),
         f"{reason[0].upper()}{reason[1:]}. The forward values are right, and {'no `requires_grad=True` brings a history back' if cut.reason == 'numbers' else 'that part of the loss does not reach the parameters before this point' if cut.partly else 'the parameters before this point stay as they are'}.", (advice(fix),),

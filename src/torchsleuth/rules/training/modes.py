@@ -123,14 +123,14 @@ class TrainModeEvaluation(AuditRule):
                 culprits.insert(0, culprit(fact.around, Role.CALL, "the evaluation; `training` is True in it"))
             leaves = fact.operation in ("tolist", "numpy", "__array__")
             if fact.metric is not None and fact.metric.span.line != fact.site.span.line:
-                culprits.append(culprit(fact.metric, Role.OPERAND, "here its result leaves torch, beside as many labels" if leaves else "here its result is compared"))
+                culprits.append(culprit(fact.metric, Role.OPERAND, f"here its result leaves torch, beside as many {'numbers of the data' if fact.numbers else 'labels'}" if leaves else "here its result is compared"))
             behave = "behaves" if len(fact.modules) == 1 else "behave"
             yield Diagnosis(
                 self.name, "the model is evaluated in train mode", Confidence.LIKELY, tuple(culprits),
                 (
                     *observed(
                         f"the call runs without gradients while `training` is True; {listed(fact.modules)} {behave} differently in training",
-                        f"the classes chosen from its result leave as {'a list' if fact.operation == 'tolist' else 'an array'}, and so do as many labels: it is an evaluation" if leaves else
+                        f"{'its predictions' if fact.numbers else 'the classes chosen from its result'} leave as {'a list' if fact.operation == 'tolist' else 'an array'}, and so do as many {'numbers that it is not given' if fact.numbers else 'labels'}: it is an evaluation" if leaves else
                         f"`{fact.operation}` then compares its result with another tensor, and nothing there has a history: it is an evaluation",
                     ),
                     *recomputed(f"in eval mode the same inputs give another `{fact.output}`: it differs by up to {number(fact.distance)}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed, uncalled
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, listed, observed, uncalled
 from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
 
@@ -59,6 +59,9 @@ class NoUpdate(AuditRule):
         if fact is None or (fact.reason == "learning-rate" and fact.scheduled):
             return
         culprits = uncalled(fact.named)
+        if fact.unreached is not None and fact.condition is not None:
+            culprits += [culprit(fact.condition, Role.CALL, "decides whether a step is taken", Known.INFERRED),
+                         culprit(fact.unreached, Role.CALL, "was never come to", Known.INFERRED)]  # fmt: skip
         if fact.cleared is not None:
             idle = fact.reason == "never-stepped"
             culprits.append(culprit(fact.cleared, Role.MUTATE, "clears its gradients, and no step of its own follows" if idle else "clears the gradients before the step could use them"))
@@ -92,7 +95,8 @@ class NoUpdate(AuditRule):
             "average": ("a copy of the model is at the end of the program bit for bit what the model was at its first backward pass, although the model has been trained since",
                         "Write into the copy, under `torch.no_grad()`: `slow.mul_(m).add_(fast, alpha=1 - m)`, `slow.lerp_(fast, 1 - m)` or `slow.copy_(...)`."),
             "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program its parameters are bit for bit what they were "
-                              + ("when its gradients were first cleared" if fact.cleared is not None else "at the first backward pass"), "Call `optimizer.step()` after `loss.backward()`."),
+                              + ("when its gradients were first cleared" if fact.cleared is not None else "at the first backward pass"), "Call `optimizer.step()` after `loss.backward()`." if fact.condition is None else
+                              f"Look at `{expression_of(fact.condition)}`: where gradients are gathered over several batches, a step is due after the last batch of an epoch, too."),
             "barren": (f"none of the {fact.held} parameters of this {fact.optimizer} had a gradient in any of its first {fact.steps} steps",
                        "Look at what the loss before this step is computed from: something between it and these parameters is detached, or not used at all."),
             "vanished": (f"from step {fact.since} of {fact.steps} on the learning rate of {fact.optimizer} is below a millionth of what it was"
