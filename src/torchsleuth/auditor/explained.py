@@ -67,6 +67,8 @@ def _kind(remedy: str) -> str:
 
 
 def _explains(why: Diagnosis, what: Diagnosis) -> bool:
+    if why.rule == "result-dropped" and what.rule in ("causal-leak", "padding-leak"):  # scores that were to be filled, and the softmax of them
+        return "`masked_fill`" in why.title and any((one.span.file, one.function) == (c.span.file, c.function) for one in why.culprits[:1] for c in what.culprits[:1])
     return what.rule in EFFECTS.get(why.rule, ()) and bool({c.span for c in why.culprits} & {c.span for c in what.culprits})
 
 

@@ -127,12 +127,18 @@ def handed(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
         masks = [name for name in parameters if any(word in name.lower() for word in _MASKLIKE)] or parameters
         called = [place for index, name, place in trace.entered if name == path and index <= op.index]
         call = call_at(called[-1]) if called and len(masks) == 1 else None
+        if call is not None and any(_argument(call, forward, name) is not None for name in inspect.signature(forward).parameters if name not in masks and _is_mask_name(name)):
+            return found  # it was given another one, too: it is chosen here
         value = _argument(call, forward, masks[0]) if call is not None else None
         if value is None or not isinstance(value, ast.Name):
             return found
         found = {"handed": value.id, "made_site": site_of(called[-1])}
         code, names = called[-1].user_code, {value.id}
     return found if code is None or not _takes(model.forward, names) else {}
+
+
+def _is_mask_name(name: str) -> bool:
+    return any(word in name.lower() for word in _MASKLIKE)
 
 
 def _takes(forward: typing.Callable, names: set[str]) -> bool:

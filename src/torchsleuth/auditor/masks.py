@@ -69,9 +69,10 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     if side is not None and (facts := repeated_whole(padding, trace, side)):
         return {"mask_site": trace.site(applied), "mask_operation": applied.name, **along, **facts}
     text = _where(padding, hidden, ~padding.valid) if hidden is not None and not empty and not queries else ""
-    made = mask_made(lab, applied, side) if text and side is not None else None
+    other = _of_other(lab, padding, hidden) if text else ""
+    made = mask_made(lab, applied, side) if text and side is not None and not other else None
     by_ids = side is not None and side.key not in given
-    return {"mask_site": trace.site(applied), "mask_operation": applied.name, "aside": text, "made_site": made, "mask_of_ids": by_ids, **along, **empty}
+    return {"mask_site": trace.site(applied), "mask_operation": applied.name, "aside": text, "of_other": other, "made_site": made, "mask_of_ids": by_ids, **along, **empty}
 
 
 def _before_softmax(trace: Trace, found: Found, applied: Op) -> bool:
@@ -153,7 +154,8 @@ def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[
         rows, made = mask[padding.padded_rows], _joined(padding, trace, found.op, seen, stands, given | of_ids) or mask_made(lab, found.op, seen)
         if seen.key in given | of_ids and bool((rows == rows.flatten()[0]).all()):
             return {"hollow": HIDES_NOTHING, "made_site": made, "mask_of_ids": seen.key not in given}
-        return {"aside": text, "made_site": made} | (handed(lab, trace, found.op) if given | of_ids and not _partly(trace, seen, given | of_ids) else {})
+        other = _of_other(lab, padding, hides)
+        return {"aside": text, "of_other": other, "made_site": None if other else made} | (handed(lab, trace, found.op) if given | of_ids and not _partly(trace, seen, given | of_ids) else {})
     return {}
 
 
@@ -171,8 +173,16 @@ def another(lab: Lab, padding: Padding, trace: Trace, found: Found, pure: set[in
         if not text:
             return {}
         given = handed(lab, trace, op) if pure and not _partly(trace, side, pure) else {}
-        return {"mask_site": trace.site(op), "mask_operation": op.name, "aside": text, "made_site": mask_made(lab, op, side), "mask_of_ids": True} | given
+        other = _of_other(lab, padding, hidden)
+        made = None if other else mask_made(lab, op, side)
+        return {"mask_site": trace.site(op), "mask_operation": op.name, "aside": text, "of_other": other, "made_site": made, "mask_of_ids": True} | given
     return {}
+
+
+def _of_other(lab: Lab, padding: Padding, hidden: torch.Tensor | None) -> str:
+    """The other input whose padding this mask hides, where it hides just that: it is right, and given in the wrong place."""
+    others = (one for one in lab.paddings if one.leaf is not padding.leaf and hidden is not None and one.valid.shape == hidden.shape)
+    return next((one.leaf.name for one in others if torch.equal(~one.valid.to(hidden.device), hidden)), "")
 
 
 def _partly(trace: Trace, mask: Seen, pure: set[int]) -> bool:

@@ -62,12 +62,13 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
         return None
     gap = (whole - real).masked_fill(~wins, 0)
     row, feature = divmod(int(gap.argmax()), gap.shape[1])
-    count = int((~padding.valid[row]).sum())
+    count, ours, theirs = int((~padding.valid[row]).sum()), float(real[row, feature]), float(whole[row, feature])
+    digits = next(n for n in (3, 6, 9, 17) if f"{ours:.{n}g}" != f"{theirs:.{n}g}" or n == 17)
     return lab.move_at(
         "padding-maximum", trace, op, float(gap[row, feature]),
         f"Taking the maximum over the real positions only, without the {count} padded ones of {padding.named(row)},",
-        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that {padding.sample} (the largest real value of one is {float(real[row, feature]):.3g}, "
-        f"the {float(whole[row, feature]):.3g} of the padding won)",
+        f"{int(wins[row].sum())} of the {gap.shape[1]} results of that {padding.sample} (the largest real value of one is {ours:.{digits}g}, "
+        f"the {theirs:.{digits}g} of the padding won)",
         assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True, zero=not bool(hidden.any()),
     )  # fmt: skip
 

@@ -70,6 +70,7 @@ class Move:
     mask_unused: bool = False  # nothing in the model uses the mask
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
     aside: str = ""  # which positions it hides, and where the padding stands instead
+    of_other: str = ""  # the input whose padding these are
     handed: str = ""  # what it is called at the call that gives it to the part (`made_site`), if the right one is at hand, too
     repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been
     mask_axis: int = 0  # along which a mask that is right lies, and the axis that the softmax runs along instead

@@ -41,13 +41,14 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
             return padding_moves(calm, padding) if calm is not None else []
     width = idle_lengths(lab.call, padding) if difference is not None else None
     longer = _longer(lab, padding, scalars, width, every=difference is None)
+    untold, longer = longer is None, longer or []
     inert = _inert(lab, padding)
     apart = _apart(lab, padding) if difference is not None and inert and not longer and not _windows(lab) else None
     if difference is not None and inert and not longer and apart is None:
-        longer = _longer(lab, padding, scalars, width, every=True)
+        longer = _longer(lab, padding, scalars, width, every=True) or []
     if difference is None or (inert and not longer and apart is None):
         # Nothing moved, or what stands at padded positions is zero by construction, and the length of it does not count.
-        return longer or (_in_another_order(lab, padding, change, difference, may, scalars) if difference else []) or _shorter(lab, padding) or maximum_moves(lab, padding)
+        return longer or (_weighed(lab, padding, change, difference, may, scalars, untold) if difference else []) or _shorter(lab, padding) or maximum_moves(lab, padding)
     if inert and longer and longer[0].site is not None and not _windows(lab):
         # Zeros do not harm where they are added up; the amount of them is what counts, and this is where.
         leads = _told_by_content(lab, padding, change, difference, may, scalars, longer[0])
@@ -66,15 +67,17 @@ def _of_ids(padding: Padding) -> bool:
     return (padding.leaf.tensor.dim() == 2 or isinstance(padding, Words)) and not padding.leaf.tensor.is_floating_point()
 
 
-def _in_another_order(
-    lab: Lab, padding: Padding, change: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool
-) -> list[Move]:
-    """Zeros count in a softmax that does not hide them. Where its mask belongs to other samples, more padding does not show that: it is hidden for all of them."""
-    if not masks.repeats_mask(padding, lab.trace):
+def _weighed(
+    lab: Lab, padding: Padding, change: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool, untold: bool
+) -> list[Move]:  # fmt: skip
+    """Zeros count in a softmax that does not hide them. More padding does not show that where its mask belongs to other samples (it is
+    hidden for all of them), nor where the model cannot be run on more (`untold`), as where a mask of another sequence is given."""
+    if not untold and not masks.repeats_mask(padding, lab.trace):
         return []
     places, trace = lab.locate(change, difference, may, scalars)
     moves = [_padding_move(lab, padding, one, found, trace, may, False, rank) for rank, (found, one) in enumerate(places)]
-    return [move for move in moves if move.repeated and ("softmax" in move.operation or move.operation in masks.ATTENTIONS)]
+    weighing = [move for move in moves if "softmax" in move.operation or move.operation in masks.ATTENTIONS]
+    return weighing if untold and moves[:1] == weighing[:1] else [move for move in weighing if move.repeated]
 
 
 def _told_by_content(lab: Lab, padding: Padding, change: list[tuple[Leaf, torch.Tensor]], difference: Difference, may: May, scalars: bool, move: Move) -> Move:
@@ -260,8 +263,8 @@ def _settles(lab: Lab, padding: Padding, scalars: bool) -> bool:
     return True
 
 
-def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None, every: bool) -> list[Move]:
-    """More padding: append columns that the mask hides, where the model can be run on them. `width`: lengths that say how wide the batch is, which grow with it.
+def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None, every: bool) -> list[Move] | None:
+    """More padding: append columns that the mask hides; None where the model cannot be run on them. `width`: lengths that say how wide the batch is, which grow with it.
 
     `every`: rows that had no padding count, too, unless something sees the edge that they have now.
     """
@@ -275,7 +278,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None, every
     for columns in (*many, MORE_COLUMNS, EXTRA_COLUMNS):
         arguments = _lengthened(lab, padding, columns, width)
         if arguments is None:
-            return []
+            return None
         args, kwargs = arguments
         try:
             result = lab.runner.run(args, kwargs, mode="eval", changed=True)
@@ -283,7 +286,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None, every
         except Exception:
             continue
     else:
-        return []
+        return None
     fitted = Added(padding.valid.shape[1], columns)
     enough = _with_padding_enough(padding, columns, every)
     whole = scalars and bool(enough.all()) and not any(batches.is_label(leaf) for leaf in lab.call.leaves)

@@ -148,7 +148,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     culprits = []
     site = move.site or observation.call
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
-    what = "the state goes on through padded steps here" if move.carried else \
+    what = f"`{move.operation}` is given the mask of `{move.of_other}`, and what it looks at is `{move.sequence}`" if move.of_other and move.unmasked == "" and not move.mask_site else \
+        "the state goes on through padded steps here" if move.carried else \
         f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"  # fmt: skip
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
     if move.made_site is not None and move.turned and apart:
@@ -173,6 +174,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
             "scores are multiplied with the mask here: those of padded keys are 0, not hidden" if move.multiplied else \
+            f"the mask of `{move.of_other}` is applied here, to `{move.sequence}`" if move.of_other else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
@@ -260,6 +262,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     elif move.repeated:
         title = "the mask's rows stand in another order than the samples, and padding leaks into the output"
         fix = advice(f"Repeat each row of the mask: `mask.repeat_interleave({move.repeated}, 0)`.")
+    elif move.of_other:
+        title = f"the padding of `{move.of_other}` is hidden where that of `{move.sequence}` stands, and padding leaks into the output"
+        fix = advice(f"Give this {'call' if move.handed else 'operation'} the mask of `{move.sequence}`, whose padding it is, in the place of " + (f"`{move.handed}`." if move.handed else f"that of `{move.of_other}`."))
     elif move.aside:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
         fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
