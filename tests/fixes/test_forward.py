@@ -28,6 +28,7 @@ PROGRAMS = {
     "rows, best = torch.randn(4, 9, 8), torch.zeros(4, 3, dtype=torch.long)\ny = rows.gather(1, best)": ("y = rows.gather(1, best[..., None].expand(-1, -1, 8))", "unsafe"),
     "norm, x = nn.LayerNorm(6), torch.randn(2, 6, 5)\ny = norm(x)": ("y = norm(x.transpose(1, -1)).transpose(1, -1)", "unsafe"),
     "norm, x = nn.BatchNorm1d(5), torch.randn(2, 6, 5)\ny = norm(x)": ("y = norm(x.transpose(1, 2)).transpose(1, 2)", "unsafe"),
+    "f, m = torch.rand(1, 4, 25, 25), torch.rand(1, 4, 13, 13)\ny = f + F.interpolate(m, scale_factor=2)": ("y = f + F.interpolate(m, size=f.shape[2:])", "unsafe"),
     "mask = torch.rand(3) > 0.5\ny = 1 - mask": ("y = ~mask", "unsafe"),
     "rnn, x = nn.GRU(3, 4), torch.randn(2, 7, 3)\ny = rnn(x, torch.zeros(1, 2, 4))": ("rnn, x = nn.GRU(3, 4, batch_first=True), torch.randn(2, 7, 3)", "unsafe"),
     "head = nn.Linear(2 * 16, 3)\ny = head(torch.randn(4, 20))": ("head = nn.Linear(20, 3)", "unsafe"),

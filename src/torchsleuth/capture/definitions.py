@@ -18,7 +18,7 @@ import torch
 from torchsleuth import env, source
 from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.attributes import attribute_definition, computed, counted
-from torchsleuth.capture.contents import is_empty, put_into
+from torchsleuth.capture.contents import is_empty, put_into, taken_from
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure
 from torchsleuth.capture.finished import Frame, frame_at, frames_of, node_in
@@ -38,6 +38,7 @@ from torchsleuth.record.ring import Kind
 _DEPTH = 12
 _MOST_EVENTS = 60_000
 
+_QUEUES = ("queue", "_queue", "multiprocessing.queues", "torch.multiprocessing.queue", "multiprocessing.connection")
 _PASSING = ("_wrapped_call_impl", "_call_impl", "inner", "wrapper")  # hand on their arguments
 
 Bound = tuple[ast.AST, ast.AST, str]  # (statement or comprehension, expression the value came from, kind)
@@ -89,6 +90,19 @@ class Definitions:
         alive = next((e for e in reversed(self._failure.entries) if (scope := function_node(e.code)) is not None and any(n is put for n in ast.walk(scope))), None)
         there = self._nearest(alive, put, _DEPTH) if alive is not None else None
         return there or self._here(stand_in(code.co_filename), put, operation_word(put))
+
+    def taken(self, entry: Entry, node: ast.AST, axis: int | None, size: int) -> Made | None:
+        """For `q.get()`: the call of the program's that made what was put into the queue, and what gave it this size."""
+        held = entry.evaluator.value(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        found = taken_from(node, self.numbers.files) if type(held).__module__ in _QUEUES else None
+        if found is None:
+            return None
+        filename, call = found
+        around = frame_at(filename, call)
+        made = self._here(stand_in(filename, around.name if around is not None else ""), call, operation_word(call))
+        if made is None or around is None or axis is None or any(constant_value(argument) == size for argument in arguments_for(call, axis)):
+            return made
+        return dataclasses.replace(made, given=self.source_made(self.numbers.given(around, arguments_for(call, axis), size, tensors=True)))
 
     def here(self, entry: Entry, node: ast.AST) -> Made | None:
         return self._here(entry.code, node, operation_word(node))
@@ -376,8 +390,19 @@ class Definitions:
             found = self.numbers.follow(frame, value, number) if frame is not None else None
             if found is not None and found.node is not value:
                 given = self.source_made(found)
-                return given if given is not None and isinstance(value, ast.Name) else dataclasses.replace(made, given=given)  # `self.k = k` only hands it on
+                hands_on = isinstance(value, (ast.Name, ast.Attribute))  # `self.k = k`, `self.k = config.k`
+                return given if given is not None and hands_on else dataclasses.replace(made, given=given)
+            if frame is not None and isinstance(value, ast.BinOp):
+                made = dataclasses.replace(made, given=self._computed_of(frame, value, number))
         return made
+
+    def _computed_of(self, frame: Frame, value: ast.BinOp, number: int) -> Made | None:
+        """`config.dim // config.heads`: the lines that set both numbers, one behind the other."""
+        chain: Made | None = None
+        for found in reversed(constants_behind(self.numbers.files, frame, value, number, Agreed())[0][:3]):
+            made = self.source_made(found._replace(crossed=()))
+            chain = dataclasses.replace(made, given=chain) if made is not None else chain
+        return chain
 
     def _when_made(self, code: types.CodeType) -> Frame | None:
         """The callers of a constructor that is over, where the log has noted them and they were always the same."""

@@ -88,6 +88,8 @@ class ThroughObjects:
                 return self.follow(at.of(selectors[0], *selectors[2:]), node.args[selectors[1]])
             if name == "enumerate" and len(selectors) > 1 and selectors[1] == 1:
                 return self.follow(at.of(selectors[0], *selectors[2:]), node.args[0])
+        if name == "len" and len(node.args) == 1 and not selectors and isinstance(node.func, ast.Name):
+            return self.follow(at.of(Invoked.of(node, at.frame, "__len__")), node.args[0])
         if isinstance(node.func, ast.Attribute):
             if name == "size" and not node.args and len(selectors) == 1 and type(selectors[0]) is int:  # `batch, length = x.size()`
                 return Source(at.frame.filename, node, at.frame.name, at.crossed, selectors[0])

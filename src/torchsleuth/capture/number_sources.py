@@ -19,8 +19,8 @@ class Invoked(str):
     frame: Frame
 
     @classmethod
-    def of(cls, call: ast.Call, frame: Frame) -> Invoked:
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else "__call__"
+    def of(cls, call: ast.Call, frame: Frame, method: str = "__call__") -> Invoked:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else method
         found = cls(f"{method}()")
         found.method, found.call, found.frame = method, call, frame
         return found

@@ -1,4 +1,5 @@
-"""Calls of what `functools.partial` made: `layer(10)` for a `layer = partial(nn.Linear, 32)`, as if all arguments stood in the call."""
+"""Calls in which others call: of what `functools.partial` made, `layer(10)` for a `layer = partial(nn.Linear, 32)`, and of what a thread runs,
+as if all arguments stood in the call."""
 
 from __future__ import annotations
 
@@ -25,10 +26,21 @@ def is_partial(call: ast.Call) -> bool:
 
 
 def partials_of(tree: ast.AST, name: str) -> typing.Iterator[tuple[ast.Call, ast.Call]]:
-    """Every `partial(name, …)`: it, and the call of the function that it stands for as far as it goes."""
+    """Every `partial(name, …)`, `Thread(target=name, args=…)` and `pool.submit(name, …)`: it, and the call of the function that it stands for."""
     for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and is_partial(call) and getattr(call.args[0], "attr", getattr(call.args[0], "id", "")) == name:
-            yield call, ast.Call(call.args[0], call.args[1:], call.keywords)
+        if not isinstance(call, ast.Call):
+            continue
+        by = getattr(call.func, "id", getattr(call.func, "attr", ""))
+        named = {keyword.arg: keyword.value for keyword in call.keywords}
+        function = call.args[0] if by in ("partial", "submit") and call.args else named.get("target") if by in ("Thread", "Process") else None
+        if function is None or getattr(function, "attr", getattr(function, "id", "")) != name:
+            continue
+        if by in ("partial", "submit"):
+            yield call, ast.Call(function, call.args[1:], call.keywords)
+            continue
+        given, options = named.get("args", ast.Tuple([], ast.Load())), named.get("kwargs")
+        if isinstance(given, (ast.Tuple, ast.List)):
+            yield call, ast.Call(function, given.elts, [ast.keyword(None, options)] if options is not None else [])
 
 
 def bound_value(frame: Frame, name: str, left: int = _MOST_NAMES) -> ast.AST | None:

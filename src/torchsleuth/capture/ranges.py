@@ -99,6 +99,11 @@ def limits(
         target, lengths = first("targets"), first("target_lengths")
         if target is not None and lengths is not None and len(raws[target].shape) == 2:
             return [Limits(lengths, 0, raws[target].shape[1], "target columns")]
+    constraint = re.search(r"Expected (?:parameter|value argument) ?(\w*) .*?\b\w*(Greater\w*|Interval)\(lower_bound=(-?[\d.]+)(?:, upper_bound=(-?[\d.]+))?\)", " ".join(message.split()))
+    if constraint and (position := first(constraint[1] or "value")) is not None and "nan" not in message:
+        low, high = float(constraint[3]), float(constraint[4]) if constraint[4] else sys.float_info.max
+        low += max(abs(low) * 1.2e-7, 1.4e-45) if constraint[2] == "GreaterThan" else 0  # the next number, also in float32
+        return [Limits(position, low, high, "constraint")]
     return []
 
 

@@ -91,6 +91,10 @@ class Trails:
                 break
             node, tensor = children[chosen]
             at = (entry, node)
+        axis = choose.axis if isinstance(choose, SizeChoice) else None
+        taken = self._definitions.taken(*at, axis, tensor.shape[axis] if axis is not None and isinstance(tensor, torch.Tensor) and axis < tensor.dim() else 0)
+        if taken is not None:
+            return taken
         made = self._definitions.here(*at)
         if made is None or isinstance(at[1], ast.Name):
             return None

@@ -152,3 +152,60 @@ layer = nn.Conv1d(1, 8, kernel_size=5)
 layer(load(4))  #! operand
 """, "conv-shape", ("the channels come last here", "permute(0, 2, 1)"), late=False),
 ]  # fmt: skip
+CASES += [
+    Case("size-made-by-a-thread", """\
+import queue
+import threading
+import torch
+from torch import nn
+ready = queue.Queue()
+def produce(count, width):
+    for _ in range(count):
+        rows = torch.randn(4, width)  #! create
+        ready.put(rows)
+    ready.put(None)
+net = nn.Linear(10, 2)  #! create
+worker = threading.Thread(target=produce, args=(3, 12))  #! create
+worker.start()
+while (batch := ready.get()) is not None:
+    net(batch)  #! operand
+""", "matmul-shape", ("its 12 at dimension 1 comes from `torch.randn(4, width)` (line 8)",)),
+    Case("length-of-an-object", """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+class Sentence:
+    def __init__(self, ids):
+        self.ids = torch.tensor(ids)
+    def __len__(self):
+        return len(self.ids) - 1  #! create
+sentences = [Sentence(ids) for ids in ([4, 5, 6], [7], [1, 2])]
+x = torch.randn(3, 3, 6)
+lengths = torch.tensor([len(sentence) for sentence in sentences])
+pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)  #! operand
+""", "recurrent-state", ("`lengths[1]` = 0", "the length 0 comes from here"), late=False),
+    Case("heads-that-do-not-divide", """\
+import torch
+from torch import nn
+class Settings:
+    width = 100  #! create
+    heads = 8  #! create
+class Attention(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        self.heads = settings.heads
+        self.each = settings.width // settings.heads  #! create
+        self.queries = nn.Linear(settings.width, settings.width)  #! create
+    def forward(self, x):
+        b, t, _ = x.shape
+        return self.queries(x).view(b, t, self.heads, self.each)  #! operand
+Attention(Settings())(torch.randn(2, 5, 100))
+""", "view-size", ("100 is not divisible by 8", "the 100 is set here"), late=False),
+    Case("scale-below-zero", """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+scale = nn.Linear(3, 2)(torch.randn(4, 3))  #! create
+torch.distributions.Normal(torch.zeros(4, 2), scale)  #! operand
+""", "distribution-constraint", ("of 8 values are refused", "greater than 0.0"), late=True),
+]  # fmt: skip

@@ -8,7 +8,7 @@ from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.masking import placed, shortened
-from torchsleuth.fixes.forward.operands import Failed
+from torchsleuth.fixes.forward.operands import Failed, text_of
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
@@ -23,7 +23,21 @@ class BroadcastFixer(Fixer):
         if len(failed.operands) != 2 or failed.in_library:
             return []
         small, large = sorted(failed.operands, key=lambda operand: len(operand.shape))
-        return [_missing(failed, small, large) or placed(failed, small, large), shortened(failed, *failed.operands), _swapped(failed, small, large)]
+        return [_to_size(failed, small, large) or _to_size(failed, large, small), _missing(failed, small, large) or placed(failed, small, large), shortened(failed, *failed.operands), _swapped(failed, small, large)]
+
+
+def _to_size(failed: Failed, resized: Operand, other: Operand) -> Fix | None:
+    """`f + interpolate(m, scale_factor=2)` of sizes that were not halved without a rest: resized to the other's own size."""
+    found = failed.node_of(resized)
+    sizes = list(zip(resized.shape[2:], other.shape[2:]))
+    call = found[1] if found is not None and isinstance(found[1], ast.Call) and called(found[1]) == "interpolate" else None
+    scale = next((k for k in call.keywords if k.arg == "scale_factor"), None) if call is not None else None
+    if found is None or scale is None or len(resized.shape) != len(other.shape) or resized.shape[:2] != other.shape[:2] or not text_of(other) or any(abs(a - b) > 3 for a, b in sizes):
+        return None
+    text = f"{text_of(other)}.shape[2:]"
+    script = found[0]
+    edits = [script.edit(script.start(scale), script.end(scale), f"size={text}")]
+    return failed.scripts.fix(f"Resize to the size of {other.called}: `size={text}`.", edits, "Sizes that are odd do not come back by doubling what was halved.", safe=False)
 
 
 def _missing(failed: Failed, small: Operand, large: Operand) -> Fix | None:

@@ -11,7 +11,7 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import of_tensor
 from torchsleuth.rules.forward._not_finite import cause_facts, cause_fixes, cause_why, causes
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import described, failed, inferred, made_words, seen
+from torchsleuth.rules.forward._words import described, failed, inferred, made_words, plural, seen
 from torchsleuth.rules.undefined import NAN_OF
 
 
@@ -70,6 +70,7 @@ class DistributionConstraint(CrashRule):
         meant = _meant(rule, name)
         what = "NaN" if nan else f"values that are not {meant}"
         facts = [seen(f"{name}: {described(operand)}.")] if operand is not None else []
+        facts += _offending(operand)
         fixes = [] if nan else _remedies(rule, called.strip("`"))
         if nan:
             facts += cause_facts(operand) or _suspects(operand)
@@ -80,6 +81,16 @@ class DistributionConstraint(CrashRule):
             why=" ".join(filter(None, (f"{kind} checks its {name}: every value must be {meant}.", "NaN is in no range." if nan else "At least one is not.", cause_why(operand)))),
             fixes=fixes, mentioned=[operand],
         )  # fmt: skip
+
+
+def _offending(operand: Operand | None) -> list[Fact]:
+    values = operand.values if operand is not None else None
+    if operand is None or values is None or not values.bad:
+        return []
+    first = values.first[0]
+    at = f"[{', '.join(map(str, first.position))}]" if first.position else ""
+    name = operand.called.strip("`")
+    return [seen(f"`{name}{at}` = {first.value:.4g}; {values.bad} of {plural(values.total, 'value')} {'is' if values.bad == 1 else 'are'} refused (smallest {values.minimum:.4g}, largest {values.maximum:.4g}).")]
 
 
 def _said(message: str) -> tuple[str, str, str, str] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import FailedOperation, Operand
+from torchsleuth.evidence_forward import FailedOperation, Made, Operand
 from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import is_at_failure, of_axis, of_tensor, of_terms
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape
+from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape, value_words
 from torchsleuth.wording import upper_first
 
 
@@ -194,8 +194,16 @@ class RecurrentState(CrashRule):
             if values is not None and values.bad and lengths is not None:
                 facts.append(seen(bad_values(lengths, values)))
         return report(self.name, operation, title=upper_first(title), label=label, lead=lengths, why=why,
-                      creates=[of_tensor(lengths), *([(argument.made, f"{argument.source} comes from here")] if argument is not None else [])],
+                      creates=[_zero_made(lengths) or of_tensor(lengths), *([(argument.made, f"{argument.source} comes from here")] if argument is not None else [])],
                       facts=facts, fixes=fixes)  # fmt: skip
+
+
+def _zero_made(lengths: Operand | None) -> tuple[Made | None, str] | None:
+    """Where the length came from that no sequence has."""
+    values = lengths.values if lengths is not None else None
+    if lengths is None or values is None or not values.bad or lengths.value_made is None:
+        return None
+    return lengths.value_made, value_words(lengths, f"the length {_plain(values.first[0].value)}")
 
 
 def _plain(value: float) -> str:
