@@ -88,10 +88,17 @@ class Carry:
         old = self.parameter.grad
         self.standing = old is not None and bool((old._values() if old.is_sparse else old).any())
         self.arriving = _numbers(gradient)
+        if self.standing and self.used and not self.period and self._rewritten(old):
+            self.used = False
         if self.standing and self.used and not self.norm:
             self.norm = float((old._values() if old.is_sparse else old).norm())
             # On a GPU the engine calls from a thread of its own, while the program's waits in `backward()`.
             self.backward = site_of(place_here(2)) or site_of(place_of(sys._current_frames().get(self.home)))
+
+    def _rewritten(self, old: torch.Tensor) -> bool:
+        """The program has put other numbers there than its step left (a part of them, an average): what is added to is its own."""
+        now = _numbers(old)
+        return self.left is not None and now is not None and not torch.equal(now, self.left)
 
     @harmless
     def _added(self, parameter: torch.Tensor) -> None:

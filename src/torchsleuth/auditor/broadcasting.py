@@ -50,11 +50,12 @@ def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[i
             candidates.append((op, one))
     made = trace.descendants({seen.key for op, one in candidates if not one.same_origin for seen in op.outs})
     paired = {key for op, one in candidates if one.same_origin for key in _sources(trace, op)}
+    outer = {key for op in trace.ops if _outer(op) and on_the_way is not None and any(seen.key in on_the_way for seen in op.outs) for key in _apart(_sources(trace, op))}
     found: dict[tuple, Broadcast] = {}
     for op, one in candidates:
         span = one.site.span
-        if one.explicit and paired & _sources(trace, op):
-            continue  # all pairs of this one with itself are on the way to the loss, too: a distance between two sets
+        if (one.explicit and paired & _sources(trace, op)) or outer & _sources(trace, op):
+            continue  # all pairs of this one with itself, or on purpose with another, are on the way to the loss, too: a distance between two sets
         if not _meets_table(trace, op, made):
             found.setdefault((span.file, span.line, span.column, span.end_column), one)
     return list(found.values())
@@ -180,16 +181,37 @@ def _meets_table(trace: Trace, op: Op, made: set[int]) -> bool:
 
 
 def _same_axis_twice(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
-    """(N,) against (N, 1) and its like: the shorter operand's axis is the other's axis of equal size, one place off."""
+    """(N,) against (N, 1) and its like: the shorter operand's axis is the other's axis of equal size, one place off.
+
+    Moved to their places its axes must fit: an (N, B) one that was turned over has none in a (B, N, 1) one.
+    """
     if len(left) == len(right):
         return False
     short, long = (left, right) if len(left) < len(right) else (right, left)
+    if not _in_order(short, long):
+        return False
     padded = (1,) * (len(long) - len(short)) + short
     for axis, (a, b) in enumerate(zip(padded, long, strict=True)):
         if a > 1 and b == 1:
             # The same count stands elsewhere in the longer operand, where the shorter one has nothing.
             return any(n == a and padded[k] == 1 for k, n in enumerate(long) if k != axis)
     return False
+
+
+def _outer(op: Op) -> bool:
+    """(N, 1) with (1, N), which a mistake rarely makes."""
+    sizes = [seen.size for seen in op.ins[:2]]
+    return op.name in _BINARY and len(sizes) == 2 and sizes[0] == sizes[1][::-1] and len(sizes[0]) == 2 and min(sizes[0]) == 1 < max(sizes[0])
+
+
+def _apart(sources: set[int]) -> set[int]:
+    return sources if len(sources) == 2 else set()
+
+
+def _in_order(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
+    """The sizes of the shorter operand stand among those of the longer one, in their order."""
+    places = iter(long)
+    return all(n in places for n in short if n > 1)
 
 
 def _origin(trace: Trace, seen: Seen) -> tuple[set[int], bool]:
