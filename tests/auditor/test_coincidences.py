@@ -5,6 +5,7 @@ The axes of a tensor carry no names; what is told from sizes alone must hold for
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -246,3 +247,33 @@ def test_wrong_models_of_coinciding_sizes(build, bug, rule, source):
         told = (str(sizes), found.title, [f.text for f in found.facts], [c.source for c in found.culprits])
         assert found.rule == rule, told
         assert any(source in c.source for c in found.culprits), told
+
+
+class Highest(nn.Module):
+    """Zeros stand at padded positions, and are larger than the real values of every feature."""
+
+    def __init__(self, width: int, form: str):
+        super().__init__()
+        self.emb, self.out, self.form = nn.Embedding(30, width), nn.Linear(width, 2), form
+        nn.init.uniform_(self.emb.weight, -2.0, -1.0)
+
+    def forward(self, ids, mask):
+        h = self.emb(ids) * mask[..., None]
+        if self.form == "max":
+            return self.out(h.max(1).values)
+        if self.form == "max, kept":
+            return self.out(h.max(dim=1, keepdim=True)[0].squeeze(1))
+        if self.form == "amax":
+            return self.out(h.amax(dim=-2))
+        if self.form == "pool":
+            return self.out(F.adaptive_max_pool1d(h.transpose(1, 2), 1).squeeze(-1))
+        return self.out(h.masked_fill(~mask[..., None], -torch.inf).max(1).values)
+
+
+@pytest.mark.parametrize("form", ["max", "max, kept", "amax", "pool", "filled"])
+def test_a_maximum_over_padding_whatever_the_sizes(form: str) -> None:
+    for samples, length, width in itertools.product((3, 4), (4, 6), (4, 6)):
+        mask = torch.arange(length)[None] < torch.tensor([length, *range(1, samples)])[:, None]
+        ids = torch.randint(1, 30, (samples, length)).masked_fill(~mask, 0)
+        found = [d.title for d in torchsleuth.audit(Highest(width, form), (ids, mask)).diagnoses]
+        assert found == (["padded positions hold zero, and zero wins the maximum"] if form != "filled" else []), (samples, length, width)

@@ -19,7 +19,7 @@ MAXIMA = {"max", "amax", "adaptive_max_pool1d", "max_pool1d", "topk"}
 
 def maximum_moves(lab: Lab, padding: Padding) -> list[Move]:
     batch, length = padding.valid.shape
-    suspects = [op.index for op in lab.trace.ops if op.name in MAXIMA and _runs_along(op, batch, length)]
+    suspects = [op.index for op in lab.trace.ops if op.name in MAXIMA and _axes(op, batch, length) is not None]
     if not suspects or sum(_bytes(op) for op in lab.trace.ops) > KEPT_BYTES:
         return []
     trace = Trace(keep=True)
@@ -30,22 +30,30 @@ def maximum_moves(lab: Lab, padding: Padding) -> list[Move]:
     return []
 
 
-def _runs_along(op: Op, batch: int, length: int) -> bool:
-    """Exactly one axis for the samples and one for the positions, and the result has none for the positions."""
-    if not op.ins or not op.outs or batch == length:
-        return False
+def _axes(op: Op, batch: int, length: int) -> tuple[int, int] | None:
+    """The axis of the samples and that of the positions, which the result does not have: as the call says, or by their sizes where these leave no choice."""
+    if not op.ins or not op.outs:
+        return None
     size, result = op.ins[0].size, op.outs[0].size
-    return len(size) >= 2 and size.count(batch) == 1 and size.count(length) == 1 and length not in result and batch in result
+    along = op.argument(1, "dim") if op.name in ("max", "amax") else -1 if op.name.endswith("pool1d") else None
+    if isinstance(along, int) and -len(size) <= along < len(size):
+        along %= len(size)
+        first = 1 if along == 0 else 0
+        clear = batch != length or along > 0  # and else samples may come second
+        return (first, along) if len(size) > 1 and clear and size[along] == length and size[first] == batch else None
+    if len(size) < 2 or batch == length or size.count(batch) != 1 or size.count(length) != 1 or length in result or batch not in result:
+        return None
+    return size.index(batch), size.index(length)
 
 
 def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
     maker = trace.maker(op.ins[0])
     made = next((t for seen, t in zip(maker.outs, maker.tensors, strict=False) if seen.key == op.ins[0].key), None) if maker else None
-    if made is None or not made.is_floating_point() or not op.tensors:
-        return None
     batch, length = padding.valid.shape
-    size = op.ins[0].size
-    b, t = size.index(batch), size.index(length)
+    axes = _axes(op, batch, length)
+    if made is None or not made.is_floating_point() or not op.tensors or axes is None:
+        return None
+    b, t = axes
     values = made.movedim((b, t), (0, 1)).reshape(batch, length, -1)
     valid = padding.valid.to(values.device)[..., None]
     hidden = values[~valid[..., 0]]
@@ -53,7 +61,7 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
         return None  # not the same at all padded positions: a convolution, say, sees the words beside them
     whole = values.amax(1)
     result = op.tensors[0]
-    result = result.movedim(result.shape.index(batch), 0).reshape(batch, -1)
+    result = result.movedim(b - (t < b) if result.dim() < made.dim() else b, 0).reshape(batch, -1)
     if result.shape != whole.shape or not torch.equal(result, whole):
         return None  # not the maximum over all positions
     real = values.masked_fill(~valid, -torch.inf).amax(1)
@@ -68,7 +76,7 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
         "padding-maximum", trace, op, float(gap[row, feature]),
         f"Taking the maximum over the real positions only, without the {count} padded ones of {padding.named(row)},",
         f"{int(wins[row].sum())} of the {gap.shape[1]} results of that {padding.sample} (the largest real value of one is {ours:.{digits}g}, "
-        f"the {theirs:.{digits}g} of the padding won)",
+        f"the {theirs + 0.0:.{digits}g} of the padding won)",
         assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True, zero=not bool(hidden.any()),
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from torchsleuth.auditor.compare import Difference, May, first_difference, outpu
 from torchsleuth.auditor.firstmoved import Found, first_moved
 from torchsleuth.auditor.handing import made_of, measures
 from torchsleuth.auditor.lab import Lab, row_and_position
-from torchsleuth.auditor.maxima import maximum_moves
+from torchsleuth.auditor.maxima import MAXIMA, maximum_moves
 from torchsleuth.auditor.nested import Words
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.padded import Padding, idle_lengths
@@ -42,6 +42,8 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
     width = idle_lengths(lab.call, padding) if difference is not None else None
     longer = _longer(lab, padding, scalars, width, every=difference is None)
     untold, longer = longer is None, longer or []
+    if longer and longer[0].operation in MAXIMA and (won := maximum_moves(lab, padding)):
+        return won  # that says more: what wins, and against what
     inert = _inert(lab, padding)
     apart = _apart(lab, padding) if difference is not None and inert and not longer and not _windows(lab) else None
     if difference is not None and inert and not longer and apart is None:
