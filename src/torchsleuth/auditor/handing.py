@@ -96,14 +96,14 @@ def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
         module = model.get_submodule(path)
         if code is None or getattr(type(module).forward, "__code__", None) is not code:
             continue
-        optional = _optional_masks(module.forward) | (_handed_as_mask(op, module.forward) if wanted is None else set())
+        called = [place for index, name, place in trace.entered if name == path and index <= op.index]
+        call = call_at(called[-1]) if called else None
+        optional = _optional_masks(module.forward) | (_handed_as_mask(op, module.forward) if wanted is None else set()) | _given_none(call, module.forward)
         wanted = optional if wanted is None else wanted & optional
         if not wanted:
             return {}
         if not path:
             return _not_given_to_the_model(lab, wanted)
-        called = [place for index, name, place in trace.entered if name == path and index <= op.index]
-        call = call_at(called[-1]) if called else None
         if call is None or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return {}
         given = {name: value for name in optional if (value := _argument(call, module.forward, name)) is not None}
@@ -173,6 +173,15 @@ def _optional_masks(forward: typing.Callable) -> set[str]:
     except (TypeError, ValueError):
         return set()
     return {p.name for p in parameters if p.default is None and any(word in p.name.lower() for word in _MASKLIKE)}
+
+
+def _given_none(call: ast.Call | None, forward: typing.Callable) -> set[str]:
+    """The parameters called what masks are called for which this call gives `None`, in so many words."""
+    if call is None or any(isinstance(a, ast.Starred) for a in call.args):
+        return set()
+    names = list(inspect.signature(forward).parameters)
+    pairs = [*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
+    return {name for name, value in pairs if name and _is_mask_name(name) and isinstance(value, ast.Constant) and value.value is None}
 
 
 def _handed_as_mask(op: Op, forward: typing.Callable) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 
 import torch
+from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import HIDES
@@ -41,7 +42,7 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     if facts := idle_measure(lab, padding):
         return facts
     if found.op.name in ATTENTIONS and all(found.op.argument(position, name) is None for position, name in ATTENTIONS[found.op.name]):
-        facts = {"unmasked": ATTENTIONS[found.op.name][0][1], **(unused(lab, padding, trace, found) if content else {})}
+        facts = {"unmasked": _asked_for(lab, found.op), **(unused(lab, padding, trace, found) if content else {})}
         return facts | (idle_mask(lab, padding) or not_given(lab, trace, found.op))
     if content and (facts := unused(lab, padding, trace, found)):
         return facts | ({} if facts["instead"] else not_given(lab, trace, found.op))
@@ -73,6 +74,30 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     made = mask_made(lab, applied, side) if text and side is not None and not other else None
     by_ids = side is not None and side.key not in given
     return {"mask_site": trace.site(applied), "mask_operation": applied.name, "aside": text, "of_other": other, "made_site": made, "mask_of_ids": by_ids, **along, **empty}
+
+
+def _asked_for(lab: Lab, op: Op) -> str:
+    """What the mask of the padding is called by the layer that the program calls."""
+    name = ATTENTIONS[op.name][0][1]
+    layer = lab.runner.model.get_submodule(op.module.rpartition(".")[0]) if "." in op.module and name == "key_padding_mask" else None
+    if isinstance(layer, nn.TransformerEncoderLayer):
+        return f"src_{name}"
+    if isinstance(layer, nn.TransformerDecoderLayer):
+        return f"memory_{name}" if op.module.endswith("multihead_attn") else f"tgt_{name}"
+    return name
+
+
+def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> int | None:
+    """The one position that this operation reads of a row, told by its index, where that is a padded one."""
+    index = next((seen for seen in found.op.ins[1:] if not seen.dtype.is_floating_point and seen.dtype is not torch.bool), None)
+    values = _value(trace, index) if index is not None and found.op.name in ("gather", "__getitem__", "take_along_dim") else None
+    for seen in found.op.ins[1:] if values is None or values.dim() == 1 else ():
+        values = _value(trace, seen)  # `h[rows, lengths - 1]`: the last index counts positions
+    if values is None or values.dim() < 1 or values.shape[0] != padding.valid.shape[0]:
+        return None
+    own = values[row].unique()
+    position = int(own[0]) if own.numel() == 1 else -1
+    return position if 0 <= position < padding.valid.shape[1] and not bool(padding.valid[row, position]) else None
 
 
 def _before_softmax(trace: Trace, found: Found, applied: Op) -> bool:

@@ -40,7 +40,7 @@ WIDENED = "pad="  # how the setting of a convolution begins whose input was wide
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "causal", "mixing", "order"
+    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float
@@ -70,6 +70,7 @@ class Move:
     mask_unused: bool = False  # nothing in the model uses the mask
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
     aside: str = ""  # which positions it hides, and where the padding stands instead
+    read: str = ""  # which padded position is read, in words
     of_other: str = ""  # the input whose padding these are
     handed: str = ""  # what it is called at the call that gives it to the part (`made_site`), if the right one is at hand, too
     repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been

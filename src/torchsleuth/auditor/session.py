@@ -22,6 +22,7 @@ from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.beforehand import Beforehand
 from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.causality import Causality
+from torchsleuth.auditor.choices import choice_moves
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.countedpositions import position_moves
 from torchsleuth.auditor.dropping import drawn_masks
@@ -315,7 +316,7 @@ class Session:
         lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
         for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:
-            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding)) or []
+            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding) or choice_moves(lab, padding, step)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         later = order.moves()

@@ -1,6 +1,6 @@
 # rule: padding-leak
 # says: more columns of padding to `src`
-# says: was given no `key_padding_mask`
+# says: the call gives no `memory_key_padding_mask`
 # says: memory_key_padding_mask
 BUG = True
 import torch

@@ -80,6 +80,8 @@ class BatchMixing(AuditRule):
                     "Exchange axes with `transpose` or `permute`, and take an axis apart in the order in which it was put together; `view` and `reshape` only re-read the elements in their old order."
             elif move.operation in _NORMALISING:
                 fix = f"Give `{move.operation}` the axis of the classes or features, not that of the batch."
+            elif move.operation in _RECURRENT | _ATTENTION and not move.setting:
+                fix = f"Give it the samples along its axis for samples: here all of them are positions of one sequence (its result is {list(move.operation_shape)})."
             elif move.operation in _RECURRENT | _ATTENTION:
                 fix = "Build the layer without `batch_first=True`, or give it (batch, time, features)." if second else \
                     "Build the layer with `batch_first=True`, or give it (time, batch, features)."  # fmt: skip

@@ -63,6 +63,8 @@ class PaddingLeak(AuditRule):
                 yield _maximum(move)
             elif move.kind == "padding-positions":
                 yield _positions(move, move.site or observation.call)
+            elif move.kind == "padding-choices":
+                yield _choices(move, move.site or observation.call)
             elif move.kind == "padding-shorter" and any(one.kind == "features" for one in observation.broadcasts):
                 continue  # the neighbours' lengths reach a row by that
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
@@ -111,6 +113,18 @@ def _maximum(move: Move) -> Diagnosis:
     )  # fmt: skip
 
 
+def _choices(move: Move, site: Site | None) -> Diagnosis:
+    culprits = [culprit(site, Role.CREATE, "scores of padded positions are among these")] if site is not None else []
+    if move.made_site is not None:
+        culprits.append(culprit(move.made_site, Role.CALL, f"`{move.operation}` chooses among all {move.operation_shape[-1]} positions"))
+    return Diagnosis(
+        PaddingLeak.name, f"`{move.operation}` chooses among positions, and padded ones are not ruled out", Confidence.LIKELY if move.assumed else Confidence.CERTAIN, tuple(culprits),
+        recomputed(f"{move.changed} moved {move.where} by {number(move.distance)}, and nothing else: the classes of `{move.operation}`, shape {list(move.operation_shape)}, are positions", move.alone),
+        f"`{move.operation}` takes a softmax over all positions. What a padded one is given is taken from the real ones, and the loss of a row depends on how long the others are.",
+        (advice("Fill the scores of padded positions before the loss: `scores.masked_fill(~mask, float('-inf'))` (or `-1e9`), with a mask that is True at positions that hold data."),),
+    )  # fmt: skip
+
+
 def _positions(move: Move, site: Site | None) -> Diagnosis:
     mask = f"{move.mask_name}.long()" if move.mask_name else f"({move.sequence} != {move.pad_id}).long()"
     counted = f"({mask}.cumsum(1) - 1).clamp(min=0)"
@@ -150,6 +164,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` is given the mask of `{move.of_other}`, and what it looks at is `{move.sequence}`" if move.of_other and move.unmasked == "" and not move.mask_site else \
         "the state goes on through padded steps here" if move.carried else \
+        f"no `{move.unmasked}` is given here: the padding is looked at like words" if move.unmasked and not move.not_given else \
         f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"  # fmt: skip
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
     if move.made_site is not None and move.turned and apart:
@@ -197,7 +212,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.multiplied:
         facts.append("the softmax gives a score of 0 a weight like any other: a product with a mask before it hides nothing")
     if move.unmasked:
-        facts.append(f"`{move.operation}` was given no `{move.unmasked}`")
+        facts.append(f"the call gives no `{move.unmasked}`" if "_key_" in move.unmasked and not move.unmasked.startswith("key") else f"`{move.operation}` was given no `{move.unmasked}`")
     if move.idle_mask:
         says = f"says {move.idle_width}, the padded width, for every row" if move.idle_width else "is the same at all positions"
         facts.append(f"`{move.idle_mask}` {says}, also where `{move.sequence}` holds nothing but id {move.pad_id} to the end of the row: it hides nothing")
@@ -213,6 +228,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(f"the mask hides the padding along axis {move.mask_axis} of the scores, {list(move.masked_shape)}; the softmax runs along axis {move.operation_axis}")
     if move.mask_unused:
         facts.append(f"nothing in the model uses `{move.mask_name}`" + (f"; `{move.instead}` is used in its place" if move.instead else ""))
+    if move.read:
+        facts.append(move.read)
     if move.inverted:
         facts.append("changing a real token moved no other real position: the mask hides the words and keeps the padding")
     if way is not None and (words := turned_words(way)):
@@ -269,6 +286,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
         fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
                      "Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")  # fmt: skip
+    elif move.read:
+        title = "a padded position is read for a row's last one"
+        fix = advice("Read each row at `length - 1`: positions are counted from 0.")
     elif move.carried:
         title = "the state of a loop goes on through padded steps, and padding leaks into the output"
         fix = advice("Keep each row's state where its steps are padding: `state = torch.where(mask[:, t, None], new_state, state)`.")
