@@ -21,7 +21,7 @@ from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.runner import Runner
-from torchsleuth.auditor.sites import expression, library_name, place_here
+from torchsleuth.auditor.sites import expression, kept_in_loop, library_name, place_here
 from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
@@ -177,6 +177,8 @@ class Lab:
 
     def move(self, kind: str, changed: str, where: str, difference: Difference, found: Found | None, trace: Trace, **more) -> Move:
         site = self.site(trace, found.op) if found else None
+        if found is not None and found.carried and site is not None:
+            more["kept_site"] = kept_in_loop(site)
         return Move(
             kind, changed, where, difference.distance, max(difference.allowed, 1e-12),
             operation=found.op.name if found else "",

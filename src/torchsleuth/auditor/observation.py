@@ -81,6 +81,7 @@ class Move:
     idle_mask: str = ""  # a mask among the inputs that is the same at all positions, or lengths that say so
     idle_width: int = 0  # what these lengths say, all of them
     carried: bool = False  # the operation takes a state on to the next step of a loop
+    kept_site: Site | None = None  # the assignment that keeps that state
     zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired

@@ -28,6 +28,7 @@ from torchsleuth.auditor.countedpositions import position_moves
 from torchsleuth.auditor.dropping import drawn_masks
 from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
+from torchsleuth.auditor.injected import loop_moves
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
@@ -316,7 +317,7 @@ class Session:
         lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
         for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:
-            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding) or choice_moves(lab, padding, step)) or []
+            moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding) or choice_moves(lab, padding, step) or loop_moves(lab, padding)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         later = order.moves()

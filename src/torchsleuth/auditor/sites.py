@@ -216,3 +216,19 @@ def call_at(place: Place) -> ast.Call | None:
             if (node.end_col_offset or 0) + 1 == span.end_column:
                 return node
     return None
+
+
+def kept_in_loop(site: Site) -> Site | None:
+    """The one assignment of the loop around this expression that gives a name which it reads its value for the next round."""
+    filename = os.path.abspath(site.span.file)
+    loops = [node for node in ast.walk(syntax_of(filename) or ast.Module([], []))
+             if isinstance(node, (ast.For, ast.While)) and node.lineno < site.span.line <= (node.end_lineno or 0)]  # fmt: skip
+    if not loops:
+        return None
+    inside = [node for node in ast.walk(loops[-1]) if hasattr(node, "lineno")]
+    at = (site.span.line, site.span.end_line)
+    read = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and at[0] <= node.lineno <= at[1]}
+    kept = [node for node in inside if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id in read for target in node.targets)]
+    if len(kept) != 1 or kept[0].lineno <= at[1]:
+        return None
+    return site_of_node(filename, kept[0], site.function, site.module, site.module_type)

@@ -73,9 +73,14 @@ class Steps:
             return [(seen.key, step) for step, seen in enumerate(op.outs)] if len(op.outs) == length else []
         step = op.argument(1, "index") if op.name == "__getitem__" else op.argument(2, "index")
         if isinstance(step, tuple):
+            step = tuple(one for one in step if one is not None)  # an axis of size 1 beside it
             step = step[axis] if len(step) > axis and set(step[:axis]) <= {"slice"} else None
         elif op.name == "__getitem__" and axis:
             step = None
-        if type(step) is not int or not op.outs or op.outs[0].size != whole[:axis] + whole[axis + 1 :]:
+        if type(step) is not int or not op.outs or _without_ones(op.outs[0].size) != _without_ones(whole[:axis] + whole[axis + 1 :]):
             return []
         return [(op.outs[0].key, step % length)]
+
+
+def _without_ones(size: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in size if n != 1)

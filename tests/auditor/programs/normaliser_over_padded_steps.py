@@ -20,7 +20,7 @@ class Chain(nn.Module):
         alpha = scores[:, 0]
         for t in range(1, scores.size(1)):
             new = torch.logsumexp(alpha.unsqueeze(2) + self.trans + scores[:, t].unsqueeze(1), dim=1)  # culprit
-            alpha = new if BUG else torch.where(mask[:, t].bool().unsqueeze(1), new, alpha)
+            alpha = new if BUG else torch.where(mask[:, t].bool().unsqueeze(1), new, alpha)  # culprit
         return torch.logsumexp(alpha, dim=1) - self.gold(scores, tags, mask)
 
 

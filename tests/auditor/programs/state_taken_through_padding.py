@@ -14,7 +14,7 @@ class Encoder(nn.Module):
         x, h = self.emb(ids), torch.zeros(len(ids), 16)
         for t in range(ids.size(1)):
             new = self.cell(x[:, t], h)  # culprit
-            h = new if BUG else torch.where(mask[:, t, None], new, h)
+            h = new if BUG else torch.where(mask[:, t, None], new, h)  # culprit
         return h
 
 

@@ -198,6 +198,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if way is not None:
         taker = next(fact.site for fact in observation.inputs if fact.polarity is way)
         culprits = turned_mask(way, taker)
+    if move.kept_site is not None:
+        culprits.append(culprit(move.kept_site, Role.CREATE, "and is kept here for all rows, also for those whose steps are padding"))
     facts = [f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}"]
     if move.site is not None and move.operation:
         where = module_words(move.site)
