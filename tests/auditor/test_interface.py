@@ -444,3 +444,21 @@ def test_a_gradient_too_small_for_half_precision_is_not_zero_by_design(flat: boo
         report = torchsleuth.audit(model, x, loss_fn=lambda output: output.pow(2).mean())
     assert not gradient.any(), "too small for float16"
     assert [diagnosis.rule for diagnosis in report.diagnoses] == found, report
+
+
+@pytest.mark.parametrize(
+    "form, said",
+    [(lambda real: real, "`x.masked_fill(~mask, 0)`"), (lambda real: ~real, "`real = ~mask`"), (lambda real: real.long(), "`real = mask != 0`")],
+    ids=["flags", "flags of padding", "numbers"],
+)  # fmt: skip
+def test_advice_about_padding_can_be_written_as_it_stands(form, said) -> None:
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.conv = nn.Embedding(10, 6), nn.Conv1d(6, 3, 3, padding=1)
+
+        def forward(self, ids, mask):
+            return self.conv(self.emb(ids).transpose(1, 2)).transpose(1, 2)
+
+    (found,) = torchsleuth.audit(Tagger(), {"ids": IDS, "mask": form(MASK)}).diagnoses
+    assert found.rule == "padding-leak" and said in found.fixes[0].title, found

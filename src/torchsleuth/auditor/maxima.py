@@ -77,7 +77,7 @@ def _move(lab: Lab, trace: Trace, op: Op, padding: Padding) -> Move | None:
         f"Taking the maximum over the real positions only, without the {count} padded ones of {padding.named(row)},",
         f"{int(wins[row].sum())} of the {gap.shape[1]} results of that {padding.sample} (the largest real value of one is {ours:.{digits}g}, "
         f"the {theirs + 0.0:.{digits}g} of the padding won)",
-        assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", pooled=True, zero=not bool(hidden.any()),
+        assumed=padding.assumed, mask_name=padding.mask.name if padding.mask else "", real=padding.real, pooled=True, zero=not bool(hidden.any()),
     )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ class Move:
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
     pad_id: int | None = None
     mask_name: str = ""
+    real: str = ""  # what is True at real positions, in the model's own names
     mask_of_ids: bool = False  # the one that is applied is not that, but made of the ids
     sequence: str = ""  # the input that has the padding
     inverted: bool = False  # the experiment also showed that hidden words do not count

@@ -57,6 +57,20 @@ class Padding:
     def _is_laid_alike(self) -> bool:
         return self.axis == 1 and self.mask is not None and self.mask.tensor.dim() == 2 and self.mask.tensor.shape == self.valid.shape
 
+    @property
+    def real(self) -> str:
+        """An expression that is True at real positions, in the model's own names; "" where none is short and sure."""
+        told = self.mask
+        if told is None:
+            return f"{self.leaf.name} != {self.pad_id}" if self.pad_id is not None and self.leaf.name.isidentifier() and self.axis == 1 else ""
+        if self.suspicious_polarity or not told.name.isidentifier() or told.tensor.shape != self.valid.shape:
+            return ""
+        if told.tensor.dtype is torch.bool:
+            return told.name if self.keep_value else f"~{told.name}"
+        if not bool(((told.values == 0) | (told.values == 1)).all()):
+            return ""
+        return f"{told.name} != 0" if self.keep_value else f"{told.name} == 0"
+
     def like_leaf(self, flags: torch.Tensor) -> torch.Tensor:
         """Flags over samples and positions as the sequence itself is laid out."""
         if self.axis > 1:

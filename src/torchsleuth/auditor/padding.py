@@ -112,7 +112,7 @@ def _padding_move(
         told["read"] = f"in {padding.named(row)} position {read} is read, and the last that holds data is position {int(padding.valid[row].sum()) - 1}"
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
-        mask_name=padding.mask.name if padding.mask else "", sequence=padding.leaf.name, inverted=inverted, **told,
+        mask_name=padding.mask.name if padding.mask else "", real=padding.real, sequence=padding.leaf.name, inverted=inverted, **told,
     )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ def _longer(lab: Lab, padding: Padding, scalars: bool, width: Leaf | None, every
         moves.append(
             lab.move(
                 "padding-length", changed, place, one, found, first, pooled=where is None, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
-                mask_name=padding.mask.name if padding.mask else "", sequence=padding.leaf.name, **masks.told(lab, padding, first, found, content=False),
+                mask_name=padding.mask.name if padding.mask else "", real=padding.real, sequence=padding.leaf.name, **masks.told(lab, padding, first, found, content=False),
             )
         )  # fmt: skip
     return moves

@@ -76,27 +76,35 @@ _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 _ANYHOW = "Let no result of a row depend on the padded length: use its real positions only (the step at `length - 1`, a sum over them)."
 
 
-def _remedy(operation: str) -> str:
+def _remedy(move: Move) -> str:
     """What to do at this kind of operation; "" where that depends on what it is for."""
+    operation, (mask, made) = move.operation, _real(move)
     if "softmax" in operation:
-        return "Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~mask, float('-inf'))`."
+        return f"Fill the scores of padded positions with `-inf` before the softmax: `masked_fill(~{mask}, float('-inf'))`.{made}"
     if operation == "multi_head_attention_forward":
         return "Give this attention the mask of the padding of its keys (`key_padding_mask=`, `src_key_padding_mask=`, `memory_key_padding_mask=`): True where there is padding."
     if operation == "scaled_dot_product_attention":
         return "Give this attention `attn_mask=`: True where a key is real."
     if operation in ("sum", "cumsum"):
-        return f"Let padded positions add nothing: set them to zero just before, as `(x * mask[..., None]).{operation}(1)` does along axis 1."
+        return f"Let padded positions add nothing: set them to zero just before, as `(x * {mask}[..., None]).{operation}(1)` does along axis 1.{made}"
     if operation in _COUNTING:
-        example = ", as `(h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)` does along axis 1" if operation == "mean" else ""
-        return f"Use real positions only: sum over them and divide by their number{example}."
+        example = f", as `(h * {mask}[..., None]).sum(1) / {mask}.sum(1, keepdim=True)` does along axis 1" if operation == "mean" else ""
+        return f"Use real positions only: sum over them and divide by their number{example}.{made if example else ''}"
     if operation in _RECURRENT:
         return (
             "Give the layer the real steps only: `pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)` (without "
             "`batch_first` if time comes first), and `pad_packed_sequence` after it. One direction alone may also be read at `length - 1`."
         )
     if operation.startswith("conv"):
-        return "Set padded positions to zero before each convolution that reaches beyond one position: `x.masked_fill(~mask, 0)`, with the mask along the positions."
+        return f"Set padded positions to zero before each convolution that reaches beyond one position: `x.masked_fill(~{mask}, 0)`, with `{mask}` along the positions.{made}"
     return ""
+
+
+def _real(move: Move) -> tuple[str, str]:
+    """A name for what is True at real positions, and a sentence that says what it is, where the model has none for it."""
+    if not move.real or move.real.isidentifier():
+        return move.real or "mask", ""
+    return "real", f" Here `real = {move.real}`."
 
 
 def _maximum(move: Move) -> Diagnosis:
@@ -109,7 +117,7 @@ def _maximum(move: Move) -> Diagnosis:
         (culprit(move.site, Role.CREATE, f"`{move.operation}` takes what stands at padded positions for values"),), recomputed(*facts),
         f"Where all real values of a feature are {'negative, zero is larger' if move.zero else 'less than what stands at padded positions'}, and the "
         "padding decides. A row with padding gets another result than the same row without.",
-        (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~mask, float('-inf'))`."),),
+        (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~{}, float('-inf'))`.{}".format(*_real(move))),),
     )  # fmt: skip
 
 
@@ -238,7 +246,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(words)
     if move.assumed:
         facts.append(f"no mask, lengths or pad id were given; the runs of id {move.pad_id} at the end of rows were taken for padding")
-    remedy = _remedy(move.operation) if move.mask_site is None else ""  # else it has a mask, and that is the matter
+    remedy = _remedy(move) if move.mask_site is None else ""  # else it has a mask, and that is the matter
     through = f" through `{move.operation}`" if remedy else ""
     if way is not None:
         title, fix = f"the mask given to `{way.parameter}` hides the words and keeps the padding", turning(way)
