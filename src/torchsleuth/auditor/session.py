@@ -39,6 +39,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves
+from torchsleuth.auditor.pixels import pixel_moves
 from torchsleuth.auditor.runner import Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
@@ -318,6 +319,7 @@ class Session:
         moves: list[Move] = []
         for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding) or choice_moves(lab, padding, step) or loop_moves(lab, padding)) or []
+        moves += self.attempt("padded pixels", lambda: pixel_moves(lab)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()
         later = order.moves()

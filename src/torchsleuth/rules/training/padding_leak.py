@@ -172,7 +172,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` is given the mask of `{move.of_other}`, and what it looks at is `{move.sequence}`" if move.of_other and move.unmasked == "" and not move.mask_site else \
         "the state goes on through padded steps here" if move.carried else \
-        f"no `{move.unmasked}` is given here: the padding is looked at like words" if move.unmasked and not move.not_given else \
+        f"no `{move.unmasked}` is given here: the padding is looked at like data" if move.unmasked and not move.not_given else \
         f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"  # fmt: skip
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
     if move.made_site is not None and move.turned and apart:
