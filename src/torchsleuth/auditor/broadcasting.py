@@ -94,8 +94,8 @@ def _broadcast(trace: Trace, op: Op, left: Seen, right: Seen, result: tuple[int,
         return None
     short, long = sorted((left, right), key=lambda side: len(side.size))
     return Broadcast(
-        op.name, _shape(left), _shape(right), result, site, sum(stretched for _, stretched in origins),
-        op.name in _LOSSLIKE or _reduced(trace, op), bool(origins[0][0] & origins[1][0]), batch,
+        op.name, shape_of(left), shape_of(right), result, site, sum(stretched for _, stretched in origins),
+        op.name in _LOSSLIKE or reduced_as_it_is(trace, op), bool(origins[0][0] & origins[1][0]), batch,
         made=shapes_made(trace, long, short),
     )  # fmt: skip
 
@@ -125,10 +125,10 @@ def _weights_on_pairs(trace: Trace, op: Op, batch: int | None) -> Broadcast | No
         return None
     product = _product_of_pairs(trace, table)
     site = trace.site(op)
-    if product is None or site is None or _origin(trace, weights)[1] or not _reduced(trace, op):
+    if product is None or site is None or _origin(trace, weights)[1] or not reduced_as_it_is(trace, op):
         return None
     return Broadcast(
-        op.name, _shape(op.ins[0]), _shape(op.ins[1]), table.size, site, 0, True, False, batch, "weights", trace.site(product),
+        op.name, shape_of(op.ins[0]), shape_of(op.ins[1]), table.size, site, 0, True, False, batch, "weights", trace.site(product),
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _on_features(trace: Trace, op: Op, samples: SampleAxis) -> Broadcast | None:
     site = trace.site(op)
     if site is None or not samples.misplaced(factors, table):
         return None
-    return Broadcast(op.name, _shape(op.ins[0]), _shape(op.ins[1]), table.size, site, 0, False, False, samples.batch, "features")
+    return Broadcast(op.name, shape_of(op.ins[0]), shape_of(op.ins[1]), table.size, site, 0, False, False, samples.batch, "features")
 
 
 def _product_of_pairs(trace: Trace, table: Seen) -> Op | None:
@@ -243,7 +243,7 @@ def _has_none(index: typing.Any) -> bool:
     return index is None or (isinstance(index, tuple) and any(part is None for part in index))
 
 
-def _reduced(trace: Trace, op: Op) -> bool:
+def reduced_as_it_is(trace: Trace, op: Op) -> bool:
     """The result goes, element by element, into a sum or mean over everything."""
     keys = {seen.key for seen in op.outs}
     for later in trace.ops[op.index + 1 :]:
@@ -264,5 +264,5 @@ def numel(size: tuple[int, ...]) -> int:
     return total
 
 
-def _shape(seen: Seen) -> Shape:
+def shape_of(seen: Seen) -> Shape:
     return Shape(seen.size, str(seen.dtype).removeprefix("torch."))

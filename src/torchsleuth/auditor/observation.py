@@ -123,7 +123,7 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B)
+    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`
     product: Site | None = None
     made: tuple[Made, ...] = ()
 

@@ -27,6 +27,7 @@ from torchsleuth.auditor.scaling import never_scaled, scaled
 from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import Place
 from torchsleuth.auditor.stepview import StepView
+from torchsleuth.auditor.storedchanged import changed_where_stored
 from torchsleuth.auditor.symmetry import equal_units
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.auditor.undone import undone
@@ -81,7 +82,7 @@ class StepReading:
         if one is max(self.captured, key=lambda c: c.size):
             self._loose_leaves = self._look_for_loose_leaves()
         ends = {key for tensor in (*(leaf.tensor for leaf in one.live.leaves), self._loss, *self._more) if tensor is not None and (key := trace.known_key(tensor)) is not None}
-        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *self.view.integers.facts(ends))
+        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *self.view.integers.facts(ends), *changed_where_stored(trace, ends))
         if optimizer is not None:
             fields.update(self._optimizer_fields(one, states))
         elif not self._loss_seen:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from torchsleuth.auditor.averagedbefore import averaged_before
 from torchsleuth.auditor.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
 from torchsleuth.auditor.callers import with_caller
@@ -126,6 +127,7 @@ class StepView:
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
         found["broadcasts"] += tuple(compared_crosswise(trace, results, trace.ancestors({loss_key}))) if loss_key is not None else ()
+        found["broadcasts"] += tuple(averaged_before(trace, loss_key))
         crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
         found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))

@@ -41,6 +41,7 @@ _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "
 ENTRIES = {"tensor", "as_tensor", "from_numpy", "asarray"}  # and those that bring values in
 MOST_VALUES = 64
 EXITS = {"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__", "is_nonzero"}
+CHANGING = {f"{name}_" for name in ("sub", "add", "mul", "div", "true_divide", "neg", "exp", "log", "sqrt", "pow")} | {"__isub__", "__iadd__", "__imul__", "__itruediv__"}
 SEVERING = {"data", "detach", "detach_", "grad", "numpy"}  # those that helpers of a program do for several of its lines
 
 
@@ -225,7 +226,7 @@ class Trace(TorchFunctionMode):
         generator = kwargs.get("generator")
         if type(generator) is torch.Generator and not any(generator is known for known, _ in self.generators):
             self.generators.append((generator, generator.get_state()))
-        if name in SEVERING:
+        if name in SEVERING or name in CHANGING:
             op.caller = caller_here(3)
         op.grad_enabled = torch.is_grad_enabled()
         if not op.grad_enabled and not torch.is_inference_mode_enabled():

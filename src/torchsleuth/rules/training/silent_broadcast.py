@@ -23,7 +23,8 @@ class SilentBroadcast(AuditRule):
     that size compares every prediction with every target: its mean is finite, it falls a little, and
     the model learns to predict the average. An accuracy or an error in an evaluation goes wrong the same way.
     (N,) weights on an (N, N) table of all pairs are the same mistake one step later: they lie along the
-    second axis, and every weight is used with every sample.
+    second axis, and every weight is used with every sample. And weights or a mask that a loss meets when its mean
+    has been taken already scale it as a whole.
     How a legitimate table of all pairs is told from a mistake: it is of a tensor with itself; or an axis
     was put in on purpose (`unsqueeze`, `None`, `view`) on both sides; or it meets another table of the
     same sizes (distances, a mask, targets for the pairs). Weights are only reported on a product of two
@@ -62,6 +63,9 @@ class SilentBroadcast(AuditRule):
             if one.kind == "weights":
                 yield _weights(one)
                 continue
+            if one.kind == "averaged":
+                yield _averaged(one)
+                continue
             if one.kind == "features":
                 lines.setdefault((one.site.span.file, one.site.span.line), []).append(one)
                 continue
@@ -96,6 +100,20 @@ def _weights(one: Broadcast) -> Diagnosis:
     )  # fmt: skip
 
 
+def _averaged(one: Broadcast) -> Diagnosis:
+    weights = list(one.right.size)
+    culprits = [culprit(one.site, Role.OPERAND, f"one number, the same for all {weights} weights")]
+    if one.product is not None and one.product.span != one.site.span:
+        culprits.insert(0, culprit(one.product, Role.CREATE, f"`{one.operation}` is reduced to one number here"))
+    return Diagnosis(
+        SilentBroadcast.name, f"the loss is one number before it meets its {weights} weights: no element counts more or less than another",
+        Confidence.LIKELY, tuple(culprits),
+        observed(f"the operands are the result of `{one.operation}`, which is one number, and {weights}; the product is reduced to the loss as it is"),
+        "The mean over all elements is taken first, and weights (or a mask) of the elements then scale it as a whole: what they were to leave out counts like the rest.",
+        (advice('Take the loss with `reduction="none"`, multiply, and reduce then: `(loss * weights).sum() / weights.sum()`.'),),
+    )  # fmt: skip
+
+
 def _features(group: list[Broadcast]) -> Diagnosis:
     one = group[0]
     factors, table = sorted((list(one.left.size), list(one.right.size)), key=len)
@@ -112,6 +130,14 @@ def _features(group: list[Broadcast]) -> Diagnosis:
     )  # fmt: skip
 
 
+def _odd_axis(short: tuple[int, ...], long: tuple[int, ...]) -> int:
+    """The axis of size 1 that the shorter one lacks, counted from the end where it is the last."""
+    for axis, n in enumerate(long):
+        if n == 1 and long[:axis] + long[axis + 1 :] == short:
+            return axis if axis + 1 < len(long) else -1
+    return -1
+
+
 def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
     left, right, result = list(one.left.size), list(one.right.size), list(one.result)
     facts = [
@@ -119,6 +145,7 @@ def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
         "one of them was computed from the model's result, the other was not; what they give goes into one number" if one.kind == "metric" else "the result is reduced to the loss as it is" if one.reduced_into_loss else "",
     ]
     count = next((n for n in one.left.size if n > 1), 0)
+    axis = _odd_axis(*sorted((one.left.size, one.right.size), key=len))
     if one.explicit:
         facts.append("an axis was put into one operand on purpose, but the two come from different tensors and go into one number")
     culprits = [culprit(b.site, Role.OPERAND, f"{list(b.left.size)} with {list(b.right.size)} makes {result}") for b in (one, *more)]
@@ -133,5 +160,5 @@ def _diagnosis(one: Broadcast, more: list[Broadcast]) -> Diagnosis:
         tuple(culprits), observed(*facts),
         "Axes are matched from the right, so the two axes of equal size do not meet; both operands are stretched, and each "
         "element is combined with every other.",
-        (advice("Bring both to the same shape first: `squeeze(-1)` on the longer one or `unsqueeze(-1)` on the shorter."),),
+        (advice(f"Bring both to the same shape first: `squeeze({axis})` on the longer one or `unsqueeze({axis})` on the shorter."),),
     )  # fmt: skip
