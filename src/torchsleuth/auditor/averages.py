@@ -1,7 +1,7 @@
 """A moving average of a model's weights that never moves: the loop that should write into the copy gives its name to a new tensor.
 
 Two things are needed: a copy of the trained model that is at the end what the model was at its first backward pass (observed), and a
-loop over the parameters of two models in the program's source whose result nothing takes up.
+loop over the parameters of two models in the program's source whose result nothing takes up; or one over their states.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ def never_moved(optimizers: OptimizerWatch, models: list[nn.Module], called: Ite
     """`models` are trained; `called`: the modules of the first step; `near`: places of the program in whose folders its files lie."""
     if not _still(optimizers, models, called):
         return None
-    found = [site_of_node(file, statement) for file, tree in program_syntax(near) for statement in _without_effect(tree)]
-    return NoUpdate("", "average", found[0]) if len(found) == 1 else None
+    files = list(program_syntax(near))
+    found = [site_of_node(file, statement) for file, tree in files for statement in _without_effect(tree)]
+    if len(found) == 1:
+        return NoUpdate("", "average", found[0])
+    found = [site_of_node(file, statement) for file, tree in files for statement in _not_loaded(tree)] if not found else []
+    return NoUpdate("", "average", found[0], unloaded=True) if len(found) == 1 else None
 
 
 def _still(optimizers: OptimizerWatch, models: list[nn.Module], called: Iterable[nn.Module]) -> bool:
@@ -66,6 +70,25 @@ def _without_effect(tree: ast.AST) -> Iterator[ast.stmt]:
                     yield node
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _only_makes(node.value):
                 yield node
+
+
+def _not_loaded(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Statements in a loop that put new tensors into what `state_dict()` gave, which nothing takes up after it."""
+    for function in ast.walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        inside = list(ast.walk(function))
+        states = {name.id for node in inside if isinstance(node, ast.Assign) and _gives_state(node.value) for name in node.targets if isinstance(name, ast.Name)}
+        for loop in (node for node in inside if isinstance(node, ast.For)):
+            after = {n.id for n in inside if isinstance(n, ast.Name) and n.lineno > (loop.end_lineno or loop.lineno)}
+            for node in (part for statement in loop.body for part in ast.walk(statement)):
+                target = node.targets[0] if isinstance(node, ast.Assign) else None
+                if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id in states - after:
+                    yield node
+
+
+def _gives_state(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict"
 
 
 def _only_makes(call: ast.Call) -> bool:

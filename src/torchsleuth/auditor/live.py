@@ -35,6 +35,7 @@ from torchsleuth.auditor.modestack import enter_below, harmless, take_out, trans
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.optimizers import parameters_of
+from torchsleuth.auditor.outside import OutsideLeaves
 from torchsleuth.auditor.rates import RateWatch
 from torchsleuth.auditor.reading import StepReading
 from torchsleuth.auditor.runner import unwrapped
@@ -68,6 +69,7 @@ class StepWatch(StepReading):
         self._rates = RateWatch(self._optimizers)
         self._states_loaded = StateNotes()
         self._leaves = LeafNotes()
+        self._outside = OutsideLeaves()
         self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
@@ -344,6 +346,7 @@ class StepWatch(StepReading):
                 self._optimizer = optimizer
                 self._about_to_step(optimizer, (self._others or self).view.trace)
             self._later.before_step(optimizer)
+            unseen(self._outside.step)(lambda: {id(p) for o in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(o)})
             for key, fact in self._optimizers.replaced(optimizer, [one.model for one in self.captured], self._later.steps):
                 fields = self.fields.setdefault(key, {})
                 fields["optimizer"] = (*fields.get("optimizer", ()), *([fact] if not fields.get("optimizer") else []))
@@ -409,6 +412,8 @@ class StepWatch(StepReading):
         try:
             for one in self.captured:
                 self.fields[id(one.model)] = self._facts(one)
+            if self._loss is not None and self._optimizer is not None and self.captured:
+                self._outside.note(trace, self._loss, *self._inside_models(), self._optimizers.built.get(id(self._optimizer)))
             if self._loss_seen and self._optimizer is not None and self._trains_something(self._optimizer):
                 self._silent_found = self._silent.observations({id(p) for p in parameters_of(self._optimizer)}, self._loss, self.captured)
             if not self.captured:
@@ -475,7 +480,7 @@ class StepWatch(StepReading):
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
         held = {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
-        largest["unregistered"] = (*largest.get("unregistered", ()), *(leaf.fact for leaf in self._loose_leaves if leaf.stays(held)))
+        largest["unregistered"] = (*largest.get("unregistered", ()), *(leaf.fact for leaf in self._loose_leaves if leaf.stays(held)), *self._outside.found)
         for key, fact in self._thaw.facts() if self._thaw is not None else ():
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)

@@ -148,6 +148,7 @@ class NoUpdate:
     unreached: Site | None = None  # "never-stepped": its step is written there
     condition: Site | None = None  # what that stands under
     zeros: tuple[tuple[str, Site], ...] = ()  # parameters of one module that are zero in every element, with where they are made
+    unloaded: bool = False  # "average": the new tensors are put into a state dictionary, which nothing loads
     decayed: bool = False  # weight decay has moved the parameters all the same
     writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; or a step that was taken in the place of this one
 

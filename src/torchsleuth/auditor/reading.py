@@ -98,6 +98,16 @@ class StepReading:
             fields["cuts"] = (*fields.get("cuts", ()), *self._backward.refusals(one.model, states, optimized))
         return renamed(fields, called_name(one.site)) if len(self.captured) > 1 else fields
 
+    def _inside_models(self) -> tuple[set[int], set[int]]:
+        """What modules were given in the step, by its numbers in the trace; and what belongs to them, attributes that are plain tensors included."""
+        trace = self.view.trace
+        called = [*(one.model for one in self.captured), *(m for _, ref, _ in self._outermost if (m := ref()) is not None)]
+        parts = [part for module in called for part in module.modules()]
+        own = {id(value) for part in parts for value in (*vars(part).values(), *part._parameters.values(), *part._buffers.values()) if isinstance(value, torch.Tensor)}
+        given = {key for one in self.captured for leaf in one.live.leaves if (key := trace.known_key(leaf.tensor)) is not None}
+        layers = {op.ins[0].key for op in trace.ops if len(op.ins) > 1 and any(seen.key in trace.parameters for seen in op.ins[1:])}
+        return given | layers, own | {id(leaf.tensor) for one in self.captured for leaf in one.live.leaves}
+
     def _look_for_loose_leaves(self) -> list[LooseLeaf]:
         """In the models, and in modules beside them that the step called: a loss with weights of its own."""
         called = [*(one.model for one in self.captured), *(m for _, ref, _ in self._outermost if (m := ref()) is not None)]

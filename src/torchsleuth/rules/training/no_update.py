@@ -77,7 +77,7 @@ class NoUpdate(AuditRule):
                 culprits.append(culprit(writer, Role.MUTATE, "writes into the gradients between `backward()` and the step" if len(fact.writers) > 1 else "leaves gradients that are all zero"))
         if fact.site is not None:
             moves = "changes no parameter" if not fact.decayed else "moves the parameters by weight decay alone"
-            label = {"rebound": "makes a new tensor; the parameter stays as it is", "average": "makes a new tensor; the copy's parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, moves)
+            label = "puts a new tensor into the dictionary; the copy keeps its own" if fact.unloaded else {"rebound": "makes a new tensor; the parameter stays as it is", "average": "makes a new tensor; the copy's parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, moves)
             average = fact.reason == "average"
             culprits.append(culprit(fact.site, Role.CREATE if average or fact.reason == "rebound" else Role.CALL, label, Known.INFERRED if average else Known.OBSERVED))
         if fact.reason == "rebound":
@@ -93,6 +93,7 @@ class NoUpdate(AuditRule):
             "rebound": ("at the end of the program the parameters are bit for bit what they were at its first backward pass, although this "
                         "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
             "average": ("a copy of the model is at the end of the program bit for bit what the model was at its first backward pass, although the model has been trained since",
+                        "Load the dictionary when the loop is done: `copy.load_state_dict(state)`; or write into its tensors (`state[name].copy_(...)`)." if fact.unloaded else
                         "Write into the copy, under `torch.no_grad()`: `slow.mul_(m).add_(fast, alpha=1 - m)`, `slow.lerp_(fast, 1 - m)` or `slow.copy_(...)`."),
             "never-stepped": (f"`step()` of this {fact.optimizer} was never called; at the end of the program its parameters are bit for bit what they were "
                               + ("when its gradients were first cleared" if fact.cleared is not None else "at the first backward pass"), "Call `optimizer.step()` after `loss.backward()`." if fact.condition is None else
@@ -119,6 +120,7 @@ class NoUpdate(AuditRule):
         yield Diagnosis(
             self.name, "the optimizer step has nothing of the gradients: they are all zero" if fact.decayed else title.get(fact.reason, "the optimizer step changes no parameter"), Confidence.LIKELY if fact.reason == "average" else Confidence.CERTAIN, tuple(culprits),
             observed(first, why),
+            "`state_dict()` gives a dictionary of the model's tensors: a new tensor under one of its names is in the dictionary, and not in the model." if fact.unloaded else
             "In a loop, `p = ...` gives the loop's name to a new tensor; the model keeps the old one." if fact.reason == "average" else
             "Training runs, and " + ("most of its steps change next to nothing." if fact.reason == "vanished" else "what this optimizer holds is not trained." if fact.beside or fact.reason in ("barren", "never-stepped") else "nothing is learned."),
             (advice(fix),),

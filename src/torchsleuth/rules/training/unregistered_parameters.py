@@ -27,7 +27,8 @@ class UnregisteredParameters(AuditRule):
     tuple or dict they are not seen: they are missing from `parameters()` and from `state_dict()`, and
     `model.to(device)` leaves them behind. They keep their first random values for ever. A layer
     that is made in `forward` has new random values in each call. A tensor with `requires_grad=True` that is no
-    `nn.Parameter` gets gradients, and is listed nowhere, either. Layers that are
+    `nn.Parameter` gets gradients, and is listed nowhere, either; nor is one beside the model (weights of losses, a temperature)
+    in the optimizer, if it was not given it. Layers that are
     kept out on purpose run under `torch.no_grad()`, or are frozen; those are not accused.
 
     Example
@@ -59,6 +60,9 @@ class UnregisteredParameters(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         seen = set()
         for one in observation.unregistered:
+            if one.kind == "outside":
+                yield _outside(one)
+                continue
             if one.made is not None:
                 yield _made_anew(one, one.made)
                 continue
@@ -94,6 +98,18 @@ def _plain_tensor(one: Unregistered) -> Diagnosis:
         observed(f"`{one.holder}`, of size {list(one.sizes[0])}, requires a gradient, and the loss was computed from it", "it is no `nn.Parameter`, no optimizer holds it, and nothing was seen to write into it"),
         "A module registers `nn.Parameter`s that are assigned as its attributes. A plain tensor is missing from `parameters()` and `state_dict()`, and keeps its first values.",
         (advice(f"Wrap it: `self.{one.holder} = nn.Parameter(...)`; if it is not to be trained, leave `requires_grad` out and use `register_buffer`."),),
+    )  # fmt: skip
+
+
+def _outside(one: Unregistered) -> Diagnosis:
+    culprits = [culprit(one.built, Role.CREATE, "asks for gradients")] if one.built is not None else []
+    culprits += [culprit(one.made, Role.CALL, "the optimizer is built here, without it")] if one.made is not None else []
+    culprits.append(culprit(one.site, Role.LOST_GRAD, "computes with it"))
+    return Diagnosis(
+        UnregisteredParameters.name, "a tensor that asks for gradients is in no optimizer: it keeps its first values", Confidence.LIKELY, tuple(culprits),
+        observed(f"a tensor of size {list(one.sizes[0])} requires a gradient and got one from the loss; a few steps later no optimizer holds it, and its values are what they were"),
+        "An optimizer changes the tensors that it was given, and no others.",
+        (advice("Give it to the optimizer: `Adam([*model.parameters(), tensor])`; if it is not to be trained, leave `requires_grad` out."),),
     )  # fmt: skip
 
 
