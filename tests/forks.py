@@ -83,7 +83,9 @@ class _Zygote:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+    """The clean process stands in another folder: `PYTHONPATH=src` has to mean the same there, or another checkout would be tested."""
+    places = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    return {**os.environ, "OMP_NUM_THREADS": "1", **({"PYTHONPATH": os.pathsep.join(places)} if places else {})}
 
 
 @functools.cache

@@ -41,6 +41,7 @@ class WriteSite:
     module: str = ""  # torch's own module that wrote, by its path: "net.features.5"
     module_class: str = ""
     made: Place | None = None  # where that module was made with `inplace=True`
+    steps: int = 0  # of the version in all of this, where they were counted
     assigned: bool = False  # `x[i] *= 2`: the view that was written into was then assigned to its place, which wrote again
 
 

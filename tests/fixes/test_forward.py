@@ -15,6 +15,7 @@ PROGRAMS = {
     "x = torch.rand(8, 5)\np = x / x.norm(dim=1)": ("p = x / x.norm(dim=1, keepdim=True)", "safe"),
     "x, weight = torch.rand(8, 5), torch.rand(8)\ny = x * weight": ("y = x * weight.unsqueeze(-1)", "unsafe"),
     "images = torch.rand(2, 16, 16, 3)\ny = nn.Conv2d(3, 4, 3)(images)": ("y = nn.Conv2d(3, 4, 3)(images.permute(0, 3, 1, 2))", "safe"),
+    "x = torch.randint(0, 256, (2, 3), dtype=torch.uint8)\nx.requires_grad_()\ny = (x / 255).sum()": ("x = x.float().requires_grad_()", "safe"),
     "x = torch.rand(4, 3).double()\ny = nn.Linear(3, 2)(x)": ("y = nn.Linear(3, 2)(x.float())", "safe"),
     "ids = torch.tensor([1.0, 2.0])\ny = nn.Embedding(4, 2)(ids)": ("y = nn.Embedding(4, 2)(ids.long())", "unsafe"),
     "scores, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\ny = scores.gather(1, labels)": ("y = scores.gather(1, labels.unsqueeze(1))", "safe"),

@@ -60,14 +60,16 @@ def _codes(code: types.CodeType) -> list[types.CodeType]:
 
 
 def _returned_shape(hook: typing.Any, code: types.CodeType, tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The hook's plain assignments and its one `return`, on a tensor without values; None where anything else stands there."""
+    """The hook's assignments to variables and its one `return`, on a tensor without values; None where anything else stands there
+    but what is put away elsewhere: `grads[name] = grad`, `print(grad.norm())`."""
     scope = function_node(code)
-    if not isinstance(hook, types.FunctionType) or code.co_argcount < 1 or code.co_freevars:
+    if not isinstance(hook, types.FunctionType) or code.co_argcount < 1:
         return None
     gradient = torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device="meta")
     defaults = hook.__defaults__ or ()
     scope_values = dict(zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults))
-    evaluator = Evaluator.of({code.co_varnames[0]: gradient, **scope_values}, hook.__globals__)
+    enclosed = {name: cell.cell_contents for name, cell in zip(code.co_freevars, hook.__closure__ or ()) if _is_filled(cell)}
+    evaluator = Evaluator.of({**enclosed, code.co_varnames[0]: gradient, **scope_values}, hook.__globals__)
     if isinstance(scope, ast.Lambda):
         return _shape(evaluator.value(scope.body))
     for statement in scope.body if isinstance(scope, ast.FunctionDef) else ():
@@ -76,9 +78,16 @@ def _returned_shape(hook: typing.Any, code: types.CodeType, tensor: torch.Tensor
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if isinstance(target, ast.Name):
             evaluator.bind(target.id, evaluator.value(statement.value))
-        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+        elif not isinstance(statement, ast.Expr) and not isinstance(target, (ast.Subscript, ast.Attribute)):
             return None
     return None
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
 
 
 def _shape(value: object) -> tuple[int, ...] | None:

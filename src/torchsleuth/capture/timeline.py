@@ -275,17 +275,50 @@ class Timeline:
 
     def _user_place_before(self, position: int) -> Place | None:
         """The user's own line that was pending when a library's event happened."""
+        event = next((event for event in self._outside(position) if origin_of(event.code) is Origin.USER), None)
+        statement = source.statement_at(event.code.co_filename, event.where) if event is not None else None
+        return source.place_of_node(event.code, statement) if statement is not None else None
+
+    def lines_under_way(self, number: int) -> Iterator[Event]:
+        """The program's lines that were being executed when the node with this number was made, innermost first."""
+        position = self.event_before(number)
+        position = self._pending(position) if position is not None else None
+        event = self.event(position) if position is not None else None
+        if event is not None:
+            yield event
+            yield from self._outside(position)
+
+    def execution_of(self, number: int) -> int | None:
+        """When that execution of a statement began in whose course the node with this number was made; None where it is not known."""
+        position = self.event_before(number)
+        position = self._pending(position) if position is not None else None
+        event = self.event(position) if position is not None else None
+        statement = source.statement_at(event.code.co_filename, event.where) if event is not None else None
+        if statement is None or statement.lineno == statement.end_lineno:
+            return position if statement is not None else None
         depth = 0
-        while position >= 0:
-            event = self.event(position)
-            if event is None:
+        for before in reversed(range(position)):  # back over the statement's other lines, and the functions that it calls
+            earlier = self.event(before)
+            if earlier is None:
                 return None
+            depth += {Kind.RETURN: 1, Kind.START: -1}.get(earlier.kind, 0)
+            if depth < 0 or depth == 0 and earlier.kind is Kind.LINE and not statement.lineno <= earlier.where <= statement.end_lineno:
+                return position
+            if depth == 0 and earlier.kind is Kind.LINE:
+                position = before
+        return position
+
+    def _outside(self, position: int) -> Iterator[Event]:
+        """The lines of the callers, one after the other, of the function that an event happened in."""
+        depth = 0
+        for before in reversed(range(position)):
+            event = self.event(before)
+            if event is None:
+                return
             if event.kind is Kind.RETURN:
                 depth += 1
             elif event.kind is Kind.START:
                 depth -= 1
-            elif depth < 0 and origin_of(event.code) is Origin.USER:
-                statement = source.statement_at(event.code.co_filename, event.where)
-                return source.place_of_node(event.code, statement) if statement is not None else None
-            position -= 1
-        return None
+            elif depth < 0:
+                depth = 0
+                yield event

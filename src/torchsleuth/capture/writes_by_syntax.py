@@ -52,7 +52,7 @@ def writes_by_syntax(crash: Crash, tensor: torch.Tensor, sequence: int) -> tuple
             place = source.place_of_node(code, node, Known.INFERRED)
             if answer is False or place is None:
                 continue
-            site = WriteSite(how, place, count, None, None, None, target=ast.unparse(target))
+            site = WriteSite(how, place, count, None, None, None, target=ast.unparse(target), steps=count * max(1, len(_chain(node))))
             (reached if answer else unknown).append(site)
     return reached, unknown
 
@@ -68,12 +68,16 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
                 yield target.value, target, "__setitem__"
     nested = [statement] if not hasattr(statement, "body") else []
     for top in nested:
+        beginnings: set[ast.AST] = set()  # of `x.mul_(2).add_(1)`: it is one expression that writes twice
         for node in ast.walk(top):
             if not isinstance(node, ast.Call):
                 continue
             function = node.func
             if isinstance(function, ast.Attribute):
+                if node in beginnings:
+                    continue
                 if function.attr.endswith("_") and not function.attr.endswith("__") and function.attr != "requires_grad_":
+                    beginnings.update(_chain(node)[1:])
                     is_function = ast.unparse(function.value).rpartition(".")[2] in _NAMESPACES
                     for written in node.args[:1] if is_function else [_written_through(function.value)]:
                         yield written, node, function.attr
@@ -92,11 +96,19 @@ def written_targets(statement: ast.stmt) -> typing.Iterator[tuple[ast.expr, ast.
                         yield argument, node, "inplace=True"
 
 
+def _chain(node: ast.AST) -> list[ast.Call]:
+    """`x.mul_(2).add_(1)` and `x.mul_(2)`: an in-place method returns the tensor that it wrote into."""
+    found: list[ast.Call] = []
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        found.append(node)
+        node = node.func.value
+    return found
+
+
 def _written_through(target: ast.expr) -> ast.expr:
-    """`x` of `x.mul_(2).add_(1)`: an in-place method returns the tensor that it wrote into."""
-    while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr.endswith("_"):
-        target = target.func.value
-    return target
+    """`x` of `x.mul_(2).add_(1)`."""
+    chain = _chain(target)
+    return chain[-1].func.value if chain else target
 
 
 def _reaches(crash: Crash, code: types.CodeType, target: ast.expr, how: str, tensor: torch.Tensor) -> bool | None:

@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
 _VIEWS_WITH_OWN_COUNTER = ("data",)
+_Groups = dict[tuple[int, int, int], list[tuple[Operation, Write, Mark]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,15 @@ def logged_writes(crash: Crash, tensor: torch.Tensor, sequence: int, saved: int,
 
 
 def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Write, Mark]]) -> tuple[WriteSite, ...]:
-    groups: dict[tuple[int, int, int], list[tuple[Operation, Write, Mark]]] = {}
+    groups: _Groups = {}
     for operation, write, mark in found:
         groups.setdefault((id(operation.code), operation.lasti, operation.module), []).append((operation, write, mark))
-    ends = _taken_in(groups)
+    assigned = _assigned_back(groups)
+    before = _chained(groups)
     sites = []
     for key, group in groups.items():
         operation = group[0][0]
+        all_of_it = [*group, *before.get(key, ()), *assigned.get(key, ())]
         place = crash.timeline.place_of_operation(operation)
         if place is None:
             continue
@@ -81,8 +84,8 @@ def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Wri
                 operation.name,
                 place,
                 len(group),
-                group[0][1].before,
-                max(group[-1][1].after, ends.get(key, 0)),
+                min(write.before for _, write, _ in all_of_it),
+                max(write.after for _, write, _ in all_of_it),
                 operation.grad_enabled,
                 overlaps=None if None in overlaps else any(overlaps),
                 whole=all((mark.shape, mark.strides, mark.offset) == (tuple(tensor.shape), tensor.stride(), tensor.storage_offset()) for _, _, mark in group[:64]),
@@ -90,16 +93,17 @@ def grouped(crash: Crash, tensor: torch.Tensor, found: list[tuple[Operation, Wri
                 module=module,
                 module_class=module_class,
                 made=made,
-                assigned=key in ends,
+                assigned=key in assigned,
+                steps=sum(write.after - write.before for _, write, _ in all_of_it),
             )
         )
     return tuple(sites)
 
 
-def _taken_in(groups: dict[tuple[int, int, int], list[tuple[Operation, Write, Mark]]]) -> dict[tuple[int, int, int], int]:
-    """`x[i] *= 2` writes into the view `x[i]` and then assigns it to itself: one statement, so that the assignment is taken out
-    of the groups. For each of these statements the version after its last assignment."""
-    ends = {}
+def _assigned_back(groups: _Groups) -> _Groups:
+    """`x[i] *= 2` writes into the view `x[i]` and then assigns it to itself: one statement, so that the assignments are taken out
+    of the groups. For the operators of these statements, their assignments."""
+    taken: _Groups = {}
     for key, group in list(groups.items()):
         operation = group[0][0]
         where = source.instruction_range(operation.code, operation.lasti) if operation.name == "__setitem__" else None
@@ -109,9 +113,27 @@ def _taken_in(groups: dict[tuple[int, int, int], list[tuple[Operation, Write, Ma
         before = {op.index - 1 for op, *_ in group}  # what the operator did, each time
         operators = [other for other, ops in groups.items() if other != key and {op.index for op, *_ in ops} == before]
         if len(operators) == 1:
-            ends[operators[0]] = group[-1][1].after
-            del groups[key]
-    return ends
+            taken[operators[0]] = groups.pop(key)
+    return taken
+
+
+def _chained(groups: _Groups) -> _Groups:
+    """`x[i].mul_(0.9).add_(y)` writes twice into the view that `x[i]` has made: one expression, so that its beginnings are taken out
+    of the groups. For each such expression what its beginnings did."""
+    taken: _Groups = {}
+    for key, whole in sorted(groups.items(), key=lambda item: item[1][0][0].index):
+        for other, part in list(groups.items()):
+            if other != key and other in groups and _begins(part, whole):
+                taken.setdefault(key, []).extend([*taken.pop(other, []), *groups.pop(other)])
+    return taken
+
+
+def _begins(part: list[tuple[Operation, Write, Mark]], whole: list[tuple[Operation, Write, Mark]]) -> bool:
+    inner, outer = (source.instruction_range(group[0][0].code, group[0][0].lasti) for group in (part, whole))
+    if part[0][0].code is not whole[0][0].code or inner is None or outer is None or len(part) != len(whole):
+        return False
+    nested = outer[:2] == inner[:2] and inner[2:] < outer[2:]
+    return nested and all(first[2].ident == then[2].ident and first[0].index < then[0].index for first, then in zip(part, whole))
 
 
 def _fits_exactly(operation: Operation, write: Write, mark: Mark) -> bool:

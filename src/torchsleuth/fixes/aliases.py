@@ -13,7 +13,7 @@ from torchsleuth.fixes.script import Function, Script, called, names_in, path_of
 # Methods whose result shares memory with the tensor they are called on.
 VIEWS = {
     "view", "reshape", "transpose", "permute", "t", "squeeze", "unsqueeze", "expand", "expand_as", "narrow", "select",
-    "flatten", "unbind", "split", "chunk", "detach", "contiguous", "view_as", "swapaxes", "movedim", "unfold", "diagonal",
+    "flatten", "unbind", "split", "chunk", "tensor_split", "detach", "contiguous", "view_as", "swapaxes", "movedim", "unfold", "diagonal",
     "float", "double", "to", "cpu", "cuda", "half", "requires_grad_", "squeeze_", "unsqueeze_", "T", "mT", "data", "real", "imag",
 }  # fmt: skip
 _KEEPS = {"append", "extend", "insert", "add", "put", "setdefault", "update", "register_buffer", "appendleft"}
@@ -221,6 +221,8 @@ def _shared_from(script: Script, value: ast.expr | None) -> set[str]:
         if isinstance(value.func, ast.Attribute) and path_of(value.func.value).split(".")[0] not in _NAMESPACES:
             if name in VIEWS or (name.endswith("_") and not name.endswith("__")):
                 return _shared_from(script, value.func.value)
+        if name in VIEWS and value.args and isinstance(value.func, ast.Attribute) and path_of(value.func.value) in ("torch", "th"):
+            return _shared_from(script, value.args[0])  # `torch.split(x, 2)`
         if _is_own_function(script, name) or name[:1].isupper() or name in _KEEPERS or isinstance(value.func, ast.Lambda):
             # A function of the user's may hand back what it was given; an object may keep what it was made from.
             return {n for argument in [*value.args, *(k.value for k in value.keywords)] for n in _shared_from(script, argument)}

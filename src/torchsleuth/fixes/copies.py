@@ -69,7 +69,8 @@ def _copied_after(script: Script, node: ast.expr, save: StaleSave) -> list[Edit]
 
 def read_operands(script: Script, node: ast.expr, save: StaleSave) -> list[ast.expr]:
     """The parts of an expression through which it reads the saved tensor."""
-    wanted = [name for name in (save.tensor.name, save.tensor.view_of, *_written(save)) if name]
+    named = () if save.named_in else (save.tensor.name,)  # what another function calls it may be another tensor's name here
+    wanted = [name for name in (*named, save.tensor.view_of, *_written(save)) if name]
     for name in wanted:
         found = occurrences(script, node, name)
         if found:

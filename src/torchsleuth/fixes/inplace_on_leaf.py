@@ -31,10 +31,10 @@ class InplaceOnLeafFixer(Fixer):
             return []
         if target is not None and target.same_as is not None:
             return [_copied_where_kept(scripts, script, statement, *target.same_as)]
-        # Gradients that keep their history are asked for to be differentiated: then the step by hand is part of that.
-        update = _is_update(script, statement, target) and not _is_used_on(script, statement, target) and not _keeps_history(script, statement)
-        # An expanded tensor has its elements in memory once for many: nobody may write into it.
+        # An expanded tensor has its elements in memory once for many: nobody may write into it, and nobody gives it its values so.
         expanded = target is not None and target.made_by in ("expand", "expand_as", "broadcast_to")
+        # Gradients that keep their history are asked for to be differentiated: then the step by hand is part of that.
+        update = not expanded and _is_update(script, statement, target) and not _is_used_on(script, statement, target) and not _keeps_history(script, statement)
         wrapped = under_no_grad(scripts, script, statement, update) if not expanded else None
         rewrite = out_of_place(script, place.span)
         other = None

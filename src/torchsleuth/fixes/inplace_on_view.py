@@ -9,6 +9,7 @@ from torchsleuth.fixes.aliases import APART, is_seen_elsewhere
 from torchsleuth.fixes.elements import is_lost_with_the_round, renewed
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.outofplace import is_for_the_caller, out_of_place, write_in
+from torchsleuth.fixes.pieces import one_view_at_a_time
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
 
@@ -43,6 +44,8 @@ class InplaceOnViewFixer(Fixer):
         if pieces is None and rewrite is not None and not is_lost_with_the_round(script, statement):
             meaning = f"The change is then no longer seen by {rewrite.seen_by}." if rewrite.seen_by else ""
             pieces = scripts.fix(rewrite.title, rewrite.edits, meaning, safe=not rewrite.seen_by)
+        if pieces is not None and pieces.meaning and target is not None and "returns multiple views" in evidence.exception.message:
+            fixes.append(one_view_at_a_time(scripts, target))
         return [*fixes, pieces]
 
 

@@ -106,6 +106,25 @@ def kept_tensors(node: typing.Any) -> Iterator[torch.Tensor]:
                 yield tensor
 
 
+def hooks_of(node: typing.Any) -> Iterator[typing.Any]:
+    """The functions that a node's saved tensors have to go through before they are used (a checkpoint's, for one)."""
+    for slot in _slots(node):
+        try:
+            raw = getattr(node, f"_raw_saved_{slot}")
+        except RuntimeError:
+            continue
+        for item in raw if isinstance(raw, (list, tuple)) else (raw,):
+            if getattr(item, "unpack_hook", None) is not None:
+                yield item.unpack_hook
+
+
+def states_of(name: str, raws: typing.Sequence[typing.Any]) -> Iterator[Saved]:
+    """Of saved tensors that no node holds. Hooks that a program has put on them are not run."""
+    for raw in raws:
+        if not _has_hook(raw):
+            yield _state(name, raw, raw.unpack)
+
+
 def _has_hook(raw: typing.Any) -> bool:
     """Unpacking would run the program's hook, and torch checks no version there. (Where torch does not tell, it is run.)"""
     return env.saved_tensors_show_their_data() and getattr(raw, "unpack_hook", None) is not None

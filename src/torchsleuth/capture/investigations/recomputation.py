@@ -10,11 +10,11 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
+from torchsleuth.capture.checkpoints import function_of_checkpoint, place_of_checkpoint, running_again
 from torchsleuth.capture.syntax import function_of
 from torchsleuth.evidence import Place, Recomputation
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
-from torchsleuth.probe.names import locals_of
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
@@ -24,7 +24,8 @@ _RANDOM = {"random", "np.random", "numpy.random"}  # whose state a checkpoint do
 
 
 def investigate(crash: Crash) -> Recomputation | None:
-    call, function = crash.place_of_failure(), _recomputed(crash)
+    checkpoint = running_again(crash)
+    call, function = crash.place_of_failure(), function_of_checkpoint(checkpoint)
     if call is None or function is None:
         return None
     target = function.forward if isinstance(function, torch.nn.Module) else function
@@ -37,21 +38,10 @@ def investigate(crash: Crash) -> Recomputation | None:
         call,
         code.co_qualname,
         source.place_of_node(code, definition.args.args[-1], Known.OBSERVED) if definition is not None and definition.args.args else None,
-        _checkpoint(crash, code),
+        place_of_checkpoint(crash, checkpoint) or _checkpoint(crash, code),
         tuple(_changes(code, own)),
         tuple(place for node in own if _draws(node) and (place := source.place_of_node(code, node, Known.INFERRED)) is not None),
     )
-
-
-def _recomputed(crash: Crash) -> typing.Any:
-    """The function given to `checkpoint`: its frame of the traceback holds a closure over it."""
-    for frame, _ in reversed(crash.entries):
-        if frame.f_code.co_name == "unpack_hook" and frame.f_code.co_filename.endswith("checkpoint.py"):
-            again = getattr(locals_of(frame).get("frame"), "recompute_fn", None)
-            names = again.__code__.co_freevars if isinstance(again, types.FunctionType) else ()
-            if "fn" in names:
-                return again.__closure__[names.index("fn")].cell_contents
-    return None
 
 
 def _checkpoint(crash: Crash, code: types.CodeType) -> Place | None:

@@ -10,9 +10,10 @@ import typing
 
 import torch
 
-from torchsleuth import source
+from torchsleuth import env, source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.carried import carried_over
+from torchsleuth.capture.checkpoints import kept_inputs, line_of_checkpoint, place_of_checkpoint, running_again
 from torchsleuth.capture.functions import kept_in_forward
 from torchsleuth.capture.operand_sources import operand_name
 from torchsleuth.capture.syntax import bound_name, node_at, saved_name, simple_text
@@ -34,22 +35,46 @@ _MOST_SAVES = 24
 
 def investigate(crash: Crash) -> tuple[StaleSave, ...]:
     stale = [
-        (node, saved)
-        for node in crash.nodes
-        for saved in saved_tensors(node)
+        (keeper, saved)
+        for keeper, every in _kept(crash)
+        for saved in every
         if saved.state == "stale"
     ]  # fmt: skip
     # The engine runs the newest ready node first, so among equal messages the newest is the one that failed.
-    stale.sort(key=lambda pair: -sequence_of(pair[0]))
+    stale.sort(key=lambda pair: -pair[0].number)
     about = [pair for pair in stale if _same_complaint(pair[1].message, crash.message)]
-    failing = about[0] if about else None
-    if failing is not None:
+    failing = next((pair for pair in about if pair[0].node is None), about[0] if about else None)
+    if failing is not None and failing[0].node is None and not env.saved_tensors_show_their_data():
+        stale = [pair for pair in stale if pair not in about]  # to read what was saved has run the function again, which failed again
+        stale.insert(0, failing)
+    elif failing is not None:
         stale.remove(failing)
         stale.insert(0, failing)
     if failing is None and not stale:
         return _inside_views(crash)
     cache: dict[tuple, Writes] = {}
-    return tuple(_save(crash, node, saved, (node, saved) == failing, cache) for node, saved in stale[:_MOST_SAVES])
+    return tuple(_save(crash, keeper, saved, (keeper, saved) == failing, cache) for keeper, saved in stale[:_MOST_SAVES])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Keeper:
+    """Who saved a tensor: a node of the graph, or a checkpoint what its function is to be run with again."""
+
+    node: typing.Any  # None: the checkpoint that is running its function again
+    number: int  # what wrote since has made nodes with later numbers
+    name: str
+
+    def place(self, crash: Crash) -> Place | None:
+        return crash.timeline.place_of_node(self.node) if self.node is not None else place_of_checkpoint(crash, running_again(crash))
+
+
+def _kept(crash: Crash) -> typing.Iterator[tuple[Keeper, typing.Iterable[Saved]]]:
+    for node in crash.nodes:
+        yield Keeper(node, sequence_of(node), node.name()), saved_tensors(node)
+    checkpoint = running_again(crash)
+    line = line_of_checkpoint(crash, checkpoint) if checkpoint is not None else None
+    if line is not None:
+        yield Keeper(None, line.sequence - 1, "checkpoint"), kept_inputs(checkpoint)
 
 
 _VERSIONS = re.compile(r"\[torch\.\S+ \[([\d, ]*)\]\].*is at version (\d+); expected version (\d+)")
@@ -103,23 +128,23 @@ def _same_complaint(one: str, other: str) -> bool:
     return one.split(" Hint:")[0] == other.split(" Hint:")[0]
 
 
-def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: dict[tuple, Writes]) -> StaleSave:
+def _save(crash: Crash, keeper: Keeper, saved: Saved, failing: bool, cache: dict[tuple, Writes]) -> StaleSave:
     tensor = saved.tensor
-    number = sequence_of(node)
+    node, number, place = keeper.node, keeper.number, keeper.place(crash)
     if tensor is None:
         writes, named_in = Writes((), False), ""
         fact = fact_from_message(saved.message)
     else:
         key = (storage_of(tensor), tensor.storage_offset(), tuple(tensor.shape), number, saved.version_saved)
         if key not in cache:
-            cache[key] = writes_since(crash, tensor, node, saved.version_saved, saved.version_now)
+            cache[key] = writes_since(crash, tensor, number, node, saved.version_saved, saved.version_now)
         writes = cache[key]
-        fact, named_in = _named(crash, node, saved, crash.names.fact(tensor), writes)
+        fact, named_in = _named(crash, keeper, place, saved, crash.names.fact(tensor), writes)
     return StaleSave(
-        node.name(),
-        operation_of(node.name()),
+        keeper.name,
+        operation_of(keeper.name),
         saved.name,
-        crash.timeline.place_of_node(node),
+        place,
         fact,
         saved.version_saved,
         saved.version_now,
@@ -132,7 +157,7 @@ def _save(crash: Crash, node: typing.Any, saved: Saved, failing: bool, cache: di
         named_in,
         len(getattr(node, "_input_metadata", ())) > 1,
         _born(crash, tensor),
-        _carried(crash, node, tensor, writes) if failing and tensor is not None else (),
+        _carried(crash, node, tensor, writes) if failing and tensor is not None and node is not None else (),
         kept_in_forward(node),
     )
 
@@ -160,7 +185,7 @@ def _carried(crash: Crash, node: typing.Any, tensor: torch.Tensor, writes: Write
 def _is_untrained(crash: Crash, node: typing.Any, fact: TensorFact) -> bool:
     """A parameter, and neither it nor anything else that the gradient goes on to from there is held by an optimizer in sight."""
     trained = trained_parameters(crash)
-    if fact.kind != "parameter" or not trained:
+    if fact.kind != "parameter" or not trained or node is None:
         return False
     return not any(id(inner.variable) in trained for inner in graph.walk([node]) if hasattr(inner, "variable"))
 
@@ -170,25 +195,25 @@ def called_by(place: Place) -> str:
     return (place.via or place).source.partition("(")[0]
 
 
-def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, writes: Writes) -> tuple[TensorFact, str]:
+def _named(crash: Crash, keeper: Keeper, place: Place | None, saved: Saved, fact: TensorFact, writes: Writes) -> tuple[TensorFact, str]:
     """Where no variable in sight holds the tensor any more, the expression that saved it still says its name; or else the one
     that wrote, and then in which function that is its name."""
     if fact.name:
-        return _as_its_lines_say(crash, node, fact, writes), ""
-    operation = crash.timeline.operation_of_sequence(sequence_of(node))
+        return _as_its_lines_say(fact, place, writes), ""
+    operation = crash.timeline.operation_of_sequence(keeper.number) if keeper.node is not None else None
     name = ""
     if operation is not None:
-        name = saved_name(operation.code, operation.lasti, node.name(), saved.name) or _operand_name(crash, operation, storage_of(saved.tensor))
+        name = saved_name(operation.code, operation.lasti, keeper.name, saved.name) or _operand_name(crash, operation, storage_of(saved.tensor))
         name = name or _argument_name(crash, operation, storage_of(saved.tensor))
         if not name and saved.name in ("result", "output", "out"):  # `y = self.act(x)`, and `y += 1` is the one write
             bound = bound_name(operation.code, operation.lasti)
             name = bound if bound and {bound} == _targets(writes) else ""
     by_write = not name
-    name = name or _written_name(crash.timeline.place_of_node(node), writes, saved.name in ("result", "output", "out"))
+    name = name or _written_name(place, writes, saved.name in ("result", "output", "out"))
     named_in = ""
     if not name and writes.complete and len(_targets(writes)) == 1:
         name = next(iter(_targets(writes)))  # what it is called where it was written
-        place, site = crash.timeline.place_of_node(node), writes.sites[0]
+        site = writes.sites[0]
         if place is not None and not _same_scope(name, place.function, site.place.function):
             named_in = site.place.function
             if saved.name in ("result", "output", "out"):
@@ -198,10 +223,10 @@ def _named(crash: Crash, node: typing.Any, saved: Saved, fact: TensorFact, write
     return (dataclasses.replace(fact, name=name, kind="variable"), named_in) if name else (fact, "")
 
 
-def _as_its_lines_say(crash: Crash, node: typing.Any, fact: TensorFact, writes: Writes) -> TensorFact:
+def _as_its_lines_say(fact: TensorFact, place: Place | None, writes: Writes) -> TensorFact:
     """A caller's variable may hold what a function wrote and saved under a name of its own: `x, g = block(x)`. Who looks at the
     function's lines finds that one."""
-    place, targets = crash.timeline.place_of_node(node), _targets(writes)
+    targets = _targets(writes)
     if fact.kind != "variable" or place is None or not writes.complete or len(targets) != 1 or not fact.name.isidentifier():
         return fact
     (own,) = targets

@@ -27,6 +27,8 @@ class DtypeMismatchFixer(Fixer):
             return [scripts.fix(f"Invert the mask: `~{text}`.", [failed.script.replace(failed.call, f"~{text}")], "Minus is taken to mean `not` here.", safe=False)]
         if operation.name in ("cross_entropy", "nll_loss", "nll_loss_nd") and failed.script is not None:
             return [swapped(failed)]
+        if operation.name == "requires_grad_":
+            return [_cast_and_kept(failed)]
         odd, wanted = _odd_one(operation.operands, operation.name)
         cast = CASTS.get(wanted)
         if odd is None or cast is None or odd.tensor.dtype == wanted:
@@ -47,6 +49,18 @@ def swapped(failed: Failed) -> Fix | None:
         return None
     edits = [script.replace(first, script.segment(second)), script.replace(second, script.segment(first))]
     return failed.scripts.fix(f"The scores come first, then the class numbers: `({script.segment(second)}, {script.segment(first)})`.", edits)
+
+
+def _cast_and_kept(failed: Failed) -> Fix | None:
+    """`images.requires_grad_()`, a statement: a cast gives a new tensor, which has to be kept."""
+    call, script = failed.call, failed.script
+    if script is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not isinstance(script.parent(call), ast.Expr):
+        return None
+    if not isinstance(call.func.value, ast.Name):
+        return None
+    name = call.func.value.id
+    edits = [script.insert(script.start(call), f"{name} = "), *script.wrapped(call.func.value, ".float()")]
+    return failed.scripts.fix(f"Cast it first, and keep the new tensor: `{name} = {name}.float()...`.", edits)
 
 
 def _inverted(failed: Failed, mask: Operand) -> Fix | None:

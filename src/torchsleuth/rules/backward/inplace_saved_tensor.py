@@ -282,7 +282,7 @@ def _is_beside(save: StaleSave) -> bool:
 
 
 def _doubt(save: StaleSave, steps: int) -> Fact:
-    seen = sum(site.times for site in save.writes if site.place.known is Known.OBSERVED)
+    seen = sum(site.steps or site.times for site in save.writes if site.place.known is Known.OBSERVED)
     lines = ", ".join(f"line {site.place.span.line}" for site in save.candidates[:5])
     text = f"{steps} write(s) lie between save and backward; {seen} of them were seen as they happened."
     if lines:
@@ -295,6 +295,8 @@ def _explanation(save: StaleSave, write: WriteSite | None) -> str:
     if save.is_result:
         kept = f"so {save.tensor.called}" if _called(save) == save.tensor.called else "which"
         text = f"Backward through {source} is computed from its own result, {kept} was kept for it, uncopied. "
+    elif save.node == "checkpoint":
+        text = f"Backward runs the function of {source} again, and needs the values of {_called(save)} for that, so they were kept for it, uncopied. "
     else:
         text = f"Backward through {source} needs the values of {_called(save)}, so they were kept for it, uncopied. "
     if write is None:
@@ -302,7 +304,7 @@ def _explanation(save: StaleSave, write: WriteSite | None) -> str:
     elif _is_step(write):
         text += f"`{short(write.place.source)}` then updated the weights in place, so the values that backward needs are gone."
     else:
-        subject = f"The assignment to `{short(write.place.source)}`" if write.operation in ("__setitem__", "copy_slices") else f"`{short(write.place.source)}`"
+        subject = f"The assignment to `{short(write.place.source)}`" if _is_target(write) else f"`{short(write.place.source)}`"
         subject = f"`{write.module}`, {_a(write.module_class)} with `inplace=True`," if write.module else subject
         if _is_beside(save):
             return (
@@ -314,6 +316,11 @@ def _explanation(save: StaleSave, write: WriteSite | None) -> str:
         names = " and ".join(f"`{name}`" for item in save.carried[:1] for name in item.names) or "a tensor"
         text += f" The loss was computed after that, but from {names}, which was made before and brought the old graph along."
     return text + " PyTorch refuses to compute a gradient from the wrong values."
+
+
+def _is_target(write: WriteSite) -> bool:
+    """`x[i]` of `x[i] = 1`; all of `x[i] += 1` and `x[i].add_(1)` is more than what is assigned to."""
+    return write.operation in ("__setitem__", "copy_slices") and bool(re.search(r"[\]\w]$", write.place.source)) and "= " not in write.place.source
 
 
 def _a(noun: str) -> str:
