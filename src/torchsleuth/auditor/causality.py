@@ -306,7 +306,7 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if found.op.name == "softmax" and found.op.ins:
         for op in trace.made_through(found.op.ins[0], ARRANGING | {"div", "div_", "dropout"}):
             applied = op if op.name in _MASKING and op.place.direct else None
-    made = {site.span: site for op in triangles.makers(step, reach) if (site := step.site(op)) is not None}
+    made = {site.span: site for op in triangles.makers(step, reach) if op.place.direct and (site := step.site(op)) is not None}
     if made:
         return applied, next(iter(made.values())) if reach > 0 or len(made) == 1 else None, reach
     masks = [seen for seen in (applied or found.op).ins[1:] if triangles.is_square(seen) and trace.ancestors({seen.key}).isdisjoint(trace.parameters)]

@@ -224,7 +224,7 @@ class StepView:
                 if torch.equal(hidden, padding.valid[:, ::every].to(hidden.device)):
                     row = padding.padded_rows[0]
                     text = (f"the mask that `{op.name}` is given hides the {int(hidden[row].sum())} positions of row {row} that hold data and keeps its "
-                            f"{int((~hidden[row]).sum())} padded ones, and so on in each of the {hidden.shape[0]} rows")  # fmt: skip
+                            f"{int((~hidden[row]).sum())} padded one{'s' * (int((~hidden[row]).sum()) != 1)}, and so on in each of the {hidden.shape[0]} rows")  # fmt: skip
                     given = padding.mask if padding.mask is not None and padding.mask.tensor.dim() > 1 else None
                     key = self.trace.known_key(given.tensor) if given is not None else None
                     way = polarity(self.trace, op, mask, {key}, given.name if given is not None else "")

@@ -99,4 +99,6 @@ def turning(way: Polarity) -> Fix:
     """What to do about it."""
     if way.made is not None and not way.made_rightly and not way.named_rightly:
         return advice(f"Make `{way.name or 'the mask'}` the other way round: True at {'padding' if way.words else 'positions that hold data'}.")
+    if way.turned:
+        return advice(f"Leave out what exchanges True and False on the way: `{expression_of(way.turned[0])}`.")
     return advice(f"Invert the mask where it is given: `{way.parameter}(~mask, …)`." if way.parameter.startswith("masked_fill") else f"Invert the mask where it is given: `{way.parameter}=~mask`.")
