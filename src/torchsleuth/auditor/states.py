@@ -98,4 +98,6 @@ def _last(node: ast.expr) -> str:
 
 
 def _takes_state(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "state_dict"
+    """`m.state_dict()`, or a new dictionary of the same tensors: `{k: v for k, v in m.state_dict().items()}`, `dict(m.state_dict())`."""
+    called = {node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
+    return "state_dict" in called and called <= {"state_dict", "items", "dict", "OrderedDict", "copy", "cpu", "detach", "to"}
