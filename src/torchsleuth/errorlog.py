@@ -21,7 +21,9 @@ _CELL = re.compile(
 )
 _ARROW = re.compile(r"^-+> *\d+ (?P<source>.*)|^> +(?P<tested>\S.*)")
 _END = re.compile(r"^\s*$|^Traceback|^During handling|^The above exception|^Original Traceback|^\s*File \"")
-_LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|^<frozen|^<__array|[/\\]torch[/\\]")
+_LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|[/\\]bin[/\\](?:torchrun|accelerate|deepspeed)\b|^<frozen|^<__array|[/\\]torch[/\\]")
+
+_WARNING = re.compile(r"^.*\b[A-Z]\w*Warning: .*$", re.MULTILINE)
 
 _WRAPPERS = (
     (re.compile(r"Caught (\w+) in DataLoader worker process (\d+)"),
@@ -64,6 +66,11 @@ class ErrorLog:
     raised: tuple[Raised, ...]  # in the order they stand
     frames: tuple[Frame, ...]  # of the last traceback, outermost first
     notes: tuple[str, ...]  # about what passed the error on
+
+    @property
+    def unread(self) -> str:
+        """All of it in which a cause may stand: where something was raised, a warning is none."""
+        return _WARNING.sub("", self.text) if self.raised else self.text
 
     @property
     def user_frame(self) -> Frame | None:
@@ -114,16 +121,17 @@ def _raised(lines: list[str], clean: str) -> list[Raised]:
 
 
 def _frames(lines: list[str]) -> list[Frame]:
-    """The frames of the last traceback that has any."""
-    frames: list[Frame] = []
+    """The frames of the last traceback that has any of the program's; of the last one, if none has."""
+    tracebacks: list[list[Frame]] = [[]]
     for number, line in enumerate(lines):
         if re.match(r"^\s*(?:Original )?Traceback(?: of TorchScript)? ?\(", line):
             if any(_FRAME.match(after) for after in lines[number + 1 : number + 3]):
-                frames = []
+                tracebacks.append([])
         elif match := _FRAME.match(line):
             source = lines[number + 1].strip() if number + 1 < len(lines) and not _FRAME.match(lines[number + 1]) else ""
-            frames.append(Frame(match["file"], int(match["line"]), match["function"], source))
-    return frames or _cells(lines)
+            tracebacks[-1].append(Frame(match["file"], int(match["line"]), match["function"], source))
+    own = (frames for frames in reversed(tracebacks) if not all(frame.in_library for frame in frames))
+    return next(own, tracebacks[-1]) or _cells(lines)
 
 
 def _cells(lines: list[str]) -> list[Frame]:

@@ -48,7 +48,7 @@ def _message(log: ErrorLog) -> tuple[Message | Question | RulePage, Found | None
     """The reader (or rule) to ask, what it found, and whether an example stands in for numbers the text does not give."""
     types = {raised.message: raised.type for raised in log.raised}
     texts = [raised.message for raised in reversed(log.raised)]
-    for text in dict.fromkeys((*texts, log.text)):
+    for text in dict.fromkeys((*texts, log.unread)):
         # Messages are wrapped where they are pasted: where the text as it stands does not match, it is tried on one line.
         forms = dict.fromkeys((text, " ".join(text.split()))) if len(text) < 5_000 else (text,)
         hits = [(message, found) for message in all_messages() if (found := _found(message, forms, types.get(text, ""), log))]

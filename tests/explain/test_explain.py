@@ -134,6 +134,20 @@ def test_index_put_does_not_fail_that_way() -> None:
         ("_pickle.UnpicklingError: invalid load key, '<'.", "it is a web page"),
         ("NotImplementedError: \"bincount_cpu\" not implemented for 'Float'", "`.long()`"),
         ("AssertionError: No inf checks were recorded for this optimizer.", "every `.grad` is None"),
+        ("ModuleNotFoundError: No module named 'torch'", "the python that runs has no torch".capitalize()),
+        ("AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)", "A file `torch.py`"),
+        ("ImportError: /x/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi", "built for another torch"),
+        ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? "
+         "Error 803: system has unsupported display driver / cuda driver combination", "a restart is missing"),
+        ("torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version "
+         "2.19.3\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000", "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"),
+        ("torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500).", "did not answer within 60 seconds"),
+        ("torch.distributed.elastic.multiprocessing.api: failed (exitcode: -9) local_rank: 0 (pid: 3213) of binary: /usr/bin/python", "Main memory ran out"),
+        ("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376.", "needs 147,456 bytes of shared memory, and this GPU has 101,376"),
+        ("RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run.", "cudagraph_mark_step_begin"),
+        ("UserWarning: std(): degrees of freedom is <= 0.", "was taken of one value, and is NaN"),
+        ("TypeError: Net.__init__() got an unexpected keyword argument 'hidden'", "`Net` takes no `hidden`"),
+        ("AttributeError: Can't get attribute 'Net' on <module '__main__' from 'eval.py'>", "the whole model was saved"),
     ],
 )  # fmt: skip
 def test_messages(given: str, expected: str) -> None:
@@ -172,8 +186,8 @@ def test_messages_of_earlier_releases(given: str, expected: str) -> None:
     "given",
     [
         "RuntimeError: CUDA error: peer access is not supported between these two devices",
-        "RuntimeError: CUDA error: invalid configuration argument",
-        "torch._dynamo.exc.Unsupported: Data-dependent branching",
+        "RuntimeError: CUDA error: invalid resource handle",
+        "torch._dynamo.exc.Unsupported: Attempted to call function marked as skipped",
     ],
 )
 def test_what_is_not_known_is_not_another_mistake(given: str) -> None:
@@ -229,6 +243,17 @@ def test_errors_passed_on_by_workers_and_compilers() -> None:
 def test_the_error_a_program_died_of_counts_not_one_it_survived() -> None:
     log = f"{SELECT}\nretrying\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    x.view(7, 3)\nRuntimeError: shape '[7, 3]' is invalid for input of size 20\n"
     assert "20 elements cannot be arranged as [7, 3]" in said(log)
+
+
+def test_a_warning_is_no_cause_of_an_error_that_is_not_known() -> None:
+    answer = explain("train.py:12: UserWarning: std(): degrees of freedom is <= 0. Correction should be strictly less.\nTraceback (most recent call last):\n"
+                     '  File "/home/u/train.py", line 14, in <module>\n    load(x)\nValueError: the file of prices is older than a day')  # fmt: skip
+    assert not answer.answered
+
+
+def test_a_launchers_own_traceback_is_not_the_programs() -> None:
+    answer = said((LOGS / "launched.txt").read_text())
+    assert "512 features arrive where 2048 are expected" in answer and "train.py, line 31, in main" in answer and "bin/torchrun" not in answer
 
 
 def test_the_warning_of_a_loss_that_broadcasts_is_not_taken_for_the_error_of_one_that_does_not() -> None:

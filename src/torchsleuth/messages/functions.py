@@ -92,6 +92,8 @@ def gradient_device(found: Found) -> Reading:
 )
 def gradient_count(found: Found) -> Reading:
     want, got, name = found.int("want"), found.int("got"), found["name"].removesuffix("Backward")
+    if max(want, got) > 1000:
+        raise ValueError("no function takes so many: not torch's number")
     arguments = ", ".join(f"x{i}" for i in range(want))
     ones = ", ".join(["torch.ones(3, requires_grad=True)"] + ["torch.ones(3)"] * (want - 1))
     return Reading(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torchsleuth.messages import Found, Reading, call, raising, reads, running, shape
+from torchsleuth.messages import NO_RULE, Found, Reading, call, raising, reads, running, shape
 
 
 @reads(
@@ -100,6 +100,7 @@ def collate_kind(found: Found) -> Reading:
          "A PIL image without `transforms.ToTensor()`, or another object." ,),
         raising("list(torch.utils.data.DataLoader([None, None], batch_size=2))", raises="found <class 'NoneType'>") if kind == "NoneType" else None,
         ("Return tensors or numbers, or pass a `collate_fn` that leaves such samples out.",),
+        rule=NO_RULE,
     )  # fmt: skip
 
 

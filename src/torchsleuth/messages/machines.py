@@ -41,12 +41,37 @@ STATUSES = {
         ("A kernel of an extension or of one's own that reads where it must not.", "Hardware or driver: an unstable or overheated GPU."),
         "Run once with `CUDA_LAUNCH_BLOCKING=1`, which ends at the right line, and once on the CPU.",
     ),
+    "the launch timed out and was terminated": (
+        "a kernel ran longer than the system allows",
+        "A GPU that also drives a screen must answer within a few seconds; the driver ends what takes longer.",
+        ("One very large kernel on a desktop's only GPU.", "A kernel of an extension or of one's own that never ends."),
+        "Smaller batches, or a GPU without a screen; on Windows the limit is TdrDelay.",
+    ),
+    "initialization error": (
+        "CUDA could not be started in this process",
+        "The process was most often forked from one that had used CUDA already: what the driver keeps does not survive a fork.",
+        ("Something on the GPU (a model moved, `torch.cuda.device_count()` of some releases) ran before workers were forked.", "The driver was changed while the machine ran."),
+        "Touch CUDA only in the workers, or start them by `multiprocessing.set_start_method('spawn')`.",
+    ),
+    "invalid configuration argument": (
+        "a kernel was to be started with a size that the GPU does not take",
+        "A grid or block of 0 or of too many parts was asked for.",
+        ("An empty tensor, or one axis of very many entries (a batch times heads above 65,535), met an operator that does not provide for it.", "A kernel of an extension or of one's own that reckons its grid wrongly."),
+        "Look at the shapes at that line with `CUDA_LAUNCH_BLOCKING=1`; divide the large axis into parts.",
+    ),
+    "operation not permitted when stream is capturing": (
+        "a CUDA graph is being recorded, and this call cannot be part of one",
+        "While a stream is captured, nothing may wait for the GPU or take memory from the system.",
+        ("`.item()`, `.cpu()`, `print` of a tensor, boolean masks or `nonzero` within the captured part.", "A first call that sets a library up: warm up on a side stream before.",
+         "Another thread (a loader that pins memory) uses CUDA at the same time."),
+        "Take what waits out of the captured part; `capture_error_mode='thread_local'` where another thread is at fault.",
+    ),
 }  # fmt: skip
 
 
 @reads(
     r"CUDA (?:runtime |driver )?error: (?:\(\d+\) ?:? ?)?(?P<status>out of memory|no kernel image is available|invalid device ordinal|all CUDA-capable devices are busy"
-    r"|unspecified launch failure)",
+    r"|unspecified launch failure|the launch timed out and was terminated|initialization error|invalid configuration argument|operation not permitted when stream is capturing)",
     example="RuntimeError: CUDA error: no kernel image is available for execution on the device",
 )
 def cuda_status(found: Found) -> Reading:
