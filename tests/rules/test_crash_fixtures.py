@@ -56,3 +56,8 @@ def test_lines_alone_accuse_nobody_else(path: Path) -> None:
         assert not roles and "--deep" in run.words(), run.stderr
     else:
         assert roles & {"mutate", "create", "call"}, run.stderr
+
+
+def test_of_several_cuts_each_sentence_is_about_its_own() -> None:
+    run = run_program(HERE / "backward/lost_gradient/crash_three_cuts.py")
+    assert "`float(value)` passes on bare numbers" in run.diagnoses[0]["explanation"]

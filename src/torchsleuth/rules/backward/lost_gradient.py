@@ -259,17 +259,21 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
             "The reentrant checkpoint (`use_reentrant=True`, its default) runs its function without recording and stands for all of it "
             "in the graph only if one of the tensors passed to it requires grad. Parameters inside the function do not count."
         )
-    if "gradient" in reasons:
-        return text + f"The gradient that `{short(cuts[0].place.source)}` returns is a plain value unless `create_graph=True` asks for its history."
-    if reasons & {"copy", "python"}:
-        return text + f"`{short(cuts[0].place.source)}` passes on bare numbers; the new tensor made from them knows nothing of the parameters."
-    if "detach" in reasons and _hands_over(cuts[0]):
-        return text + f"`{short(cuts[0].place.source)}{_hands_over(cuts[0])}` hands bare numbers on; what is computed from them knows nothing of the parameters."
-    if "detach" in reasons:
-        if cuts[0].handed:
-            return text + f"`{short(cuts[0].place.source)}` goes into {_taker(cuts[0])} as bare numbers; what is computed from them knows nothing of the parameters."
-        return text + f"`{short(cuts[0].place.source)}` returns the same values without their history."
-    return text + f"`{short(cuts[0].place.source)}` returned a tensor without history."
+    cut = next((cut for reason in ("gradient", "copy", "python", "detach") for cut in cuts if cut.reason == reason), cuts[0])
+    source = short(cut.place.source)
+    if cut.reason == "gradient":
+        said = f"The gradient that `{source}` returns is a plain value unless `create_graph=True` asks for its history."
+    elif cut.reason in ("copy", "python"):
+        said = f"`{source}` passes on bare numbers; the new tensor made from them knows nothing of the parameters."
+    elif cut.reason == "detach" and _hands_over(cut):
+        said = f"`{source}{_hands_over(cut)}` hands bare numbers on; what is computed from them knows nothing of the parameters."
+    elif cut.reason == "detach" and cut.handed:
+        said = f"`{source}` goes into {_taker(cut)} as bare numbers; what is computed from them knows nothing of the parameters."
+    elif cut.reason == "detach":
+        said = f"`{source}` returns the same values without their history."
+    else:
+        said = f"`{source}` returned a tensor without history."
+    return text + said
 
 
 def _cut_before(cuts: tuple[GradientCut, ...]) -> str:
