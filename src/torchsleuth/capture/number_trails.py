@@ -44,6 +44,8 @@ class Trail(ThroughObjects):
         if found is not None and found is not ANOTHER:
             return found
         end = self._end(at, node, found)
+        if end is None and _is_below(node, self._number):
+            return ANOTHER
         return found if end is None else end._replace(refuted=found is ANOTHER)
 
     def _end(self, at: At, node: ast.AST, found: Source | None) -> Source | None:

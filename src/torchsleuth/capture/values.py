@@ -27,6 +27,7 @@ _SAME_TENSOR = frozenset({
     "to", "long", "int", "cuda", "cpu", "clone", "detach", "contiguous", "numpy", "tolist", "pin_memory", "copy", "astype", "type",
 })  # fmt: skip
 _DRAWS = frozenset({"sample", "choices", "shuffle", "sorted", "deque"})  # hold elements of what they are given
+_LOOKS_UP = frozenset({"get", "pop", "popleft", "setdefault", "zip", "choice", "next", "chain"})
 _EMPTY = frozenset({"list", "dict", "set", "deque", "OrderedDict", "Counter", "defaultdict"})
 _JOINED = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "pad_sequence"})
 _HAND_OUT = _JOINED | {"DataLoader", "TensorDataset", "Subset", "random_split"}
@@ -86,6 +87,7 @@ def _is_list(node: ast.AST) -> bool:
 def only_holds(node: ast.AST, number: int) -> bool:
     """A list or table that is made of what it is given: it neither counts, as `enumerate` does, nor is the number written in it."""
     holds = isinstance(node, (*_LITERALS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) or isinstance(node, ast.BinOp) and _is_list(node)
+    holds = holds or isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _DRAWS | _LOOKS_UP
     return holds and all(signed_constant(part) != number for part in ast.walk(node))
 
 
@@ -145,11 +147,12 @@ class _ValueTrail(Trail):
         return super().follow(at, node)
 
     def _one(self, found: list[Source | None]) -> Source | None:
-        """Only where no other way is left: a constant that happens to be the number proves nothing beside another way."""
+        """Only where no other way is left, a lost one included: a constant that happens to be the number proves nothing beside another way."""
         there = [result for result in found if result is not None and result is not ANOTHER and not result.refuted]
         if not there:
             return ANOTHER if found and all(result is ANOTHER or result is not None and result.refuted for result in found) else None
-        return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 else None
+        lost = any(result is None for result in found)
+        return there[0] if len({(result.filename, id(result.node)) for result in there}) == 1 and not lost else None
 
     def _end(self, at: At, node: ast.AST, found: Source | None) -> Source | None:
         if any(isinstance(selector, Invoked) for selector in at.selectors):
@@ -221,7 +224,8 @@ class _ValueTrail(Trail):
                 return self.follow(at.of(None, at.selectors[0], *at.selectors[2:]), node.args[0].value)  # rows become columns
             if name in _DRAWS and node.args:
                 drawn = self.follow(at.of(*loosened(at.selectors)), node.args[0])
-                return self._one([drawn, super()._call(at, node)]) if isinstance(node.func, ast.Attribute) else drawn  # `memory.sample(64)`
+                own = super()._call(at, node) if isinstance(node.func, ast.Attribute) else None  # `memory.sample(64)`
+                return self._one([drawn, own]) if own is not None else drawn
             if name in _EMPTY and not node.args:
                 return ANOTHER  # nothing is in it yet
             if _cannot_hold(name, node, self._number):

@@ -350,7 +350,7 @@ if now < best:  #! operand
 import torch
 from torch import nn
 body = nn.Conv2d(3, 10 * 4, 3, padding=1)  #! create
-shuffle = nn.PixelShuffle(4)
+shuffle = nn.PixelShuffle(4)  #! create
 shuffle(body(torch.randn(1, 3, 8, 8)))  #! operand
 """, "torch-error", ("upscale_factor", "40"), late=False),
     Case("one-step-shorter", """\

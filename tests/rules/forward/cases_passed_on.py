@@ -167,6 +167,7 @@ def produce(count, width):
 net = nn.Linear(10, 2)  #! create
 worker = threading.Thread(target=produce, args=(3, 12))  #! create
 worker.start()
+worker.join()
 while (batch := ready.get()) is not None:
     net(batch)  #! operand
 """, "matmul-shape", ("its 12 at dimension 1 comes from `torch.randn(4, width)` (line 8)",)),
@@ -208,4 +209,64 @@ torch.manual_seed(0)
 scale = nn.Linear(3, 2)(torch.randn(4, 3))  #! create
 torch.distributions.Normal(torch.zeros(4, 2), scale)  #! operand
 """, "distribution-constraint", ("of 8 values are refused", "greater than 0.0"), late=True),
+]  # fmt: skip
+
+CASES += [
+    Case("as-large-as-the-padding", """\
+import zlib
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+PAD = 40
+def encode(text):
+    return [zlib.crc32(word.encode()) % 3 + 38 for word in text.split()]
+def join(batch):
+    longest = max(len(row) for row in batch)
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in batch])  #! create
+rows = list(map(encode, ["a b c d e f g", "h i j k l m n"]))
+table = nn.Embedding(40, 4)  #! create
+for ids in DataLoader(rows, batch_size=2, collate_fn=join):
+    table(ids)  #! index
+""", "index-out-of-range", ("= 40", "the value 40 passes here"), late=(10, 12, 14)),
+    Case("shuffled-into-too-many", """\
+import torch
+from collections import namedtuple
+from torch import nn
+Options = namedtuple("Options", ["scale", "width"])
+class Up(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.conv = nn.Conv2d(3, options.width, 3)  #! create
+        self.shuffle = nn.PixelShuffle(options.scale)  #! create
+    def forward(self, x):
+        return self.shuffle(self.conv(x))  #! operand
+class Net(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.up = Up(options)
+    def forward(self, x):
+        return self.up(x)
+net = Net(Options(scale=3, width=32))  #! create
+net(torch.rand(1, 3, 9, 9))
+""", "torch-error", ("`upscale_factor` = 3", "the layer is made here"), late=(9, 11)),
+    Case("kept-on-meta", """\
+import torch
+from torch import nn
+class Turn(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.speeds = torch.arange(0, width, 2).float() / width  #! create
+    def forward(self, n):
+        return torch.outer(torch.arange(n).float(), self.speeds)  #! operand
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turn = Turn(8)
+    def forward(self, n):
+        return self.turn(n)
+with torch.device("meta"):  #! create
+    net = Net()
+net = net.to_empty(device="cpu")
+net(5)
+""", "device-mismatch", ("on meta", "this chooses the device"), late=(6, 8)),
 ]  # fmt: skip

@@ -205,7 +205,7 @@ def value_words(operand: Operand, what: str) -> str:
     if made is not None and made.operation == "loop":
         return f"{operand.called} comes out of this loop"
     if made is not None and made.operation == "copied":
-        return f"{what} passes here: it was a number in Python before"
+        return f"{what} passes here: no tensor held it before"
     sure = made is not None and (made.place.known is Known.OBSERVED or made.operation == "value")
     return f"{what} comes from here" if sure else f"{operand.called} was made here"
 

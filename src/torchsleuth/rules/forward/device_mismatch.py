@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Made, Operand
@@ -131,7 +132,9 @@ def _layers(rule: str, operation: FailedOperation, unowned: Operand) -> Diagnosi
 def _brought(operand: Operand) -> tuple[Made | None, str]:
     """What decided on which device it is."""
     if operand.kept is not None:
-        return operand.kept, "kept as a plain attribute: `.to()` of the module leaves it where it is"
+        chosen = operand.device_made.given if operand.device_made is not None else None
+        kept = replace(operand.kept, given=chosen) if chosen is not None and chosen.operation == "with" and operand.kept.given is None else operand.kept
+        return kept, "kept as a plain attribute: `.to()` of the module leaves it where it is"
     return operand.device_made, f"{operand.called} is made on {operand.tensor.device} here"
 
 

@@ -75,6 +75,8 @@ class TorchError(CrashRule):
         unknown = "unexpected keyword argument" in message  # whatever its value
         if argument is not None and argument.made is not None and not unknown:
             culprits.create(argument.made, f"{argument.name} = {argument.value} comes from here")
+        elif argument is not None and operation.module_made is not None and not unknown:
+            culprits.create(operation.module_made, "the layer is made here")
         divided = _not_divisible(named, message)
         for item in divided:
             culprits.create(item.made, f"{item.name} = {item.value} comes from here")
