@@ -66,6 +66,8 @@ class MissingZeroGrad(LintRule):
             return None
         if any(isinstance(n, ast.Attribute) and CLEARS_GRADIENTS.search(n.attr) for n in ast.walk(node)):
             return None  # `model.clear_grads()`
+        if _decayed_before(node, backward[0].node):
+            return None
         if _made_for_the_turn(node, steps[0].receiver):
             return None
         if _calls_helper(node, steps[0].receiver) or _clears_in_a_helper(node, frame, view):
@@ -134,6 +136,14 @@ def _made_for_the_turn(loop: ast.For | ast.While, optimizer: str) -> bool:
 
 def _clears_by_hand(function: ast.AST) -> bool:
     return any(isinstance(n, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in n.targets) for n in own_nodes(function))
+
+
+def _decayed_before(loop: ast.AST, backward: ast.AST) -> bool:
+    """`p.grad.mul_(0.9)` or `p.grad *= 0.9` in front of `backward`: what stands there is kept on purpose, as momentum."""
+    earlier = [n for n in ast.walk(loop) if getattr(n, "lineno", backward.lineno) < backward.lineno]
+    written = [n.target for n in earlier if isinstance(n, ast.AugAssign)]
+    written += [n.func.value for n in earlier if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("mul_", "lerp_", "copy_")]
+    return any(isinstance(part, ast.Attribute) and part.attr == "grad" for one in written for part in ast.walk(one))
 
 
 def _calls_helper(loop: ast.AST, optimizer: str) -> bool:

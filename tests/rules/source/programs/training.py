@@ -86,3 +86,24 @@ def reinforce(opt, log_probs, returns):
     loss = torch.tensor(losses, requires_grad=True).sum()  # culprit: loss-leaves-graph
     loss.backward()
     opt.step()
+
+
+def decayed_in_place(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.mul_(0.9)
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+
+def scaled_but_never_cleared(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = F.mse_loss(model(x), y)
+        loss.backward()  # culprit: missing-zero-grad
+        for p in model.parameters():
+            p.grad.mul_(0.9)
+        optimizer.step()
