@@ -52,7 +52,7 @@ class FunctionTransform(CrashRule):
 
     Common false explanations
     -------------------------
-    "In-place operations do not work under `vmap`." On what the function has made itself they do:
+    "In-place operations do not work under `vmap`." On what the function has made itself they do. This prints a tensor of three ones:
 
         import torch
 
