@@ -1,8 +1,10 @@
-"""How long an audit takes, in forward passes of the same model; and what watching adds to a program's first step."""
+"""How long an audit takes, in forward passes of the same model; what the first one of a process adds, and what watching adds to a program's first step."""
 
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 import typing
 
@@ -92,6 +94,33 @@ def main() -> None:
         steps = [(seconds(lambda: _step(model, inputs, goal)), seconds(lambda: _watched_step(model, inputs, goal))) for _ in range(7)]  # noqa: B023
         plain, watched = statistics.median(a for a, _ in steps), statistics.median(b / a for a, b in steps)
         print(f"{name:<38}{forward * 1e3:>8.2f}ms{audited * 1e3:>8.1f}ms{ratio:>8.1f}{_passes(audit):>8}{plain * 1e3:>11.1f}ms{watched:>9.2f}x")
+    _first_in_a_process()
+
+
+_FIRST = """
+import time
+began = time.process_time()
+import torch
+imported = time.process_time() - began
+from torch import nn
+import torchsleuth
+model, x = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2), torch.randn(8, 16, 64)
+for _ in range(20):
+    model(x)
+times = []
+for _ in range(3):
+    began = time.process_time()
+    torchsleuth.audit(model, x)
+    times.append(time.process_time() - began)
+print(imported, *times)
+"""
+
+
+def _first_in_a_process() -> None:
+    """In processes of their own: `import torch`, and an audit that imports what it needs beside those after it."""
+    runs = [[float(n) for n in subprocess.run([sys.executable, "-c", _FIRST], capture_output=True, text=True, check=True).stdout.split()] for _ in range(5)]
+    imported, first, second, third = (statistics.median(run[i] for run in runs) * 1e3 for i in range(4))
+    print(f"first audit of a process: {first:.0f} ms ({first / imported:.2f} of `import torch`), the second {second:.0f} ms, the third {third:.0f} ms")
 
 
 def _passes(audit: typing.Callable) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import typing
 
+from torchsleuth.uncollected import uncollected as _uncollected
+
 _HOMES = {
     "install": "torchsleuth.doors",
     "uninstall": "torchsleuth.doors",
@@ -22,7 +24,8 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> typing.Any:
     if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        with _uncollected():
+            value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
     if name in _MODULES:

@@ -11,6 +11,7 @@ import typing
 from torchsleuth.model import Report
 from torchsleuth.options import Options
 from torchsleuth.pipeline import Watch
+from torchsleuth.uncollected import uncollected
 
 _installed: Watch | None = None
 _shown = 0  # id() of the exception that IPython had shown last when a cell began
@@ -91,7 +92,8 @@ def audit(model: typing.Any, batch: typing.Any, **options: typing.Any) -> Report
 
     A model that fails on the batch is explained like a program that does: it is run once more, recorded.
     """
-    from torchsleuth.auditor.session import audited
+    with uncollected():
+        from torchsleuth.auditor.session import audited
 
     report, failing = audited(model, batch, **options)
     if failing is None or report.diagnoses:

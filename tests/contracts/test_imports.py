@@ -12,7 +12,7 @@ import pytest
 import torchsleuth
 
 ROOT = Path(torchsleuth.__file__).parent
-PURE = ("model.py", "evidence.py", "rule.py", "wording.py", "errors.py", "diagnose.py", "origin.py", "source.py")
+PURE = ("model.py", "evidence.py", "rule.py", "wording.py", "errors.py", "diagnose.py", "origin.py", "sizes.py", "source.py")
 STAGES = ("record", "capture", "render", "linter", "checker", "auditor")
 
 

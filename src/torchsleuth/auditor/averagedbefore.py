@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+import math
 
-from torchsleuth.auditor.broadcasting import numel, reduced_as_it_is, shape_of
+from torchsleuth.auditor.broadcasting import reduced_as_it_is, shape_of
 from torchsleuth.auditor.observation import Broadcast
 from torchsleuth.auditor.owners import criterion_built
 from torchsleuth.auditor.trace import Op, Seen, Trace
 from torchsleuth.auditor.watchers import LOSSES
+from torchsleuth.sizes import broadcast_size
 
 _CLASSES = {"cross_entropy", "nll_loss"}  # one number for each label; the others: one for each element
 _WEIGHTING = {"mul", "multiply", "__rmul__"}
@@ -24,7 +25,7 @@ def averaged_before(trace: Trace, loss: int | None) -> list[Broadcast]:
         if op.name not in _WEIGHTING or len(op.ins) != 2 or not any(seen.key in before for seen in op.outs):
             continue
         number, weights = sorted(op.ins, key=lambda seen: len(seen.size))
-        if number.size or not number.requires_grad or weights.requires_grad or numel(weights.size) < 2 or not reduced_as_it_is(trace, op):
+        if number.size or not number.requires_grad or weights.requires_grad or math.prod(weights.size) < 2 or not reduced_as_it_is(trace, op):
             continue
         made, site = _loss_behind(trace, number), trace.site(op)
         source = trace.site(made) if made is not None else None
@@ -52,12 +53,12 @@ def _elements(op: Op) -> tuple[int, ...]:
     if len(op.ins) < 2:
         return op.ins[0].size if op.name == "mean" else ()
     scores, target = op.ins[0].size, op.ins[1].size
-    return (scores[:1] + scores[2:] if len(scores) > 1 else ()) if op.name in _CLASSES else tuple(torch.broadcast_shapes(scores, target))
+    return (scores[:1] + scores[2:] if len(scores) > 1 else ()) if op.name in _CLASSES else broadcast_size(scores, target) or ()
 
 
 def _fits(weights: tuple[int, ...], elements: tuple[int, ...]) -> bool:
     """One number for each element, or for each along some of the axes."""
-    if numel(weights) == numel(elements):
+    if math.prod(weights) == math.prod(elements):
         return True
     if len(weights) > len(elements) or not weights:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import typing
 
 import torch
@@ -15,6 +16,7 @@ from torchsleuth.auditor.oddaxis import shapes_made
 from torchsleuth.auditor.sampleaxis import SampleAxis
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 from torchsleuth.origin import Origin
+from torchsleuth.sizes import broadcast_size
 
 # Of torch's own losses those that stretch their operands as arithmetic does; the others refuse.
 _LOSSLIKE = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div"}
@@ -65,11 +67,10 @@ def _stretched(trace: Trace, op: Op, batch: int | None) -> Broadcast | None:
     for left, right in itertools.combinations(op.ins[:3] if op.name == "where" else op.ins[:2], 2):
         if not left.size or not right.size or (left.dtype is right.dtype is torch.bool):
             continue
-        try:
-            result = tuple(torch.broadcast_shapes(left.size, right.size))
-        except RuntimeError:
+        result = broadcast_size(left.size, right.size)
+        if result is None:
             return None
-        if numel(result) > max(numel(left.size), numel(right.size)) and _same_axis_twice(left.size, right.size):
+        if math.prod(result) > max(math.prod(left.size), math.prod(right.size)) and _same_axis_twice(left.size, right.size):
             return _broadcast(trace, op, left, right, result, batch)
     return None
 
@@ -79,11 +80,10 @@ def crossed(trace: Trace, op: Op, kind: str) -> Broadcast | None:
     left, right = op.ins[:2]
     if not left.size or not right.size or not _same_axis_twice(left.size, right.size) or origin_of_place(op) is not Origin.USER:
         return None
-    try:
-        result = tuple(torch.broadcast_shapes(left.size, right.size))
-    except RuntimeError:
+    result = broadcast_size(left.size, right.size)
+    if result is None:
         return None
-    one = _broadcast(trace, op, left, right, result, None) if numel(result) > max(numel(left.size), numel(right.size)) else None
+    one = _broadcast(trace, op, left, right, result, None) if math.prod(result) > max(math.prod(left.size), math.prod(right.size)) else None
     return dataclasses.replace(one, kind=kind) if one is not None else None
 
 
@@ -168,7 +168,7 @@ def _from_parameter(trace: Trace, seen: Seen) -> bool:
 def _meets_table(trace: Trace, op: Op, made: set[int]) -> bool:
     """The result, or what is computed from it element by element, meets another table of its sizes."""
     size = op.outs[0].size if op.outs else ()
-    if numel(size) < 2:
+    if math.prod(size) < 2:
         return False
     mine = {seen.key for seen in op.outs}
     for later in trace.ops[op.index + 1 :]:
@@ -250,18 +250,11 @@ def reduced_as_it_is(trace: Trace, op: Op) -> bool:
         if not any(seen.key in keys for seen in later.ins):
             continue
         if later.name in _REDUCING or not later.outs or later.outs[0].size == ():
-            return bool(later.outs) and numel(later.outs[0].size) == 1
-        if numel(later.outs[0].size) < numel(op.outs[0].size):
+            return bool(later.outs) and math.prod(later.outs[0].size) == 1
+        if math.prod(later.outs[0].size) < math.prod(op.outs[0].size):
             return False
         keys |= {seen.key for seen in later.outs}
     return False
-
-
-def numel(size: tuple[int, ...]) -> int:
-    total = 1
-    for n in size:
-        total *= n
-    return total
 
 
 def shape_of(seen: Seen) -> Shape:

@@ -6,12 +6,12 @@ import ast
 import collections
 import dataclasses
 import itertools
+import math
 import typing
 
 import torch
 from torch import nn
 
-from torchsleuth.auditor.broadcasting import numel
 from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
 from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine
@@ -260,7 +260,7 @@ def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
         site = trace.site(ops[-1])
         if site is None or loop is None:
             continue
-        elements = max(numel(seen.size) for op in ops for seen in op.outs[:1])
+        elements = max(math.prod(seen.size) for op in ops for seen in op.outs[:1])
         hot = HotLine(len(ops), total, repeats, site, loop, elements, "nodes", around=tuple(_indexing(code, line, loop)))
         loops[(loop.span.file, loop.span.line)].append((ops, hot))
     for members in loops.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import math
 import sys
 import time
@@ -51,6 +50,7 @@ from torchsleuth.auditor.undisturbed import undisturbed
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
 from torchsleuth.options import DEFAULT_BUDGET_SECONDS
+from torchsleuth.uncollected import uncollected
 
 PATIENCE_SECONDS = 2.0  # nothing is said about progress before that
 
@@ -83,7 +83,7 @@ def audited(
         raise UsageError(f"loss_fn must be a function of the model's result, not {type(loss_fn).__name__}")
     if optimizer is not None and not hasattr(optimizer, "param_groups"):
         raise UsageError(f"optimizer must be one of torch.optim, not {type(optimizer).__name__}")
-    with _no_collections():
+    with uncollected():
         return _audited(model, batch, loss_fn, target, optimizer, causal, overfit, budget_s, site_of(place_here(2)))
 
 
@@ -175,7 +175,7 @@ class Session:
     @contextlib.contextmanager
     def _quick(self) -> typing.Iterator[None]:
         try:
-            with random_kept(), _no_collections():
+            with random_kept(), uncollected():
                 yield
         finally:
             if self._said:
@@ -359,18 +359,6 @@ class Session:
             self.fields["overfit"] = result
         elif not any("overfitting" in note for note in self.notes):
             self.notes.append("overfitting the batch was not tested: there is no loss, or nothing to train")
-
-
-@contextlib.contextmanager
-def _no_collections() -> typing.Iterator[None]:
-    """Many short runs make much garbage; looking for cycles in it would take longer than they do."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _behind(move: Move, later: list[Move], paddings: list[Padding]) -> bool:

@@ -7,6 +7,7 @@ import math
 import torch
 
 from torchsleuth.record.oplog import Mark, Operation
+from torchsleuth.sizes import broadcast_size
 
 _MATMULS = {"matmul", "__matmul__", "mm", "bmm", "__rmatmul__"}
 _REDUCTIONS = {
@@ -164,11 +165,7 @@ def _through_index(operands: tuple[Mark, ...], result: Mark, axis: int) -> tuple
 
 
 def _through_broadcast(operands: tuple[Mark, ...], result: Mark, axis: int) -> tuple[Mark, int] | None:
-    try:
-        broadcast = torch.broadcast_shapes(*(operand.shape for operand in operands))
-    except RuntimeError:
-        return None
-    if tuple(broadcast) != result.shape:
+    if broadcast_size(*(operand.shape for operand in operands)) != result.shape:
         return None
     found = []
     for operand in operands:

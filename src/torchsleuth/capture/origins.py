@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import gc
 import types
 import typing
 
@@ -35,6 +34,7 @@ from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.names import locals_of
 from torchsleuth.record.oplog import Mark, Operation
+from torchsleuth.uncollected import uncollected
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.failure import Failure
@@ -76,18 +76,13 @@ class Origins:
         """Who made what, by identity and by memory. One pass, and without the garbage collector looking at each step."""
         by_ident: dict[int, list[tuple[Operation, Mark]]] = {}
         by_storage: dict[int, list[tuple[Operation, Mark]]] = {}
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with uncollected():
             for operation in self._crash.timeline.operations:
                 for mark in operation.results:
                     made = (operation, mark)
                     by_ident.setdefault(mark.ident, []).append(made)
                     if mark.storage:
                         by_storage.setdefault(mark.storage, []).append(made)
-        finally:
-            if collecting:
-                gc.enable()
         return by_ident, by_storage
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import typing
 import weakref
 
@@ -15,6 +14,7 @@ from torchsleuth.checker.subject import OWN_ATTRIBUTES
 from torchsleuth.checker.trial import Finding
 from torchsleuth.checker.truth import differing
 from torchsleuth.model import Role
+from torchsleuth.uncollected import uncollected
 
 
 class Watch:
@@ -249,15 +249,11 @@ def _overwritten_unseen(bench: Bench, arguments: Arguments, k: int) -> str:
 @torch.enable_grad()
 def _leaks(bench: Bench, arguments: Arguments, position: int) -> str:
     """Whether the output outlives its last reference."""
-    enabled = gc.isenabled()
-    gc.disable()
     try:
-        results = _applied(bench, arguments)[2]
-        reference = weakref.ref(results[position])
-        del results
-        return "leak" if reference() is not None else ""
+        with uncollected():
+            results = _applied(bench, arguments)[2]
+            reference = weakref.ref(results[position])
+            del results
+            return "leak" if reference() is not None else ""
     except Exception:
         return ""
-    finally:
-        if enabled:
-            gc.enable()
