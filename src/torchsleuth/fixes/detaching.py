@@ -85,6 +85,8 @@ def _detaching_use(scripts: Scripts, item: CarriedTensor) -> list[Edit] | None:
     node = script.node_at(place.span) if script is not None else None
     if script is None or not isinstance(node, ast.expr) or not item.tensor.name or item.within:
         return None
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(assigned := script.statement_of(node), ast.Assign):
+        node = assigned.value  # `self.keys[i] = key`: it is what is written
     if held(script, node, item.tensor.name) not in (Holds.TENSOR, Holds.UNKNOWN) or _starts_as_number(script, node, item.tensor.name):
         return None
     found = occurrences(script, node, item.tensor.name)
