@@ -12,7 +12,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.firstmoved import Found
-from torchsleuth.auditor.handing import mask_made
+from torchsleuth.auditor.handing import mask_made, not_given
 from torchsleuth.auditor.lab import Lab, held_choices, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
 from torchsleuth.auditor.observation_parts import Site
@@ -172,10 +172,11 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         layer, setting = built(lab, found.op, "causal") if found is not None else (None, "")
         if found is not None and not setting:
             layer, setting = _widened(trace, found.op)
+        untold = not_given(lab, trace, found.op, ahead=True) if found is not None and found.op.name in triangles.ATTENTIONS and mask is made is None else {}
         moves.append(
             lab.move(
                 "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
-                mask_site=trace.site(mask) if mask is not None else None, made_site=made, ahead=reach,
+                mask_site=trace.site(mask) if mask is not None else None, made_site=untold.get("made_site", made), ahead=reach, not_given=untold.get("not_given", ""),
                 built_site=layer, setting=setting, sequence=leaf.name,
             )
         )  # fmt: skip

@@ -72,11 +72,13 @@ class Move:
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
     aside: str = ""  # which positions it hides, and where the padding stands instead
     read: str = ""  # which padded position is read, in words
+    read_at: Site | None = None  # where the number of that position was made
     of_other: str = ""  # the input whose padding these are
     handed: str = ""  # what it is called at the call that gives it to the part (`made_site`), if the right one is at hand, too
     repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been
     mask_axis: int = 0  # along which a mask that is right lies, and the axis that the softmax runs along instead
     operation_axis: int = 0
+    samples_axis: int = 0  # of the scores, along which a mask's samples lie that should lie along the first
     instead: str = ""  # another mask that was used in its place
     not_given: str = ""  # the parameter for it of the part that it was not given to
     idle_mask: str = ""  # a mask among the inputs that is the same at all positions, or lengths that say so

@@ -98,7 +98,7 @@ def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tens
         if last > first:
             use = counted[:, first:last]
             same = (goal[:, first:last] == ids[:, start + offset + first : start + offset + last].to(goal.device)) & use
-            if offset == 1:
+            if offset > 0:
                 use = use & (same | ~_last(counted)[:, first:last])
             matched, compared = int(same.sum()), int(use.sum())
         shares[offset] = (matched, compared)
@@ -166,7 +166,7 @@ def label_shifts(
             # The labels are the ids themselves: along which axis positions are counted, they do not tell.
             axis = 1 - shift.axis
             is_causal = causal(dataclasses.replace(shift, axis=axis))
-        made = [(op, one) for op, one in _labels_made(trace, shift.op) if one.span != site.span]
+        made = [(op, one) for op, one in _labels_made(trace, shift.op, moved=shift.offset != 0) if one.span != site.span]
         labels = tuple(one for _, one in made[: 2 if shift.offset == 2 else 1])  # where they are shifted twice, that is done in two places
         if len(labels) < shift.offset or shift.offset < 0 and not labels:
             before = _shifted_before(trace, shift.op)
@@ -186,18 +186,32 @@ def _predictions_cut(trace: Trace, shift: Shift) -> Site | None:
     return None
 
 
-def _labels_made(trace: Trace, loss: Op) -> list[tuple[Op, Site]]:
-    """The program's own expressions that cut or copied the labels, back from the loss."""
+def _labels_made(trace: Trace, loss: Op, moved: bool) -> list[tuple[Op, Site]]:
+    """The program's own expressions that cut the labels, back from the loss; if none is known to do so, the last one that may have, or copied them.
+
+    `moved`: they stand elsewhere than the tokens, so that copying and stacking them is not what did it.
+    """
     found: dict[typing.Any, tuple[Op, Site]] = {}
+    last: list[tuple[Op, Site]] = []
+    pieces: list[tuple[Op, Site]] = []
     if len(loss.ins) < 2:
         return []
     for op in trace.made_through(loss.ins[1], _LABELS_KEEP):
         site = trace.site(op)
         if op.name in ("stack", "cat") and not op.place.direct:
             continue  # a data loader's
-        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code and (not found or _drops_some(op)):
-            found.setdefault(site.span, (op, site))
-    return list(found.values())
+        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code:
+            last = last or [(op, site)]
+            pieces = pieces or [(op, site)] * (moved and _takes_piece(op))
+            if _drops_some(op):
+                found.setdefault(site.span, (op, site))
+    return list(found.values()) or pieces or last
+
+
+def _takes_piece(op: Op) -> bool:
+    """Some of the positions, one after the other: `tokens[i + 1 : i + 1 + n]`."""
+    before, after = (op.ins[0].size, op.outs[0].size) if op.ins and op.outs else ((), ())
+    return op.name in ("__getitem__", "narrow", "slice") and len(op.ins) == 1 and len(before) == len(after) > 0 and after[-1] < before[-1]
 
 
 def _shifted_before(trace: Trace, loss: Op) -> Site | None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 
-_ATTENTIONS = {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward", "_transformer_encoder_layer_fwd"}
+ATTENTIONS = {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward", "_transformer_encoder_layer_fwd"}
 _COMBINING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul_", "sub", "rsub", "__rsub__", "__setitem__", "eq", "ne", "lt", "gt", "le",
               "ge", "bool", "log", "isinf", "__and__", "__or__", "__invert__", "logical_and", "logical_or", "logical_not", "bitwise_not",
               "bitwise_and", "bitwise_or", "bitwise_invert", "maximum", "minimum", "__eq__", "__ne__", "div", "div_", "dropout",
@@ -35,7 +35,7 @@ def masked_attentions(trace: Trace, model: nn.Module) -> Iterator[Attention]:
             reached.update(seen.key for seen in op.outs)
             continue
         mine = [seen for seen in op.ins if seen.key in reached]
-        if op.name in _ATTENTIONS:
+        if op.name in ATTENTIONS:
             squares = [seen.size[-1] for seen in (*mine, *(op.ins if held else ())) if is_square(seen) and (seen in mine or seen.size[-1] <= max(held))]
             if squares:
                 yield Attention(op, squares[0])
@@ -94,7 +94,7 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
 def _visible(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> torch.Tensor | None:
     if op.name == "softmax":
         return op.tensors[0] > 0 if op.tensors and is_square(op.outs[0]) else None
-    if op.name not in _ATTENTIONS:
+    if op.name not in ATTENTIONS:
         return None
     for seen in op.ins[1:]:
         if not is_square(seen):

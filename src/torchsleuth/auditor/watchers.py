@@ -67,6 +67,8 @@ class Watch:
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         for name in ("masked_fill", "masked_fill_"):
             early(name, []).append(self._guarded(self._filled))
+        for name in ("add", "add_"):
+            early(name, []).append(self._guarded(self._added))
         add("__getitem__", []).append(self._guarded(self.indexed.reads))
         for name in ("__setitem__", "index_put_", "index_put", "scatter_", "scatter", "index_copy_"):
             early(name, []).append(self._guarded(self.indexed.writes))
@@ -239,6 +241,16 @@ class Watch:
         value = args[2] if len(args) > 2 else kwargs.get("value")
         if isinstance(value, (int, float)) and value < -1e3 and op.place.direct:
             self._hides(op, args[1] if len(args) > 1 else kwargs.get("mask"), False)
+
+    def _added(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`scores + mask`: numbers far below zero hide."""
+        given = [one for one in args if isinstance(one, torch.Tensor)]
+        if not op.place.direct or len(given) != 2:
+            return
+        scores, mask = given if given[0].requires_grad or given[0].dim() > given[1].dim() else given[::-1]
+        if scores.dim() > 1 and mask.is_floating_point() and not mask.requires_grad and 1 < mask.numel() <= MOST_IDS and mask.shape[-1] == scores.shape[-1]:
+            if bool((mask < -1e3).any()):
+                self._hides(op, mask, False)
 
     def _hides(self, op: Op, mask: typing.Any, keeps: bool) -> None:
         """Notes which keys (the last axis) of which samples (the first) an attention's mask hides. `keeps`: True stands for a key that is kept."""

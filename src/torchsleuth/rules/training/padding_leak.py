@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed, turned_mask, turned_words, turning
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, astray_fix, astray_mask, astray_words, culprit, module_words, number, recomputed, turned_mask, turned_title, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -112,11 +112,11 @@ def _maximum(move: Move) -> Diagnosis:
     facts = [f"{move.changed} changes {move.where}"]
     if where := module_words(move.site):
         facts.append(f"the maximum is that of `{move.operation}`, shape {list(move.operation_shape)}, {where}")
+    larger = "negative, zero is larger, and the padding decides" if move.zero else "less than what stands at padded positions, the padding decides"
     return Diagnosis(
         PaddingLeak.name, "padded positions hold zero, and zero wins the maximum" if move.zero else "padded positions win the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
         (culprit(move.site, Role.CREATE, f"`{move.operation}` takes what stands at padded positions for values"),), recomputed(*facts),
-        f"Where all real values of a feature are {'negative, zero is larger' if move.zero else 'less than what stands at padded positions'}, and the "
-        "padding decides. A row with padding gets another result than the same row without.",
+        f"Where all real values of a feature are {larger}. A row with padding gets another result than the same row without.",
         (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~{}, float('-inf'))`.{}".format(*_real(move))),),
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` is given the mask of `{move.of_other}`, and what it looks at is `{move.sequence}`" if move.of_other and move.unmasked == "" and not move.mask_site else \
         "the state goes on through padded steps here" if move.carried else \
-        f"no `{move.unmasked}` is given here: the padding is looked at like data" if move.unmasked and not move.not_given else \
+        f"no {'mask' if site is not None and site.library else f'`{move.unmasked}`'} is given here: the padding is looked at like data" if move.unmasked and not move.not_given else \
         f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"  # fmt: skip
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
     if move.made_site is not None and move.turned and apart:
@@ -194,6 +194,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         culprits.append(culprit(move.made_site, Role.CREATE, f"repeats the mask as a whole, {move.repeated} times"))
     if move.hollow and move.made_site is not None:
         culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
+    culprits += astray_mask(move)
+    if move.read_at is not None and site is not None and move.read_at.span.line != site.span.line:
+        culprits.append(culprit(move.read_at, Role.CREATE, "the positions to be read are made here"))
     if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
             "scores are multiplied with the mask here: those of padded keys are 0, not hidden" if move.multiplied else \
@@ -219,6 +222,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(move.alone)
     if _hides_queries(move):
         facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
+    if move.samples_axis:
+        facts.append(astray_words(move))
     if move.multiplied:
         facts.append("the softmax gives a score of 0 a weight like any other: a product with a mask before it hides nothing")
     if move.unmasked:
@@ -249,7 +254,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     remedy = _remedy(move) if move.mask_site is None else ""  # else it has a mask, and that is the matter
     through = f" through `{move.operation}`" if remedy else ""
     if way is not None:
-        title, fix = f"the mask given to `{way.parameter}` hides the words and keeps the padding", turning(way)
+        title, fix = turned_title(way), turning(way)
     elif move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Make `{move.mask_name}` the other way round: zero at positions that hold data." if move.turned else
@@ -274,6 +279,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
         fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
                      "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
+    elif move.samples_axis:
+        title = "the mask of each sample is laid along another axis of the scores, and padding leaks into the output"
+        fix = astray_fix(move)
     elif move.multiplied:
         title = "scores are multiplied with the mask before the softmax, and padding keeps its weight"
         fix = advice("Fill the scores of padded keys instead of multiplying them: `scores.masked_fill(mask == 0, float('-inf'))`.")

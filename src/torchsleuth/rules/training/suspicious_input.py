@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import InputFact, Observation
 from torchsleuth.auditor.observation_parts import Polarity, Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed, turned_mask, turned_words, turning
+from torchsleuth.auditor.verdicts import ADDING, AuditRule, advice, culprit, observed, turned_mask, turned_title, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 # kind: (title, explanation, fix, confidence)
@@ -111,10 +111,11 @@ class SuspiciousInput(AuditRule):
 
 
 def _inverted(fact: InputFact, way: Polarity, taker: Site | None) -> Diagnosis:
-    why = (f"True {'hides' if way.hides else 'keeps'} a position in `{way.parameter}`, and this mask is {'True' if way.hides else 'False'} at every position that holds data: "
+    why = "What is far below zero hides a position where it is added to the scores, and this mask is so at every position that holds data: the model reads padding only." if way.parameter in ADDING else \
+          (f"True {'hides' if way.hides else 'keeps'} a position in `{way.parameter}`, and this mask is {'True' if way.hides else 'False'} at every position that holds data: "
            "the model reads padding only.")  # fmt: skip
     return Diagnosis(
-        SuspiciousInput.name, f"the mask given to `{way.parameter}` hides the words and keeps the padding", Confidence.CERTAIN,
+        SuspiciousInput.name, turned_title(way), Confidence.CERTAIN,
         tuple(turned_mask(way, taker)), observed(fact.text, turned_words(way)), why, (turning(way),),
     )  # fmt: skip
 
