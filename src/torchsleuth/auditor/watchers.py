@@ -27,6 +27,7 @@ LOSSES = {
 }  # fmt: skip
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
+MOST_GOALS = 4
 
 
 class Refused(Exception):
@@ -43,6 +44,7 @@ class Watch:
     shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
+    subtracted: list[torch.Tensor] = field(default_factory=list)  # what predictions are compared with by hand: `(output - goal).abs()`
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor, int]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]; and the mask's key
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
@@ -67,6 +69,8 @@ class Watch:
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         for name in ("masked_fill", "masked_fill_"):
             early(name, []).append(self._guarded(self._filled))
+        for name in ("sub", "__sub__", "__rsub__"):
+            add(name, []).append(self._guarded(self._differs))
         for name in ("add", "add_"):
             early(name, []).append(self._guarded(self._added))
         add("__getitem__", []).append(self._guarded(self.indexed.reads))
@@ -84,6 +88,12 @@ class Watch:
                 pass
 
         return watch
+
+    def _differs(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        goals = [one for one in args if isinstance(one, torch.Tensor) and not one.requires_grad]
+        if len(op.ins) == 2 and len(goals) == 1 and len(self.subtracted) < MOST_GOALS and op.ins[0].size == op.ins[1].size and goals[0].dim() in (2, 3):
+            if op.place.direct and goals[0].is_floating_point() and goals[0].numel() <= MOST_IDS:
+                self.subtracted.append(goals[0].detach().clone())
 
     # -- lookups -------------------------------------------------------------------------------
 
