@@ -37,7 +37,7 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"loss-at-start", "zero-gradient"}
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")
-    if "length-too-long" in kinds:
+    if kinds & {"length-too-long", "lengths-reordered"}:
         caused.add("padding-leak")
     if "mask-inverted" in kinds or "mask-polarity" in kinds:  # a full row of an inverted mask hides everything
         found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))

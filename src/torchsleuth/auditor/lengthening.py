@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 import torch
@@ -201,7 +202,9 @@ def shorter_moves(lab: Lab, padding: Padding) -> list[Move]:
     if sizes.numel() < 2 or int(sizes[-1]) != padding.valid.shape[1]:
         return []
     longest, second = int(sizes[-1]), int(sizes[-2])
-    args, kwargs = lab.call.replaced({lengths.path: lengths.tensor.clamp(max=second)})
+    cut = lengths.tensor.clamp(max=second)
+    args, kwargs = lab.call.replaced({lengths.path: cut})
+    told = dataclasses.replace(padding, valid=padding.valid[:, :second], mask=Leaf(lengths.name, lengths.path, cut))
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
     try:
         result = lab.runner.run(args, kwargs, mode="eval", changed=True)
@@ -227,7 +230,7 @@ def shorter_moves(lab: Lab, padding: Padding) -> list[Move]:
         changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}` (all other rows have less padding then)"
         place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
         return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name,
-                         **masks.told(lab, padding, first, found, content=False))]  # fmt: skip
+                         **masks.told(lab, told, first, found, content=False))]  # fmt: skip
     return []
 
 

@@ -61,6 +61,8 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     masked = max((seen for seen in applied.ins if seen.key not in pure), key=lambda seen: len(seen.size))
     if applied.name in ("mul", "mul_") and _before_softmax(trace, found, applied):
         return {"mask_site": trace.site(applied), "multiplied": True}
+    if (filled := _filled_with(applied)) is not None and filled > -HIDES and _before_softmax(trace, found, applied):
+        return {"mask_site": trace.site(applied), "filled": f"{filled:g}"}
     if side is not None and (facts := samples_astray(padding, trace, applied, side, masked.size)):
         return facts
     empty = hollow(padding, trace, applied, side)
@@ -107,9 +109,17 @@ def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> tuple[int
     return position, trace.site(made) if made is not None and made.place.direct else None
 
 
+def _filled_with(applied: Op) -> float | None:
+    """The number that stands for the scores of padded keys."""
+    place, name = {"masked_fill": (2, "value"), "masked_fill_": (2, "value"), "where": (2, "other")}.get(applied.name, (0, ""))
+    number = applied.argument(place, name) if name else None
+    return number if isinstance(number, (int, float)) and not isinstance(number, bool) else None
+
+
 def _before_softmax(trace: Trace, found: Found, applied: Op) -> bool:
     """A product with the mask goes into the softmax of an attention: the score of a padded key is zero then, which has a weight like any other."""
-    before = (op for seen in found.op.ins for op in trace.made_through(seen, ARRANGING | {"dropout"}))
+    before = [op for seen in found.op.ins for op in trace.made_through(seen, ARRANGING | {"dropout"})]
+    before += [op for made in before if made.name in ("mul", "__mul__") for seen in made.ins for op in trace.made_through(seen, ARRANGING)]  # weighted, and summed
     softmax = next((op for op in (found.op, *before) if op.name == "softmax"), None)
     return softmax is not None and any(op is applied for op in trace.made_through(softmax.ins[0], ARRANGING | {"div", "div_"}))
 

@@ -40,7 +40,7 @@ WIDENED = "pad="  # how the setting of a convolution begins whose input was wide
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "causal", "mixing", "order"
+    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "padding-short", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float
@@ -54,6 +54,7 @@ class Move:
     unheard: bool = False  # samples are mixed on the way, and no output depends on them any more
     reordered: bool = False  # the samples were put in another order, and their results not back
     multiplied: bool = False  # scores were multiplied with the mask before a softmax
+    filled: str = ""  # the number that they were filled with, if that hides nothing
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()
     unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not

@@ -31,6 +31,7 @@ from torchsleuth.auditor.injected import loop_moves
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
+from torchsleuth.auditor.lastpositions import last_position_moves
 from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.nested import words_padded
 from torchsleuth.auditor.observation import InputFact, Move, Observation
@@ -319,6 +320,7 @@ class Session:
         moves: list[Move] = []
         for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding) or choice_moves(lab, padding, step) or loop_moves(lab, padding)) or []
+        moves = moves or self.attempt("last positions", lambda: last_position_moves(lab, step)) or []
         moves += self.attempt("padded pixels", lambda: pixel_moves(lab)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()

@@ -45,6 +45,7 @@ class Watch:
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
     subtracted: list[torch.Tensor] = field(default_factory=list)  # what predictions are compared with by hand: `(output - goal).abs()`
+    answers: list[torch.Tensor] = field(default_factory=list)  # what a loss compares one prediction for each row with, number by number
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor, int]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]; and the mask's key
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
@@ -205,6 +206,8 @@ class Watch:
         ))  # fmt: skip
         if classes is None and reduction != "none" and given.shape == target.shape and given.dim() in (2, 3) and given.numel() <= MOST_IDS:
             self.dense[id(op)] = (given.detach().clone(), target.detach().clone())
+        if classes is None and target.dim() in (1, 2) and target.numel() <= MOST_IDS:
+            self.answers.append(target.detach().clone())
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
             # Numbers are made one hot of labels, too: only those count that the predictions are made of.

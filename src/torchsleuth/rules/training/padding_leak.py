@@ -65,6 +65,8 @@ class PaddingLeak(AuditRule):
                 yield _positions(move, move.site or observation.call)
             elif move.kind == "padding-choices":
                 yield _choices(move, move.site or observation.call)
+            elif move.kind == "padding-short":
+                yield _short(move)
             elif move.kind == "padding-shorter" and any(one.kind == "features" for one in observation.broadcasts):
                 continue  # the neighbours' lengths reach a row by that
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
@@ -130,6 +132,17 @@ def _choices(move: Move, site: Site | None) -> Diagnosis:
         recomputed(f"{move.changed} moved {move.where} by {number(move.distance)}, and nothing else: the classes of `{move.operation}`, shape {list(move.operation_shape)}, are positions", move.alone),
         f"`{move.operation}` takes a softmax over all positions. What a padded one is given is taken from the real ones, and the loss of a row depends on how long the others are.",
         (advice("Fill the scores of padded positions before the loss: `scores.masked_fill(~mask, float('-inf'))` (or `-1e9`), with a mask that is True at positions that hold data."),),
+    )  # fmt: skip
+
+
+def _short(move: Move) -> Diagnosis:
+    culprits = [culprit(move.made_site, Role.CREATE, f"`{move.mask_name}` is made here" if move.mask_name else "one position too few is counted here")] if move.made_site is not None else []
+    if move.site is not None:
+        culprits.append(culprit(move.site, Role.CALL, f"`{move.mask_name}` is given here"))
+    return Diagnosis(
+        PaddingLeak.name, "the last position of every row is left out", Confidence.LIKELY, tuple(culprits), recomputed(move.changed, move.where),
+        "A row of n positions has them at 0 to n - 1, and all of them hold data. Here the last one is left out: the model never sees how a row ends.",
+        (advice("Count all positions that hold data: `positions < lengths` is True at them, and `lengths - 1` is the last one's number, not how many there are."),),
     )  # fmt: skip
 
 
@@ -200,6 +213,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
             "scores are multiplied with the mask here: those of padded keys are 0, not hidden" if move.multiplied else \
+            f"scores of padded keys are filled with {move.filled} here, not hidden" if move.filled else \
             f"the mask of `{move.of_other}` is applied here, to `{move.sequence}`" if move.of_other else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
@@ -226,6 +240,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(astray_words(move))
     if move.multiplied:
         facts.append("the softmax gives a score of 0 a weight like any other: a product with a mask before it hides nothing")
+    if move.filled:
+        facts.append(f"the softmax gives a score of {move.filled} a weight like any other: what is filled with it is not hidden")
     if move.unmasked:
         facts.append(f"the call gives no `{move.unmasked}`" if "_key_" in move.unmasked and not move.unmasked.startswith("key") else f"`{move.operation}` was given no `{move.unmasked}`")
     if move.idle_mask:
@@ -285,6 +301,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     elif move.multiplied:
         title = "scores are multiplied with the mask before the softmax, and padding keeps its weight"
         fix = advice("Fill the scores of padded keys instead of multiplying them: `scores.masked_fill(mask == 0, float('-inf'))`.")
+    elif move.filled:
+        title = f"scores of padded keys are filled with {move.filled} before the softmax, and keep a weight"
+        fix = advice("Fill them with `float('-inf')` (or `-1e9`), whose weight is 0.")
     elif move.hollow:
         title = f"the mask made of {made_of} hides nothing, and padding leaks into the output"
         fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."

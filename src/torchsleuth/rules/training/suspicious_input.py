@@ -23,6 +23,8 @@ _KINDS = {
                         "Compute the lengths from the data that is passed along with them.", Confidence.CERTAIN),
     "length-empty": ("a row of `{name}` has no valid position", "A mean over no positions is 0/0, and a softmax over nothing is NaN.",
                      "Drop empty rows before they are batched.", Confidence.LIKELY),
+    "lengths-reordered": ("the lengths `{name}` stand in another order than the rows", "Each row is read as long as another one is: some lose their end, and padding is read in others.",
+                          "Give each row its own length: take the lengths in the order of the rows, or sort both alike (`enforce_sorted=False` sorts, and puts back, by itself).", Confidence.CERTAIN),
     "mask-shape": ("the mask `{name}` does not fit the ids", "A mask must have one entry for each position of each row.",
                    "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
     "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
@@ -69,7 +71,7 @@ class SuspiciousInput(AuditRule):
     -------------
     Before the forward pass torchsleuth looked at the tensors of the batch: NaN and infinite values,
     inputs that are all equal, pixels from 0 to 255 that go straight into a convolution, channels in the
-    last axis, lengths beyond the data, masks of another shape or that hide everything, ids or labels
+    last axis, lengths beyond the data or in another order than the rows, masks of another shape or that hide everything, ids or labels
     that are not integers, a pad id that is also a word, samples that `__getitem__` changes where they are stored; and results of integers that are taken for numbers: bytes that wrap
     around, `~` of zeros and ones.
 
