@@ -268,7 +268,10 @@ def _made_anew(trace: Trace, difference: Difference, may: May) -> bool:
 
 
 def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
-    """Nothing before a token moves with it, and something after it does: positions are read in this order."""
+    """Nothing before a token moves with it, and itself and something after it do: positions are read in this order.
+
+    A model that does not move there shifts what it is given by itself, or is asked before it is shown (an action, at the state that it follows).
+    """
     length = leaf.tensor.shape[axis]
     if length < 3:
         return False
@@ -280,7 +283,8 @@ def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
     pairs = [(one, two) for (_, one), (_, two) in zip(output_leaves(lab.base), output_leaves(result), strict=False) if length in one.shape and one.dim() >= 2]
     if not pairs or any(first_difference(one, two, May(after | itself), scalars=False, floor=lab.floor) is not None for one, two in pairs):
         return False
-    return any(not May(itself).allows(moved_flags(one, two, lab.floor)[0]) for one, two in pairs)
+    moved = [moved_flags(one, two, lab.floor)[0] for one, two in pairs]
+    return any(not May(itself).allows(flags) and not May(after).allows(flags) for flags in moved)
 
 
 def _late(question: Question, paddings: list[Padding]) -> tuple[torch.Tensor | None, May, list[int]]:

@@ -130,10 +130,13 @@ def _alignments(trace: Trace, op: Op, given: torch.Tensor) -> list[_Aligned]:
         whole = trace.tensor(seen.key)
         if whole is None:
             continue
-        whole = whole.detach() if seen.size[2] == classes else whole.detach().transpose(1, 2)
+        whole = whole.detach()
+        turned = [whole] * (seen.size[2] == classes) + [whole.transpose(1, 2)] * (seen.size[1] == classes)  # as many positions as classes: either axis may count them
         for axis in (1, 0) if rows.dim() == 2 else (1,):
-            if (aligned := _laid(whole if axis == 1 else whole.transpose(0, 1), rows, seen.size, axis)) is not None:
-                best[axis] = aligned  # the last candidate is the widest
+            for one in turned:
+                if (aligned := _laid(one if axis == 1 else one.transpose(0, 1), rows, seen.size, axis)) is not None:
+                    best[axis] = aligned  # the last candidate is the widest
+                    break
     return [best[axis] for axis in (1, 0) if axis in best]
 
 
