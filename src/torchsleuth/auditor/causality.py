@@ -179,6 +179,7 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         of = "" if len(set(chosen)) == 1 else f" in row {row}"
         where = f"`{one.name}` at the earlier position {moved}" if moved is not None else f"`{one.name}` at an earlier position"
         mask, made, reach = _mask(lab, trace, found, step) if found is not None else (None, None, 0)
+        shows, reach = reach == triangles.SOME, 0 if reach == triangles.SOME else reach
         layer, setting = built(lab, found.op, "causal") if found is not None else (None, "")
         if found is not None and not setting:
             layer, setting = _widened(trace, found.op)
@@ -186,7 +187,7 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         moves.append(
             lab.move(
                 "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
-                mask_site=trace.site(mask) if mask is not None else None, made_site=untold.get("made_site", made), ahead=reach, not_given=untold.get("not_given", ""),
+                mask_site=trace.site(mask) if mask is not None else None, made_site=untold.get("made_site", made), ahead=reach, shows=shows, not_given=untold.get("not_given", ""),
                 built_site=layer, setting=setting, sequence=leaf.name,
             )
         )  # fmt: skip
@@ -321,6 +322,8 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if reach is None:
         opened = triangles.opening(trace)
         mine = opened is not None and any(seen.key in trace.ancestors({one.key for one in found.op.ins}) for seen in opened.outs)
+        if not mine and (shown := triangles.shown_ahead(trace, found.op, leaves)) is not None:
+            return None, mask_made(lab, found.op, shown), triangles.SOME
         return None, trace.site(opened) if opened is not None and mine and opened.place.code is opened.place.user_code else None, 0
     applied = None
     if found.op.name == "softmax" and found.op.ins:

@@ -71,10 +71,9 @@ def _flags(padding: Padding, at: torch.Tensor) -> torch.Tensor:
 
 def _moved_rows(lab: Lab, padding: Padding, at: torch.Tensor) -> torch.Tensor | None:
     """Which rows' results move with what stands at one position of each; None where results have no axis for the samples."""
-    calm = lab if not lab.runner.model.training else lab.calmed() or lab
-    result, _ = calm.run([(padding.leaf, padding.like_leaf(_flags(padding, at)))])
+    result, _ = lab.run([(padding.leaf, padding.like_leaf(_flags(padding, at)))])
     moved = None
-    for (_, one), (_, two) in zip(output_leaves(calm.base), output_leaves(result), strict=False):
+    for (_, one), (_, two) in zip(output_leaves(lab.base), output_leaves(result), strict=False):
         if one.shape != two.shape or not one.is_floating_point() or one.shape[:1] != at.shape:
             continue
         rows = moved_flags(one, two, lab.floor)[0].reshape(len(at), -1).any(1)

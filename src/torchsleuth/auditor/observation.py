@@ -91,6 +91,7 @@ class Move:
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired
     built_site: Site | None = None  # where the layer that did it was built
     setting: str = ""  # what was said there that made it do so
+    shows: bool = False  # that mask lets some positions see later ones
     written: str = ""  # what to write instead of a `view` that mixes: an expression that was tried on what moved
     ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
 

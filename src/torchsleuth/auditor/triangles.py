@@ -15,6 +15,7 @@ _COMBINING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul
               "ge", "bool", "log", "isinf", "__and__", "__or__", "__invert__", "logical_and", "logical_or", "logical_not", "bitwise_not",
               "bitwise_and", "bitwise_or", "bitwise_invert", "maximum", "minimum", "__eq__", "__ne__", "div", "div_", "dropout",
               "repeat", "repeat_interleave", "type", "int", "long", "clamp", "cat", "stack", "pad"}  # fmt: skip
+SOME = -2  # how far ahead a mask lets see that shows later positions to some
 HIDDEN = -1e3  # an additive mask that hides is below this
 
 
@@ -89,6 +90,16 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
     if not 0 < reach < length - 1 or not all(ahead[:reach]):
         return None
     return reach
+
+
+def shown_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> Seen | None:
+    """The mask of this attention, if it hides a later position from some and shows one to others."""
+    masks = [seen for seen in op.ins[1:] if is_square(seen) and seen.key not in trace.parameters]
+    visible = _visible(trace, op, leaves) if op.name in ATTENTIONS and op.name != "softmax" and len(masks) == 1 else None
+    if visible is None or visible.shape[-1] != visible.shape[-2]:
+        return None
+    later = visible[..., torch.ones(visible.shape[-2:], dtype=torch.bool, device=visible.device).triu(1)]
+    return masks[0] if bool(later.any()) and not bool(later.all()) else None
 
 
 def _visible(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> torch.Tensor | None:

@@ -76,7 +76,7 @@ class CausalLeak(AuditRule):
                 culprits.append(culprit(move.built_site, Role.CREATE, label))
             if move.not_given and move.made_site is not None:
                 culprits.append(culprit(move.made_site, Role.CALL, f"`{move.not_given}` is not given here"))
-            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible" if ahead else "a mask that hides what lies ahead is combined here with one that shows it")]
+            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible" if ahead else "this mask shows some positions what lies ahead of them" if move.shows else "a mask that hides what lies ahead is combined here with one that shows it")]
             applied = [(move.mask_site, "the mask is applied here" + ", and hides earlier positions instead of later ones" * turned)]
             for place, label in applied + made if turned else made + applied:
                 if place is not None and not any(c.span == place.span for c in culprits):
