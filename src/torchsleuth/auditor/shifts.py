@@ -75,6 +75,26 @@ def shift_of(trace: Trace, op: Op, given: torch.Tensor, target: torch.Tensor, ig
     return chosen
 
 
+def shift_of_chosen(trace: Trace, op: Op, source: Op, given: torch.Tensor, index: torch.Tensor, lookups: list[Lookup]) -> Shift | None:
+    """The same of a cross entropy by hand: `log_probs.gather(-1, tokens[..., None])`, where `source` is the `log_softmax` that made these."""
+    batch, length, classes = given.shape
+    aligned: _Aligned | None = None
+    for seen in (source.ins[0], *(made.ins[0] for made in trace.made_through(source.ins[0], KEEPING) if made.ins)):
+        whole = trace.tensor(seen.key)
+        if whole is None or whole.dim() != 3 or whole.shape[0] != batch or whole.shape[2] != classes:
+            continue
+        logs = whole.detach().log_softmax(-1)
+        start = next((at for at in range(min(3, whole.shape[1] - length + 1)) if torch.allclose(logs[:, at : at + length], given, atol=1e-6)), None)
+        aligned = _Aligned(start, batch, length, seen.size, 1) if start is not None else aligned
+    if aligned is None:
+        return None
+    goal = index.reshape(batch, length)
+    every = torch.ones_like(goal, dtype=torch.bool)
+    fitting = [lookup for lookup in lookups if lookup.values.shape[0] == batch and lookup.whole is None]
+    found = [shift for lookup in fitting for shift in _matching(op, aligned, goal, every, lookup.values, lookup)]
+    return next((shift for shift in found if shift.offset == 1), found[0] if found else None)
+
+
 def _cut_late(trace: Trace, shift: Shift) -> Op | None:
     ids = shift.lookup.values if shift.axis == 1 else shift.lookup.values.T
     for op in trace.made_through(shift.lookup.op.ins[0], KEEPING):

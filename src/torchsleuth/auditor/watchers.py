@@ -18,7 +18,7 @@ from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.indexed import IndexedWrites
 from torchsleuth.auditor.observation import InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Shape, Site
-from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
+from torchsleuth.auditor.shifts import Lookup, Shift, shift_of, shift_of_chosen
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
 LOSSES = {
@@ -70,6 +70,7 @@ class Watch:
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         for name in ("masked_fill", "masked_fill_"):
             early(name, []).append(self._guarded(self._filled))
+        add("gather", []).append(self._guarded(self._chosen))
         for name in ("sub", "__sub__", "__rsub__"):
             add(name, []).append(self._guarded(self._differs))
         for name in ("add", "add_"):
@@ -89,6 +90,15 @@ class Watch:
                 pass
 
         return watch
+
+    def _chosen(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        given, index = tensors_in((args, kwargs))[:2]
+        source = distributions.activation_of(self.trace, op.ins[0])
+        if source is None or source.name != "log_softmax" or not given.requires_grad or given.dim() != 3 or index.shape != (*given.shape[:2], 1) or index.numel() > MOST_IDS:
+            return
+        shift = shift_of_chosen(self.trace, op, source, given.detach(), at_hand(index), [one for one in self.lookups if one.op.name != "one_hot"])
+        if shift is not None:
+            self.shifts.append(shift)
 
     def _differs(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         goals = [one for one in args if isinstance(one, torch.Tensor) and not one.requires_grad]

@@ -64,6 +64,8 @@ class LabelShift(AuditRule):
             decoder = shift.site.library and shift.input_name.startswith("decoder_")
             if decoder and shift.offset == 0:
                 once = f"Leave `{shift.input_name}` out: the model makes it of the labels, one position later and with a start token first."
+            elif shift.input_name.startswith("decoder_"):
+                once = f"Give the model `{shift.input_name}` one position later, with a start token first: `cat([start, labels[:, :-1]], 1)`."
             elif shift.site.library and shift.offset == 0:
                 once = f"This model compares position t with label t and shifts nothing: give it `ids[{rows}:-1]` as inputs and `ids[{rows}1:]` as labels."
             elif shift.inputs_site is not None:

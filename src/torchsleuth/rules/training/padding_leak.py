@@ -17,7 +17,9 @@ class PaddingLeak(AuditRule):
     -------------
     torchsleuth changed only what stands at padded positions (or appended more of them) and ran the
     model again. Outputs at positions that hold real data moved, by far more than rounding. The
-    expression named is the first one, in order of execution, whose result moved at real positions.
+    expression named is the first one, in order of execution, whose result moved at real positions. Or it
+    is the other way round: changing the last real position of every row moved nothing, because lengths,
+    a mask or an index are one too small.
 
     Why
     ---
@@ -322,7 +324,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     elif move.aside:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
         fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
-                     "Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")  # fmt: skip
+                     "Make a mask that hides the padding, all of it and nothing else (of lengths: `torch.arange(n) >= lengths[:, None]` is True there), laid out like what it is applied to.")  # fmt: skip
     elif move.read:
         title = "a padded position is read for a row's last one"
         fix = advice("Read each row at `length - 1`: positions are counted from 0.")
