@@ -40,7 +40,7 @@ WIDENED = "pad="  # how the setting of a convolution begins whose input was wide
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "padding-short", "causal", "mixing", "order"
+    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "padding-short", "padding-packed", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float

@@ -12,7 +12,7 @@ from torchsleuth.auditor.beginnings import given_by
 from torchsleuth.auditor.distributions import KEEPING
 from torchsleuth.auditor.observation import LabelShift
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 _CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}
 _LABELS_KEEP = KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__", "stack", "cat", "pad_sequence", "clone"}
@@ -90,6 +90,10 @@ def shift_of_chosen(trace: Trace, op: Op, source: Op, given: torch.Tensor, index
         return None
     goal = index.reshape(batch, length)
     every = torch.ones_like(goal, dtype=torch.bool)
+    for made in trace.made_through(op.ins[1], KEEPING | {"masked_fill", "where"}):
+        raw = trace.tensor(made.ins[0].key) if made.ins and made.name not in ARRANGING else None
+        if raw is not None and raw.numel() == goal.numel():
+            every = every & (raw.detach().reshape(goal.shape).to(goal.device) == goal)  # what is not to count was given some id, to be looked up at all
     fitting = [lookup for lookup in lookups if lookup.values.shape[0] == batch and lookup.whole is None]
     found = [shift for lookup in fitting for shift in _matching(op, aligned, goal, every, lookup.values, lookup)]
     return next((shift for shift in found if shift.offset == 1), found[0] if found else None)

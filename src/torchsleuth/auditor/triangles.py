@@ -94,6 +94,8 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
 
 def shown_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> Seen | None:
     """The mask of this attention, if it hides a later position from some and shows one to others."""
+    if op.name == "multi_head_attention_forward" and (op.argument(14, "key_padding_mask") is not None or op.argument(16, "attn_mask") is None):
+        return None  # one of the padding is square where there are as many samples as positions
     masks = [seen for seen in op.ins[1:] if is_square(seen) and seen.key not in trace.parameters]
     visible = _visible(trace, op, leaves) if op.name in ATTENTIONS and op.name != "softmax" and len(masks) == 1 else None
     if visible is None or visible.shape[-1] != visible.shape[-2]:

@@ -17,7 +17,8 @@ class LanguageModel(nn.Module):
 def loss_of(scores, ids, lengths):
     if not BUG:
         scores, ids, lengths = scores[:, :-1], ids[:, 1:], lengths - 1
-    chosen = scores.log_softmax(-1).gather(2, ids.unsqueeze(2)).squeeze(2)  # culprit
+    counted = ids.masked_fill(ids == 0, -100)
+    chosen = scores.log_softmax(-1).gather(2, counted.clamp(min=0).unsqueeze(2)).squeeze(2)  # culprit
     mask = torch.arange(chosen.size(1)) < lengths[:, None]
     return -(chosen * mask).sum() / mask.sum()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, again, astray_fix, astray_mask, astray_words, culprit, module_words, number, recomputed, turned_mask, turned_title, turned_words, turning
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, astray_fix, astray_mask, astray_words, culprit, module_words, number, observed, recomputed, turned_mask, turned_title, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -69,6 +69,8 @@ class PaddingLeak(AuditRule):
                 yield _choices(move, move.site or observation.call)
             elif move.kind == "padding-short":
                 yield _short(move)
+            elif move.kind == "padding-packed":
+                yield _packed(move)
             elif move.kind == "padding-shorter" and any(one.kind == "features" for one in observation.broadcasts):
                 continue  # the neighbours' lengths reach a row by that
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
@@ -145,6 +147,16 @@ def _short(move: Move) -> Diagnosis:
         PaddingLeak.name, "the last position of every row is left out", Confidence.LIKELY, tuple(culprits), recomputed(move.changed, move.where),
         "A row of n positions has them at 0 to n - 1, and all of them hold data. Here the last one is left out: the model never sees how a row ends.",
         (advice("Count all positions that hold data: `positions < lengths` is True at them, and `lengths - 1` is the last one's number, not how many there are."),),
+    )  # fmt: skip
+
+
+def _packed(move: Move) -> Diagnosis:
+    assert move.site is not None
+    return Diagnosis(
+        PaddingLeak.name, f"`{move.sequence}` is packed with the lengths of `{move.of_other}`", Confidence.CERTAIN,
+        (culprit(move.site, Role.CREATE, f"`{move.sequence}` is packed here, with `{move.handed}`"),), observed(move.changed),
+        "A row that is longer than it is said to be loses its end; in one that is shorter, padding is read like data.",
+        (advice(f"Pack `{move.sequence}` with its own lengths, `{move.mask_name}`."),),
     )  # fmt: skip
 
 
