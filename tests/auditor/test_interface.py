@@ -79,6 +79,22 @@ def test_assert_causal():
         testing.assert_causal(Model(True), ids)
 
 
+@pytest.mark.parametrize("channels_first", [True, False])
+def test_assert_causal_finds_the_axis_of_time(channels_first):
+    class Model(nn.Module):
+        def __init__(self, before, after):
+            super().__init__()
+            self.pad, self.convolution = nn.ConstantPad1d((before, after), 0.0), nn.Conv1d(4, 4, 3)
+
+        def forward(self, x):
+            return self.convolution(self.pad(x)) if channels_first else self.convolution(self.pad(x.mT)).mT
+
+    x = torch.randn(2, 4, 10) if channels_first else torch.randn(2, 10, 4)
+    testing.assert_causal(Model(2, 0), x)
+    with pytest.raises(AssertionError, match="an earlier position sees a later token"):
+        testing.assert_causal(Model(1, 1), x)
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -12,7 +12,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.firstmoved import Found
-from torchsleuth.auditor.handing import mask_made
+from torchsleuth.auditor.handing import mask_made, not_given
 from torchsleuth.auditor.lab import Lab, held_choices, row_and_position
 from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
 from torchsleuth.auditor.observation_parts import Site
@@ -94,7 +94,17 @@ class Causality:
         if (found := self._meant() or self._forecast()) is not None:
             return found
         named = batches.sequences(self.call)
-        return Question(named[-1], 1, "The model is meant to see no later position (`causal=True`).") if self.demanded and named else None
+        return Question(named[-1], self._in_time(named[-1]), "The model is meant to see no later position (`causal=True`).") if self.demanded and named else None
+
+    def _in_time(self, leaf: Leaf) -> int:
+        """The axis of an input without further hints along which positions are counted: the last one of channels first, [B, C, T]."""
+        if leaf.tensor.dim() != 3 or leaf.tensor.shape[2] < 3:
+            return 1
+        key = self.lab.trace.known_key(leaf.tensor)
+        if any(op.name.startswith("conv") and op.ins and op.ins[0].key == key for op in self.lab.trace.ops):
+            return 2
+        ordered = [axis for axis in (1, 2) if self.attempt("causality", lambda axis=axis: is_causal(self.lab, leaf, axis))]
+        return 2 if ordered == [2] else 1
 
     def _meant(self) -> Question | None:
         """A model that is a decoder by its configuration, or an input that goes into an attention with a triangular mask."""
@@ -120,9 +130,9 @@ class Causality:
 
     def _forecast(self) -> Question | None:
         """A series whose next step the loss asks for: the goal at t is the input at t + 1."""
-        for _, goal in self.step.watch.dense.values():
+        for goal in (*(goal for _, goal in self.step.watch.dense.values()), *self.step.watch.subtracted):
             for leaf in self.call.leaves:
-                for axis in (1, 0):
+                for axis in (1, 0, 2)[: leaf.tensor.dim()]:
                     given, asked = leaf.values, goal.to(leaf.values.device)
                     if given.shape != asked.shape or given.shape[axis] < 3 or not given.is_floating_point():
                         continue
@@ -169,13 +179,15 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         of = "" if len(set(chosen)) == 1 else f" in row {row}"
         where = f"`{one.name}` at the earlier position {moved}" if moved is not None else f"`{one.name}` at an earlier position"
         mask, made, reach = _mask(lab, trace, found, step) if found is not None else (None, None, 0)
+        shows, reach = reach == triangles.SOME, 0 if reach == triangles.SOME else reach
         layer, setting = built(lab, found.op, "causal") if found is not None else (None, "")
         if found is not None and not setting:
             layer, setting = _widened(trace, found.op)
+        untold = not_given(lab, trace, found.op, ahead=True) if found is not None and found.op.name in triangles.ATTENTIONS and mask is made is None else {}
         moves.append(
             lab.move(
                 "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
-                mask_site=trace.site(mask) if mask is not None else None, made_site=made, ahead=reach,
+                mask_site=trace.site(mask) if mask is not None else None, made_site=untold.get("made_site", made), ahead=reach, shows=shows, not_given=untold.get("not_given", ""),
                 built_site=layer, setting=setting, sequence=leaf.name,
             )
         )  # fmt: skip
@@ -208,7 +220,7 @@ def _in_the_same_row(lab: Lab, question: Question, late: torch.Tensor, may: May,
     for row in rows:
         own = torch.zeros(may.batch, dtype=torch.bool, device=late.device)
         own[row] = True
-        alone = late & (own[:, None] if question.axis == 1 else own)
+        alone = late & _laid(own[:, None], question.axis)
         result, _ = lab.run([(question.leaf, alone)])
         if _difference(lab, result, May(may.table.to(late.device) | ~own[:, None]), question) is not None:
             return True
@@ -257,20 +269,23 @@ def _made_anew(trace: Trace, difference: Difference, may: May) -> bool:
 
 
 def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
-    """Nothing before a token moves with it, and something after it does: positions are read in this order."""
+    """Nothing before a token moves with it, and itself and something after it do: positions are read in this order.
+
+    A model that does not move there shifts what it is given by itself, or is asked before it is shown (an action, at the state that it follows).
+    """
     length = leaf.tensor.shape[axis]
     if length < 3:
         return False
     at = length // 2
-    late = torch.zeros(leaf.tensor.shape[:2], dtype=torch.bool, device=leaf.tensor.device)
-    late.select(axis, at).fill_(True)
-    result, _ = lab.run([(leaf, late)])
-    ordered = late.cumsum(axis).bool() & ~late
-    after, itself = (flags if axis == 1 else flags.T for flags in (ordered, late))
+    itself = torch.zeros(leaf.tensor.shape[0 if axis else 1], length, dtype=torch.bool, device=leaf.tensor.device)
+    itself[:, at] = True
+    result, _ = lab.run([(leaf, _laid(itself, axis))])
+    after = itself.cumsum(1).bool() & ~itself
     pairs = [(one, two) for (_, one), (_, two) in zip(output_leaves(lab.base), output_leaves(result), strict=False) if length in one.shape and one.dim() >= 2]
     if not pairs or any(first_difference(one, two, May(after | itself), scalars=False, floor=lab.floor) is not None for one, two in pairs):
         return False
-    return any(not May(itself).allows(moved_flags(one, two, lab.floor)[0]) for one, two in pairs)
+    moved = [moved_flags(one, two, lab.floor)[0] for one, two in pairs]
+    return any(not May(itself).allows(flags) and not May(after).allows(flags) for flags in moved)
 
 
 def _late(question: Question, paddings: list[Padding]) -> tuple[torch.Tensor | None, May, list[int]]:
@@ -278,11 +293,12 @@ def _late(question: Question, paddings: list[Padding]) -> tuple[torch.Tensor | N
 
     The last one: what stands before it may be read in both directions as far as nothing is asked for there (a prompt).
     """
-    shape, device = question.leaf.tensor.shape[:2], question.leaf.tensor.device
+    shape, device = question.leaf.tensor.shape, question.leaf.tensor.device
+    shape = (shape[0], shape[2]) if question.axis == 2 else shape[:2]
     counted = torch.ones(shape, dtype=torch.bool, device=device) if question.counted is None else question.counted.to(device)
     for padding in paddings:  # before the words there is nothing to see, and an attention that may see nothing takes all there is
         counted = counted & padding.like_leaf(padding.valid).to(device) if padding.axis < 2 and padding.left else counted
-    counted = counted if question.axis == 1 else counted.T
+    counted = counted if question.axis else counted.T
     batch, length = counted.shape
     if length < 2:
         return None, May(counted), []
@@ -291,7 +307,12 @@ def _late(question: Question, paddings: list[Padding]) -> tuple[torch.Tensor | N
     last = torch.where(counted.sum(1) == 1, (last + 1).clamp(max=length - 1), last)  # a single one: the token after it
     late = (positions == last[:, None]) & counted.any(1, keepdim=True)
     may = May((positions >= last[:, None]) | ~counted)
-    return (late if question.axis == 1 else late.T), may, last.tolist()
+    return _laid(late, question.axis), may, last.tolist()
+
+
+def _laid(flags: torch.Tensor, axis: int) -> torch.Tensor:
+    """Flags over samples and positions as an input is laid out that counts its positions along this axis."""
+    return flags[:, None] if axis == 2 else flags if axis else flags.T
 
 
 def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None, Site | None, int]:
@@ -301,6 +322,8 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if reach is None:
         opened = triangles.opening(trace)
         mine = opened is not None and any(seen.key in trace.ancestors({one.key for one in found.op.ins}) for seen in opened.outs)
+        if not mine and (shown := triangles.shown_ahead(trace, found.op, leaves)) is not None:
+            return None, mask_made(lab, found.op, shown), triangles.SOME
         return None, trace.site(opened) if opened is not None and mine and opened.place.code is opened.place.user_code else None, 0
     applied = None
     if found.op.name == "softmax" and found.op.ins:

@@ -19,10 +19,11 @@ def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
     setting = _setting(layer, kind)
     if not setting or lab.step is None:
         return None, setting
+    names = [kind.__name__ for kind in type(layer).__mro__ if issubclass(kind, nn.Module) and kind is not nn.Module]  # one with a parametrization is of a class made for it
     for parameter in layer.parameters():
         for made in _writers(lab.step, parameter):
             site = lab.step.site(made)
-            if site is not None and not site.library and type(layer).__name__ in site.source:
+            if site is not None and not site.library and any(name in site.source for name in names):
                 return site, setting
     return _copied(lab, op.module, layer), setting
 

@@ -58,6 +58,8 @@ def _together(fixes: tuple[Fix, ...], more: tuple[Fix, ...]) -> tuple[Fix, ...]:
     if len(fixes) != 1 or len(more) != 1 or fixes[0].title == more[0].title or _kind(fixes[0].title) != _kind(more[0].title):
         return tuple({fix.title: fix for fix in (*fixes, *more)}.values())
     written = re.findall("`[^`]*`", more[0].title)[0]
+    if written in fixes[0].title:
+        return fixes
     return (dataclasses.replace(fixes[0], title=re.sub("`[^`]*`( and `[^`]*`)*", lambda known: f"{known[0]} and {written}", fixes[0].title, count=1)),)
 
 

@@ -70,8 +70,10 @@ def first_moved(
                 continue
             if a.name == "pad" and _widens(a):
                 continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
+            if a.name == "conv1d" and flags.dim() == 3 and flags.shape[1] == may.length != flags.shape[2]:
+                flags = flags.any(1, keepdim=True)  # channels, of which there happen to be as many
             chosen = decided(one, seen) if whole_numbers(seen) else _other_places(one, two, a, b)
-            found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
+            found = Found(a, distance(first, second, flags.expand_as(first)), allowed, b, two, chosen)
             if may.allows(flags, near=not (_asked_by_others(one, two, a, b) or _sums_over(a, may.length)), plain=not joined):
                 if a.name in _VIEWS and not joined and may.misread(flags):
                     misread[seen.key] = found

@@ -18,6 +18,7 @@ from torchsleuth.auditor.sites import Place, call_at, site_of
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
 _MASKLIKE = ("mask", "pad", "valid", "keep", "lengths", "lens")
+_OF_PADDING = ("pad", "key", "memory", "valid", "lengths", "lens", "attention_mask")
 _COMPARING = {"lt", "le", "gt", "ge", "__lt__", "__le__", "__gt__", "__ge__"}
 _MEASURING = {"div", "__truediv__", "_pack_padded_sequence", "gather", "__getitem__"}
 _TURNING = frozenset({"__invert__", "bitwise_not", "logical_not", "repeat", "repeat_interleave"})
@@ -87,8 +88,11 @@ def derived(trace: Trace, key: int) -> set[int]:
     return found
 
 
-def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
-    """The call at which a part of the model was not given the mask that it takes: `layer(x)` of `def forward(self, x, mask=None)`."""
+def not_given(lab: Lab, trace: Trace, op: Op, ahead: bool = False) -> dict[str, typing.Any]:
+    """The call at which a part of the model was not given the mask that it takes: `layer(x)` of `def forward(self, x, mask=None)`.
+
+    `ahead`: one that could hide later positions, and not the padding alone.
+    """
     model, parts = lab.runner.model, op.module.split(".") if op.module else []
     code, wanted = op.place.user_code, None
     for count in range(len(parts), -1, -1):
@@ -99,11 +103,12 @@ def not_given(lab: Lab, trace: Trace, op: Op) -> dict[str, typing.Any]:
         called = [place for index, name, place in trace.entered if name == path and index <= op.index]
         call = call_at(called[-1]) if called else None
         optional = _optional_masks(module.forward) | (_handed_as_mask(op, module.forward) if wanted is None else set()) | _given_none(call, module.forward)
+        optional = {name for name in optional if not ahead or not any(word in name.lower() for word in _OF_PADDING)}
         wanted = optional if wanted is None else wanted & optional
         if not wanted:
             return {}
         if not path:
-            return _not_given_to_the_model(lab, wanted)
+            return _not_given_to_the_model(lab, wanted, wanted if ahead else _optional_masks(module.forward))
         if call is None or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return {}
         given = {name: value for name in optional if (value := _argument(call, module.forward, name)) is not None}
@@ -159,9 +164,9 @@ def hands_mask(place: Place) -> bool:
     return any(word in name.lower() for name in names for word in _MASKLIKE)
 
 
-def _not_given_to_the_model(lab: Lab, wanted: set[str]) -> dict[str, typing.Any]:
+def _not_given_to_the_model(lab: Lab, wanted: set[str], masks: set[str]) -> dict[str, typing.Any]:
     bound = inspect.signature(lab.runner.model.forward).bind_partial(*lab.call.args, **lab.call.kwargs).arguments
-    if lab.called is None or any(bound.get(name) is not None for name in _optional_masks(lab.runner.model.forward)):
+    if lab.called is None or any(bound.get(name) is not None for name in masks):
         return {}
     return {"not_given": min(wanted), "made_site": lab.called}
 

@@ -7,7 +7,7 @@ import typing
 
 from torchsleuth.auditor.explained import explained, joined
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, turned_title
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Outcome, RaisedException, Report, Role
 from torchsleuth.rule import rules_below
 
@@ -37,14 +37,15 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"loss-at-start", "zero-gradient"}
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")
-    if "length-too-long" in kinds:
+    if kinds & {"length-too-long", "lengths-reordered"}:
         caused.add("padding-leak")
     if "mask-inverted" in kinds or "mask-polarity" in kinds:  # a full row of an inverted mask hides everything
         found = tuple(d for d in found if not (d.rule == "suspicious-input" and "hides everything" in d.title))
     if "mask-inverted" in kinds:
         caused |= {"zero-gradient", "nan-gradient", "not-finite"}
         if "mask-polarity" in kinds or any(move.inverted for move in observation.moves):  # which say it of the input, or by experiment
-            found = tuple(d for d in found if d.rule != "suspicious-input" or "given to" not in d.title)
+            said = {turned_title(fact.polarity) for fact in observation.inputs if fact.polarity is not None}
+            found = tuple(d for d in found if d.rule != "suspicious-input" or d.title not in said)
         else:
             caused.add("padding-leak")
     if "mask-polarity" in kinds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 import torch
@@ -201,11 +202,18 @@ def shorter_moves(lab: Lab, padding: Padding) -> list[Move]:
     if sizes.numel() < 2 or int(sizes[-1]) != padding.valid.shape[1]:
         return []
     longest, second = int(sizes[-1]), int(sizes[-2])
-    args, kwargs = lab.call.replaced({lengths.path: lengths.tensor.clamp(max=second)})
+    cut = lengths.tensor.clamp(max=second)
+    told = dataclasses.replace(padding, valid=padding.valid[:, :second], mask=Leaf(lengths.name, lengths.path, cut))
     base = lab.base if not lab.runner.model.training else lab.runner.calm(lab.call.args, lab.call.kwargs)
-    try:
-        result = lab.runner.run(args, kwargs, mode="eval", changed=True)
-    except Exception:
+    also = {leaf.path: leaf.tensor.narrow(axis, 0, second) for leaf in lab.call.leaves if leaf is not lengths and (axis := positions_of(leaf, padding)) is not None}
+    for narrow in ({}, also):  # a mask that the model makes of the ids would be too wide
+        args, kwargs = lab.call.replaced({lengths.path: cut, **narrow})
+        try:
+            result = lab.runner.run(args, kwargs, mode="eval", changed=True)
+            break
+        except Exception:
+            continue
+    else:
         return []
     fitted = Added(second, longest - second)
     may = May((lengths.tensor == longest).to(padding.valid.device))
@@ -224,10 +232,10 @@ def shorter_moves(lab: Lab, padding: Padding) -> list[Move]:
         found = first_moved(first, second_trace, again, position, positions, fitted)
         row, where = row_and_position(difference, positions)
         difference.name = name
-        changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}` (all other rows have less padding then)"
+        changed = f"Giving the longest row's length as {second} instead of {longest} in `{lengths.name}`{f', and `{padding.leaf.name}` as wide as that' if narrow else ''} (all other rows have less padding then)"
         place = f"`{name}` of row {row}" if where is None else f"`{name}` at valid position {where} of row {row}"
         return [lab.move("padding-shorter", changed, place, difference, found, first, pooled=where is None, mask_name=lengths.name,
-                         **masks.told(lab, padding, first, found, content=False))]  # fmt: skip
+                         **masks.told(lab, told, first, found, content=False))]  # fmt: skip
     return []
 
 

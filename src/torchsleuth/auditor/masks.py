@@ -9,10 +9,12 @@ from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import HIDES
+from torchsleuth.auditor.beginnings import maker
 from torchsleuth.auditor.compare import moved_flags
 from torchsleuth.auditor.firstmoved import Found
 from torchsleuth.auditor.handing import derived, handed, hands_mask, idle_mask, idle_measure, made_of, mask_made, not_given
 from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.maskaxes import samples_astray, scores_of
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.sites import site_of
@@ -59,6 +61,10 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
     masked = max((seen for seen in applied.ins if seen.key not in pure), key=lambda seen: len(seen.size))
     if applied.name in ("mul", "mul_") and _before_softmax(trace, found, applied):
         return {"mask_site": trace.site(applied), "multiplied": True}
+    if (filled := _filled_with(applied)) is not None and filled > -HIDES and _before_softmax(trace, found, applied):
+        return {"mask_site": trace.site(applied), "filled": f"{filled:g}"}
+    if side is not None and (facts := samples_astray(padding, trace, applied, side, masked.size)):
+        return facts
     empty = hollow(padding, trace, applied, side)
     along = {"mask_shape": side.size, "masked_shape": masked.size} if side is not None else {}
     queries = "softmax" in found.op.name and side is not None and side.size[-1:] == (1,)
@@ -87,24 +93,49 @@ def _asked_for(lab: Lab, op: Op) -> str:
     return name
 
 
-def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> int | None:
-    """The one position that this operation reads of a row, told by its index, where that is a padded one."""
+def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> tuple[int, Site | None] | None:
+    """The one position that this operation reads of a row, told by its index, where that is a padded one; and where the index was made."""
     index = next((seen for seen in found.op.ins[1:] if not seen.dtype.is_floating_point and seen.dtype is not torch.bool), None)
     values = _value(trace, index) if index is not None and found.op.name in ("gather", "__getitem__", "take_along_dim") else None
     for seen in found.op.ins[1:] if values is None or values.dim() == 1 else ():
-        values = _value(trace, seen)  # `h[rows, lengths - 1]`: the last index counts positions
-    if values is None or values.dim() < 1 or values.shape[0] != padding.valid.shape[0]:
+        index, values = seen, _value(trace, seen)  # `h[rows, lengths - 1]`: the last index counts positions
+    if index is None or values is None or values.dim() < 1 or values.shape[0] != padding.valid.shape[0]:
         return None
     own = values[row].unique()
     position = int(own[0]) if own.numel() == 1 else -1
-    return position if 0 <= position < padding.valid.shape[1] and not bool(padding.valid[row, position]) else None
+    if not 0 <= position < padding.valid.shape[1] or bool(padding.valid[row, position]):
+        return None
+    made = maker(trace, index.key)
+    return position, trace.site(made) if made is not None and made.place.direct else None
+
+
+def _filled_with(applied: Op) -> float | None:
+    """The number that stands for the scores of padded keys."""
+    place, name = {"masked_fill": (2, "value"), "masked_fill_": (2, "value"), "where": (2, "other")}.get(applied.name, (0, ""))
+    number = applied.argument(place, name) if name else None
+    return number if isinstance(number, (int, float)) and not isinstance(number, bool) else None
 
 
 def _before_softmax(trace: Trace, found: Found, applied: Op) -> bool:
     """A product with the mask goes into the softmax of an attention: the score of a padded key is zero then, which has a weight like any other."""
-    before = (op for seen in found.op.ins for op in trace.made_through(seen, ARRANGING | {"dropout"}))
+    before = [op for seen in found.op.ins for op in trace.made_through(seen, ARRANGING | {"dropout"})]
+    before += [op for made in before if made.name in ("mul", "__mul__") for seen in made.ins for op in trace.made_through(seen, ARRANGING)]  # weighted, and summed
     softmax = next((op for op in (found.op, *before) if op.name == "softmax"), None)
     return softmax is not None and any(op is applied for op in trace.made_through(softmax.ins[0], ARRANGING | {"div", "div_"}))
+
+
+def applied_astray(padding: Padding, trace: Trace, before: Op) -> dict[str, typing.Any]:
+    """Where, on the way to this operation, a mask is applied whose samples lie along another axis of the scores."""
+    given, of_ids = _mask_keys(trace, padding)
+    pure, way = given | of_ids, trace.ancestors({seen.key for seen in before.outs})
+    for op in trace.ops[: before.index + 1]:
+        side = next((seen for seen in op.ins if seen.key in pure and seen.size), None)
+        if side is None or not any(seen.key in way for seen in op.outs):
+            continue
+        met = scores_of(op) or max((seen.size for seen in op.ins if op.name in _MASKING and seen.key not in pure), key=len, default=())
+        if met and (facts := samples_astray(padding, trace, op, side, met)):
+            return facts
+    return {}
 
 
 def hidden_flags(padding: Padding, trace: Trace, applied: Op, side: Seen | None) -> torch.Tensor | None:
@@ -166,6 +197,8 @@ def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[
     """What the mask of an attention hides instead of the padding among its keys, or that it hides nothing, and where it was made."""
     stands = _among_keys(padding, trace, found)
     for seen in found.op.ins[3:] if stands is not None else ():
+        if facts := samples_astray(padding, trace, found.op, seen, scores_of(found.op)):
+            return facts
         mask = _value(trace, seen)
         if mask is not None and seen.size[0] > padding.valid.shape[0] and (facts := repeated_whole(padding, trace, seen)):
             return facts
@@ -293,8 +326,8 @@ def unused(lab: Lab, padding: Padding, trace: Trace, found: Found | None) -> dic
 
 def hollow(padding: Padding, trace: Trace, masking: Op, side: Seen | None) -> dict[str, typing.Any]:
     """Where the mask that was applied was made, if it is the same at all positions of rows that have padding: then it hides nothing."""
-    value = _value(trace, side) if side is not None else None
-    if side is None or value is None or value.shape[0] != padding.valid.shape[0]:
+    value = (_value(trace, side) if trace.maker(side) is not None else trace.tensor(side.key)) if side is not None else None
+    if side is None or value is None or value.dim() < 2 or value.shape[0] != padding.valid.shape[0]:
         return {}
     rows = value.reshape(value.shape[0], -1)[padding.padded_rows].float()
     spread = float((rows.amax(1) - rows.amin(1)).max())
@@ -304,10 +337,10 @@ def hollow(padding: Padding, trace: Trace, masking: Op, side: Seen | None) -> di
     made = trace.maker(side)
     while made is not None and made.ins and (made.name in _TURNING or (made.name in _COMPARING and made.ins[0].dtype is torch.bool)):
         made = trace.maker(made.ins[0])
-    if made is None:
+    if made is None and not adds:
         return {}
     text = f"between {float(rows.min()):.3g} and {float(rows.max()):.3g}: too little to hide anything" if adds else HIDES_NOTHING
-    return {"hollow": text, "made_site": trace.site(made)}
+    return {"hollow": text, "made_site": trace.site(made) if made is not None else None}
 
 
 def _value(trace: Trace, seen: Seen) -> torch.Tensor | None:

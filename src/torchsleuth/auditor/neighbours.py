@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 
 from torchsleuth.auditor.compare import May, first_difference
 from torchsleuth.auditor.firstmoved import first_moved
 from torchsleuth.auditor.lab import Lab
+from torchsleuth.auditor.masks import applied_astray
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.together import in_groups, told_to_each
 from torchsleuth.auditor.trace import Trace
@@ -44,4 +43,5 @@ def neighbour_moves(lab: Lab) -> list[Move]:
     moved = difference.flags.movedim(difference.first.shape.index(size), 0).reshape(size, -1).any(1)
     row = int((moved & ~may.table.to(moved.device)).int().argmax())
     changed = f"Putting a copy of sample {copied}, with its `{padding.mask.name}`, in the place of sample {taken}"
-    return [dataclasses.replace(lab.move("mixing", changed, f"`{difference.name}` of sample {row}", difference, found, first), mask_name=padding.mask.name)]
+    move = lab.move("mixing", changed, f"`{difference.name}` of sample {row}", difference, found, first, mask_name=padding.mask.name, **applied_astray(padding, first, found.op))
+    return [move]

@@ -40,7 +40,7 @@ WIDENED = "pad="  # how the setting of a convolution begins whose input was wide
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
-    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "causal", "mixing", "order"
+    kind: str  # "padding", "padding-length", "padding-shorter", "padding-maximum", "padding-positions", "padding-choices", "padding-short", "padding-packed", "causal", "mixing", "order"
     changed: str  # what was changed, in words
     where: str  # what moved, in words
     distance: float
@@ -54,6 +54,7 @@ class Move:
     unheard: bool = False  # samples are mixed on the way, and no output depends on them any more
     reordered: bool = False  # the samples were put in another order, and their results not back
     multiplied: bool = False  # scores were multiplied with the mask before a softmax
+    filled: str = ""  # the number that they were filled with, if that hides nothing
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()
     unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not
@@ -72,11 +73,13 @@ class Move:
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
     aside: str = ""  # which positions it hides, and where the padding stands instead
     read: str = ""  # which padded position is read, in words
+    read_at: Site | None = None  # where the number of that position was made
     of_other: str = ""  # the input whose padding these are
     handed: str = ""  # what it is called at the call that gives it to the part (`made_site`), if the right one is at hand, too
     repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been
     mask_axis: int = 0  # along which a mask that is right lies, and the axis that the softmax runs along instead
     operation_axis: int = 0
+    samples_axis: int = 0  # of the scores, along which a mask's samples lie that should lie along the first
     instead: str = ""  # another mask that was used in its place
     not_given: str = ""  # the parameter for it of the part that it was not given to
     idle_mask: str = ""  # a mask among the inputs that is the same at all positions, or lengths that say so
@@ -88,6 +91,7 @@ class Move:
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired
     built_site: Site | None = None  # where the layer that did it was built
     setting: str = ""  # what was said there that made it do so
+    shows: bool = False  # that mask lets some positions see later ones
     written: str = ""  # what to write instead of a `view` that mixes: an expression that was tried on what moved
     ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
 

@@ -49,5 +49,6 @@ class Polarity:
     made: Site | None = None
     words: bool = False  # there it is True at words
     turned: tuple[Site, ...] = ()  # where True and False are exchanged on the way
+    numbered: Site | None = None  # where numbers that are added to the scores are made of it
     named_rightly: bool = False  # it is called what it is
     made_rightly: bool = False  # it is used the right way round elsewhere, or is what all the world calls so

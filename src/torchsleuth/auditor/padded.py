@@ -16,6 +16,7 @@ from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import Call, Leaf
+from torchsleuth.auditor.heldrows import reordered
 
 _OF_DECODERS = ("decoder_", "dec_", "tgt", "trg")
 
@@ -231,7 +232,7 @@ def _pad_id(leaf: Leaf, valid: torch.Tensor, pad_ids: set[int]) -> int | None:
 
 def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     batch, longest = leaf.tensor.shape[:2]
-    lengths = [other for other in call.leaves if batches.is_lengths(other, longest) and other.tensor.shape[0] == batch]
+    lengths = [other for other in call.leaves if batches.is_lengths(other, longest) and other.tensor.shape[0] == batch and reordered(other, leaf, pad_ids) is None]
     lengths = lengths or [other for other in call.leaves if batches.could_be_lengths(other, longest) and _fit(other, leaf, _within(other, leaf))[0]]
     if leaf.tensor.dim() == 3 and leaf.tensor.is_floating_point():  # channels first, it seems, where they are lengths of the last axis
         lengths = [one for one in lengths if int(one.values.max()) == longest or int(one.values.max()) > leaf.tensor.shape[2] or _is_padding_at(leaf, ~_within(one, leaf))]

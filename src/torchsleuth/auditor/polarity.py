@@ -9,6 +9,7 @@ import typing
 
 import torch
 
+from torchsleuth.auditor.batch import HIDES
 from torchsleuth.auditor.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.observation_parts import Polarity, Site
 from torchsleuth.auditor.sites import call_at, expression, syntax_of
@@ -16,6 +17,7 @@ from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 from torchsleuth.model import Span
 
 _INVERTING = {"__invert__", "bitwise_not", "logical_not", "rsub", "__rsub__"}
+_MULTIPLYING = {"mul", "__mul__", "__rmul__", "mul_"}
 _EQUAL, _UNEQUAL, _ABOVE, _BELOW = {"eq", "__eq__"}, {"ne", "__ne__"}, {"gt", "__gt__"}, {"lt", "__lt__"}
 _PASSING = ARRANGING | {"bool", "int", "long", "detach", "repeat", "repeat_interleave", "byte"}
 _OF_PADDING = re.compile("pad|hid|ignor|blank|invalid|empty")
@@ -28,11 +30,14 @@ def polarity(trace: Trace, taker: Op, mask: int, flags: typing.Container[int], n
     key: int | None = mask
     turns: list[Op] = []
     made: Op | None = None
+    numbered: Op | None = None
     for _ in range(MOST_STEPS):
         made = maker(trace, key)
         if made is None:
             break
         before = next((seen for seen in made.ins if seen.dtype is torch.bool), None)
+        if numbered is None and not _within(made, taker) and _numbers(made):
+            numbered = made
         if made.name.startswith("masked_fill") and before is not None:
             key = before.key  # numbers made of flags, to be added to the scores: torch's own do so, too
             continue
@@ -55,14 +60,21 @@ def polarity(trace: Trace, taker: Op, mask: int, flags: typing.Container[int], n
     said = f"{name} {called}".lower()
     named_so = bool((_OF_WORDS if holds_words else _OF_PADDING).search(said)) and not (_OF_PADDING if holds_words else _OF_WORDS).search(said)
     right = made is not None and (_used_rightly(trace, made, holds_words, taker) or (holds_words and "attention_mask" in said))
-    return Polarity(parameter, hides, called or name, site, holds_words, tuple(dict.fromkeys(apart)), named_so, right)
+    numbers = trace.site(numbered) if numbered is not None else None
+    return Polarity(parameter, hides, called or name, site, holds_words, tuple(dict.fromkeys(apart)), numbers, named_so, right)
+
+
+def _numbers(op: Op) -> bool:
+    """Does this make numbers of flags that hide where they are added?"""
+    number = op.argument(2 if op.name.startswith("masked_fill") else 1, "value" if op.name.startswith("masked_fill") else "other")
+    return (op.name in _MULTIPLYING or op.name.startswith("masked_fill")) and isinstance(number, (int, float)) and number < -HIDES
 
 
 def _turned(trace: Trace, op: Op, flags: typing.Container[int]) -> bool | None:
     """Does this exchange what flags hold? None where it does not take flags, but makes them."""
     if not op.ins:
         return None
-    if op.name in ("mul", "__mul__", "mul_") and len(op.ins) == 1:
+    if op.name in _MULTIPLYING and len(op.ins) == 1:
         return False
     if op.name == "where" and len(op.ins) == 1:
         yes, no = op.argument(1, "input"), op.argument(2, "other")
@@ -146,6 +158,6 @@ def _used_rightly(trace: Trace, made: Op, words: bool, taker: Op) -> bool:
             holds.update((seen.key, first != (op.name in _INVERTING)) for seen in op.outs)
         elif len(op.ins) == 1 and op.name in _EQUAL | _UNEQUAL and op.argument(1, "other") in (0, 1):
             holds.update((seen.key, first != ((op.name in _EQUAL) == (op.argument(1, "other") == 0))) for seen in op.outs)
-        elif op.name in ("mul", "__mul__", "mul_", "sum") or (op.name == "__getitem__" and op.ins[0] is not mine[0]):
+        elif op.name == "sum" or (op.name in _MULTIPLYING and len(op.ins) > 1) or (op.name == "__getitem__" and op.ins[0] is not mine[0]):
             found.append(first)
     return bool(found) and all(found)

@@ -12,6 +12,7 @@ from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import padded
 from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.beginnings import beginning
+from torchsleuth.auditor.heldrows import lengths_in_another_order, listed_at
 from torchsleuth.auditor.observation import InputFact
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -28,6 +29,7 @@ def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
         found += _not_finite(leaf)
     found += _constant(content)
     found += _lengths(call)
+    found += lengths_in_another_order(call, pad_ids)
     found += _mask_shapes(call)
     found += _pad_is_token(call, pad_ids)
     found += _polarity(call, pad_ids)
@@ -58,7 +60,8 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
 def with_beginnings(facts: list[InputFact], call: Call, step: Trace) -> list[InputFact]:
     """The same with the expression that made the input, where the program was seen to make it."""
     keys = {leaf.name: call.numbers.get(leaf.path) for leaf in call.leaves}
-    return [dataclasses.replace(fact, made=beginning(step, keys.get(fact.name))) if fact.made is None else fact for fact in facts]
+    begun = [dataclasses.replace(fact, made=beginning(step, keys.get(fact.name))) if fact.made is None else fact for fact in facts]
+    return [dataclasses.replace(fact, made=listed_at(fact.made)) if fact.kind == "lengths-reordered" else fact for fact in begun]
 
 
 def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFact]:

@@ -31,12 +31,14 @@ from torchsleuth.auditor.injected import loop_moves
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.modestack import paused
+from torchsleuth.auditor.lastpositions import last_position_moves
 from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.nested import words_padded
 from torchsleuth.auditor.observation import InputFact, Move, Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
+from torchsleuth.auditor.packedby import packed_moves
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.pixels import pixel_moves
 from torchsleuth.auditor.runner import Runner, unwrapped
@@ -319,6 +321,7 @@ class Session:
         moves: list[Move] = []
         for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:
             moves += self.attempt("padding", lambda padding=padding: padding_moves(lab, padding) or position_moves(lab, padding) or choice_moves(lab, padding, step) or loop_moves(lab, padding)) or []
+        moves = moves or self.attempt("packed sequences", lambda: packed_moves(lab)) or self.attempt("last positions", lambda: last_position_moves(lab, step)) or []
         moves += self.attempt("padded pixels", lambda: pixel_moves(lab)) or []
         order = Causality(self.call, step, lab, self.attempt, self.causal)
         self.fields["shifts"] = order.shifts()

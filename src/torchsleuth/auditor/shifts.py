@@ -12,7 +12,7 @@ from torchsleuth.auditor.beginnings import given_by
 from torchsleuth.auditor.distributions import KEEPING
 from torchsleuth.auditor.observation import LabelShift
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.trace import Op, Trace
+from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 _CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}
 _LABELS_KEEP = KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__", "stack", "cat", "pad_sequence", "clone"}
@@ -75,6 +75,30 @@ def shift_of(trace: Trace, op: Op, given: torch.Tensor, target: torch.Tensor, ig
     return chosen
 
 
+def shift_of_chosen(trace: Trace, op: Op, source: Op, given: torch.Tensor, index: torch.Tensor, lookups: list[Lookup]) -> Shift | None:
+    """The same of a cross entropy by hand: `log_probs.gather(-1, tokens[..., None])`, where `source` is the `log_softmax` that made these."""
+    batch, length, classes = given.shape
+    aligned: _Aligned | None = None
+    for seen in (source.ins[0], *(made.ins[0] for made in trace.made_through(source.ins[0], KEEPING) if made.ins)):
+        whole = trace.tensor(seen.key)
+        if whole is None or whole.dim() != 3 or whole.shape[0] != batch or whole.shape[2] != classes:
+            continue
+        logs = whole.detach().log_softmax(-1)
+        start = next((at for at in range(min(3, whole.shape[1] - length + 1)) if torch.allclose(logs[:, at : at + length], given, atol=1e-6)), None)
+        aligned = _Aligned(start, batch, length, seen.size, 1) if start is not None else aligned
+    if aligned is None:
+        return None
+    goal = index.reshape(batch, length)
+    every = torch.ones_like(goal, dtype=torch.bool)
+    for made in trace.made_through(op.ins[1], KEEPING | {"masked_fill", "where"}):
+        raw = trace.tensor(made.ins[0].key) if made.ins and made.name not in ARRANGING else None
+        if raw is not None and raw.numel() == goal.numel():
+            every = every & (raw.detach().reshape(goal.shape).to(goal.device) == goal)  # what is not to count was given some id, to be looked up at all
+    fitting = [lookup for lookup in lookups if lookup.values.shape[0] == batch and lookup.whole is None]
+    found = [shift for lookup in fitting for shift in _matching(op, aligned, goal, every, lookup.values, lookup)]
+    return next((shift for shift in found if shift.offset == 1), found[0] if found else None)
+
+
 def _cut_late(trace: Trace, shift: Shift) -> Op | None:
     ids = shift.lookup.values if shift.axis == 1 else shift.lookup.values.T
     for op in trace.made_through(shift.lookup.op.ins[0], KEEPING):
@@ -98,7 +122,7 @@ def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tens
         if last > first:
             use = counted[:, first:last]
             same = (goal[:, first:last] == ids[:, start + offset + first : start + offset + last].to(goal.device)) & use
-            if offset == 1:
+            if offset > 0:
                 use = use & (same | ~_last(counted)[:, first:last])
             matched, compared = int(same.sum()), int(use.sum())
         shares[offset] = (matched, compared)
@@ -130,10 +154,13 @@ def _alignments(trace: Trace, op: Op, given: torch.Tensor) -> list[_Aligned]:
         whole = trace.tensor(seen.key)
         if whole is None:
             continue
-        whole = whole.detach() if seen.size[2] == classes else whole.detach().transpose(1, 2)
+        whole = whole.detach()
+        turned = [whole] * (seen.size[2] == classes) + [whole.transpose(1, 2)] * (seen.size[1] == classes)  # as many positions as classes: either axis may count them
         for axis in (1, 0) if rows.dim() == 2 else (1,):
-            if (aligned := _laid(whole if axis == 1 else whole.transpose(0, 1), rows, seen.size, axis)) is not None:
-                best[axis] = aligned  # the last candidate is the widest
+            for one in turned:
+                if (aligned := _laid(one if axis == 1 else one.transpose(0, 1), rows, seen.size, axis)) is not None:
+                    best[axis] = aligned  # the last candidate is the widest
+                    break
     return [best[axis] for axis in (1, 0) if axis in best]
 
 
@@ -166,7 +193,7 @@ def label_shifts(
             # The labels are the ids themselves: along which axis positions are counted, they do not tell.
             axis = 1 - shift.axis
             is_causal = causal(dataclasses.replace(shift, axis=axis))
-        made = [(op, one) for op, one in _labels_made(trace, shift.op) if one.span != site.span]
+        made = [(op, one) for op, one in _labels_made(trace, shift.op, moved=shift.offset != 0) if one.span != site.span]
         labels = tuple(one for _, one in made[: 2 if shift.offset == 2 else 1])  # where they are shifted twice, that is done in two places
         if len(labels) < shift.offset or shift.offset < 0 and not labels:
             before = _shifted_before(trace, shift.op)
@@ -186,18 +213,32 @@ def _predictions_cut(trace: Trace, shift: Shift) -> Site | None:
     return None
 
 
-def _labels_made(trace: Trace, loss: Op) -> list[tuple[Op, Site]]:
-    """The program's own expressions that cut or copied the labels, back from the loss."""
+def _labels_made(trace: Trace, loss: Op, moved: bool) -> list[tuple[Op, Site]]:
+    """The program's own expressions that cut the labels, back from the loss; if none is known to do so, the last one that may have, or copied them.
+
+    `moved`: they stand elsewhere than the tokens, so that copying and stacking them is not what did it.
+    """
     found: dict[typing.Any, tuple[Op, Site]] = {}
+    last: list[tuple[Op, Site]] = []
+    pieces: list[tuple[Op, Site]] = []
     if len(loss.ins) < 2:
         return []
     for op in trace.made_through(loss.ins[1], _LABELS_KEEP):
         site = trace.site(op)
         if op.name in ("stack", "cat") and not op.place.direct:
             continue  # a data loader's
-        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code and (not found or _drops_some(op)):
-            found.setdefault(site.span, (op, site))
-    return list(found.values())
+        if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code:
+            last = last or [(op, site)]
+            pieces = pieces or [(op, site)] * (moved and _takes_piece(op))
+            if _drops_some(op):
+                found.setdefault(site.span, (op, site))
+    return list(found.values()) or pieces or last
+
+
+def _takes_piece(op: Op) -> bool:
+    """Some of the positions, one after the other: `tokens[i + 1 : i + 1 + n]`."""
+    before, after = (op.ins[0].size, op.outs[0].size) if op.ins and op.outs else ((), ())
+    return op.name in ("__getitem__", "narrow", "slice") and len(op.ins) == 1 and len(before) == len(after) > 0 and after[-1] < before[-1]
 
 
 def _shifted_before(trace: Trace, loss: Op) -> Site | None:

@@ -218,6 +218,11 @@ def call_at(place: Place) -> ast.Call | None:
     return None
 
 
+def _targets(target: ast.expr) -> list[ast.expr]:
+    """`h, c = …`"""
+    return target.elts if isinstance(target, ast.Tuple) else [target]
+
+
 def kept_in_loop(site: Site) -> Site | None:
     """The one assignment of the loop around this expression that gives a name which it reads its value for the next round."""
     filename = os.path.abspath(site.span.file)
@@ -228,7 +233,7 @@ def kept_in_loop(site: Site) -> Site | None:
     inside = [node for node in ast.walk(loops[-1]) if hasattr(node, "lineno")]
     at = (site.span.line, site.span.end_line)
     read = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and at[0] <= node.lineno <= at[1]}
-    kept = [node for node in inside if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id in read for target in node.targets)]
+    kept = [node for node in inside if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id in read for target in node.targets for one in _targets(target))]
     if len(kept) != 1 or kept[0].lineno <= at[1]:
         return None
     return site_of_node(filename, kept[0], site.function, site.module, site.module_type)

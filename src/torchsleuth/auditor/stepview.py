@@ -218,8 +218,10 @@ class StepView:
         for padding in paddings:
             for op, hidden, mask in self.watch.hidden:
                 site = self.trace.site(op)
-                if padding.assumed or site is None or hidden.shape[0] != padding.valid.shape[0]:
+                if site is None or hidden.shape[0] != padding.valid.shape[0]:
                     continue
+                if padding.assumed and self.trace.known_key(padding.leaf.tensor) not in self.trace.ancestors({mask}):
+                    continue  # a mask that the model makes of these ids tells as well as a declared pad id what is padding
                 every = max(1, round(padding.valid.shape[1] / max(1, hidden.shape[1])))  # one step for every few positions, as a convolution leaves
                 if torch.equal(hidden, padding.valid[:, ::every].to(hidden.device)):
                     row = padding.padded_rows[0]

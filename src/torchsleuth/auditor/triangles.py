@@ -10,11 +10,12 @@ from torch import nn
 
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 
-_ATTENTIONS = {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward", "_transformer_encoder_layer_fwd"}
+ATTENTIONS = {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward", "_transformer_encoder_layer_fwd"}
 _COMBINING = {"masked_fill", "masked_fill_", "where", "add", "add_", "mul", "mul_", "sub", "rsub", "__rsub__", "__setitem__", "eq", "ne", "lt", "gt", "le",
               "ge", "bool", "log", "isinf", "__and__", "__or__", "__invert__", "logical_and", "logical_or", "logical_not", "bitwise_not",
               "bitwise_and", "bitwise_or", "bitwise_invert", "maximum", "minimum", "__eq__", "__ne__", "div", "div_", "dropout",
               "repeat", "repeat_interleave", "type", "int", "long", "clamp", "cat", "stack", "pad"}  # fmt: skip
+SOME = -2  # how far ahead a mask lets see that shows later positions to some
 HIDDEN = -1e3  # an additive mask that hides is below this
 
 
@@ -35,7 +36,7 @@ def masked_attentions(trace: Trace, model: nn.Module) -> Iterator[Attention]:
             reached.update(seen.key for seen in op.outs)
             continue
         mine = [seen for seen in op.ins if seen.key in reached]
-        if op.name in _ATTENTIONS:
+        if op.name in ATTENTIONS:
             squares = [seen.size[-1] for seen in (*mine, *(op.ins if held else ())) if is_square(seen) and (seen in mine or seen.size[-1] <= max(held))]
             if squares:
                 yield Attention(op, squares[0])
@@ -91,10 +92,22 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
     return reach
 
 
+def shown_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> Seen | None:
+    """The mask of this attention, if it hides a later position from some and shows one to others."""
+    if op.name == "multi_head_attention_forward" and (op.argument(14, "key_padding_mask") is not None or op.argument(16, "attn_mask") is None):
+        return None  # one of the padding is square where there are as many samples as positions
+    masks = [seen for seen in op.ins[1:] if is_square(seen) and seen.key not in trace.parameters]
+    visible = _visible(trace, op, leaves) if op.name in ATTENTIONS and op.name != "softmax" and len(masks) == 1 else None
+    if visible is None or visible.shape[-1] != visible.shape[-2]:
+        return None
+    later = visible[..., torch.ones(visible.shape[-2:], dtype=torch.bool, device=visible.device).triu(1)]
+    return masks[0] if bool(later.any()) and not bool(later.all()) else None
+
+
 def _visible(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> torch.Tensor | None:
     if op.name == "softmax":
         return op.tensors[0] > 0 if op.tensors and is_square(op.outs[0]) else None
-    if op.name not in _ATTENTIONS:
+    if op.name not in ATTENTIONS:
         return None
     for seen in op.ins[1:]:
         if not is_square(seen):

@@ -18,7 +18,7 @@ from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.indexed import IndexedWrites
 from torchsleuth.auditor.observation import InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Shape, Site
-from torchsleuth.auditor.shifts import Lookup, Shift, shift_of
+from torchsleuth.auditor.shifts import Lookup, Shift, shift_of, shift_of_chosen
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace, tensors_in
 
 LOSSES = {
@@ -27,6 +27,7 @@ LOSSES = {
 }  # fmt: skip
 MOST_IDS = 1 << 20
 MOST_MASKS = 64
+MOST_GOALS = 4
 
 
 class Refused(Exception):
@@ -43,6 +44,8 @@ class Watch:
     shifts: list[Shift] = field(default_factory=list)
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
+    subtracted: list[torch.Tensor] = field(default_factory=list)  # what predictions are compared with by hand: `(output - goal).abs()`
+    answers: list[torch.Tensor] = field(default_factory=list)  # what a loss compares one prediction for each row with, number by number
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor, int]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]; and the mask's key
     refuses: bool = False  # stop before a lookup or a loss that would fail on a device other than the CPU
@@ -67,6 +70,11 @@ class Watch:
         early("multi_head_attention_forward", []).append(self._guarded(self._attention))
         for name in ("masked_fill", "masked_fill_"):
             early(name, []).append(self._guarded(self._filled))
+        add("gather", []).append(self._guarded(self._chosen))
+        for name in ("sub", "__sub__", "__rsub__"):
+            add(name, []).append(self._guarded(self._differs))
+        for name in ("add", "add_"):
+            early(name, []).append(self._guarded(self._added))
         add("__getitem__", []).append(self._guarded(self.indexed.reads))
         for name in ("__setitem__", "index_put_", "index_put", "scatter_", "scatter", "index_copy_"):
             early(name, []).append(self._guarded(self.indexed.writes))
@@ -82,6 +90,21 @@ class Watch:
                 pass
 
         return watch
+
+    def _chosen(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        given, index = tensors_in((args, kwargs))[:2]
+        source = distributions.activation_of(self.trace, op.ins[0])
+        if source is None or source.name != "log_softmax" or not given.requires_grad or given.dim() != 3 or index.shape != (*given.shape[:2], 1) or index.numel() > MOST_IDS:
+            return
+        shift = shift_of_chosen(self.trace, op, source, given.detach(), at_hand(index), [one for one in self.lookups if one.op.name != "one_hot"])
+        if shift is not None:
+            self.shifts.append(shift)
+
+    def _differs(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        goals = [one for one in args if isinstance(one, torch.Tensor) and not one.requires_grad]
+        if len(op.ins) == 2 and len(goals) == 1 and len(self.subtracted) < MOST_GOALS and op.ins[0].size == op.ins[1].size and goals[0].dim() in (2, 3):
+            if op.place.direct and goals[0].is_floating_point() and goals[0].numel() <= MOST_IDS:
+                self.subtracted.append(goals[0].detach().clone())
 
     # -- lookups -------------------------------------------------------------------------------
 
@@ -193,6 +216,8 @@ class Watch:
         ))  # fmt: skip
         if classes is None and reduction != "none" and given.shape == target.shape and given.dim() in (2, 3) and given.numel() <= MOST_IDS:
             self.dense[id(op)] = (given.detach().clone(), target.detach().clone())
+        if classes is None and target.dim() in (1, 2) and target.numel() <= MOST_IDS:
+            self.answers.append(target.detach().clone())
         if op.name in ("cross_entropy", "nll_loss") and not target.is_floating_point():
             self.targets.append((op, target.detach().clone(), ignore, reduction))
             # Numbers are made one hot of labels, too: only those count that the predictions are made of.
@@ -239,6 +264,16 @@ class Watch:
         value = args[2] if len(args) > 2 else kwargs.get("value")
         if isinstance(value, (int, float)) and value < -1e3 and op.place.direct:
             self._hides(op, args[1] if len(args) > 1 else kwargs.get("mask"), False)
+
+    def _added(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`scores + mask`: numbers far below zero hide."""
+        given = [one for one in args if isinstance(one, torch.Tensor)]
+        if not op.place.direct or len(given) != 2:
+            return
+        scores, mask = given if given[0].requires_grad or given[0].dim() > given[1].dim() else given[::-1]
+        if scores.dim() > 1 and mask.is_floating_point() and not mask.requires_grad and 1 < mask.numel() <= MOST_IDS and mask.shape[-1] == scores.shape[-1]:
+            if bool((mask < -1e3).any()):
+                self._hides(op, mask, False)
 
     def _hides(self, op: Op, mask: typing.Any, keeps: bool) -> None:
         """Notes which keys (the last axis) of which samples (the first) an attention's mask hides. `keeps`: True stands for a key that is kept."""

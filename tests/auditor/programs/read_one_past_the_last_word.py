@@ -1,5 +1,6 @@
 # rule: padding-leak, exactly
 # says: in row 1 position 6 is read, and the last that holds data is position 5
+# says: the positions to be read are made here
 # says: Read each row at `length - 1`
 BUG = True
 import torch
@@ -16,7 +17,7 @@ class Sentiment(nn.Module):
     def forward(self, ids, lengths):
         h, _ = self.r(self.e(ids))
         idx = lengths if BUG else lengths - 1
-        idx = idx.clamp(max=ids.size(1) - 1).view(-1, 1, 1).expand(-1, 1, h.size(2))
+        idx = idx.clamp(max=ids.size(1) - 1).view(-1, 1, 1).expand(-1, 1, h.size(2))  # culprit
         return self.o(h.gather(1, idx).squeeze(1))  # culprit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, expression_of, module_words, number, recomputed
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, astray_fix, astray_mask, astray_words, culprit, expression_of, module_words, number, recomputed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"}
@@ -66,9 +66,10 @@ class BatchMixing(AuditRule):
             taken = f"it takes the {'second' if second else 'first'} axis for time"
             if move.built_site is not None:
                 culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: {taken}"))
-            if site is not None:
+            culprits += astray_mask(move)
+            if not culprits and site is not None:
                 culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, "puts the samples in another order" if move.reordered else "mixes the samples" if move.operation else ""))
-            if move.made_site is not None:
+            if move.made_site is not None and not move.samples_axis:
                 culprits.append(culprit(move.made_site, Role.CREATE, "makes a table of all pairs of samples"))
             fix = "Keep the batch axis out of this operation."
             if move.reordered:
@@ -87,12 +88,14 @@ class BatchMixing(AuditRule):
                     "Build the layer with `batch_first=True`, or give it (time, batch, features)."  # fmt: skip
             where = module_words(move.site)
             yield Diagnosis(
-                self.name, "the samples are mixed, and the output depends on none of them" if move.unheard else
+                self.name, "the mask of each sample is laid along another axis of the scores, and hides positions of others" if move.samples_axis else
+                "the samples are mixed, and the output depends on none of them" if move.unheard else
                 "the results stand in another order than the samples" if move.reordered else "one sample changes the outputs of others", Confidence.CERTAIN, tuple(culprits),
                 recomputed(
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved for other samples is that of `{move.operation}` in `{expression_of(move.site)}`, "
-                    f"shape {f'{list(move.operation_input)} read off as ' * (move.operation in _VIEWS and bool(move.operation_input))}{list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site else "",
+                    f"shape {f'{list(move.operation_input)} read off as ' * (move.operation in _VIEWS and bool(move.operation_input))}{list(move.operation_shape)}{', ' + where if where else ''}" if move.operation and move.site and not move.samples_axis else "",
+                    astray_words(move),
                     f"the layer has `{move.setting}`: {taken}" if move.setting else "",
                     "the changed sample's own output did not move" if move.reordered else "",
                     "no output moved, not even the changed sample's own: what the samples hold goes to others, and is not used" if move.unheard else "",
@@ -102,5 +105,5 @@ class BatchMixing(AuditRule):
                 "The samples are put in another order, and their results are not put back: each is compared with the label of another sample." if move.reordered else
                 "Each sample must get the result it would get alone; here it depends on its neighbours, so the same input gives "
                 "different answers in different batches.",
-                (advice(fix),),
+                (astray_fix(move) if move.samples_axis else advice(fix),),
             )  # fmt: skip

@@ -74,7 +74,9 @@ class CausalLeak(AuditRule):
             if move.built_site is not None:
                 label = "zeros are put after the last position here" if widened else f"built here with `{move.setting}`"
                 culprits.append(culprit(move.built_site, Role.CREATE, label))
-            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible" if ahead else "a mask that hides what lies ahead is combined here with one that shows it")]
+            if move.not_given and move.made_site is not None:
+                culprits.append(culprit(move.made_site, Role.CALL, f"`{move.not_given}` is not given here"))
+            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible" if ahead else "this mask shows some positions what lies ahead of them" if move.shows else "a mask that hides what lies ahead is combined here with one that shows it")]
             applied = [(move.mask_site, "the mask is applied here" + ", and hides earlier positions instead of later ones" * turned)]
             for place, label in applied + made if turned else made + applied:
                 if place is not None and not any(c.span == place.span for c in culprits):
@@ -90,9 +92,10 @@ class CausalLeak(AuditRule):
                     f"the first result that moved too early is that of `{move.operation}`, shape {list(move.operation_shape)}"
                     f"{' ' + where if where else ''}" if move.operation else "",
                     f"the mask in use hides what lies further ahead, but lets each position see {ahead}" if ahead else "",
+                    f"`{move.operation}` looks at all positions: the `{move.not_given}` that could hide later ones is not given" if move.not_given else "",
                     "the mask in use is the wrong way round: it shows later positions and hides earlier ones" if turned else "",
                     f"its input was widened with `{move.setting}` (before, after)" if widened else f"the layer has `{move.setting}`" if move.setting else "",
                 ),
                 f"{move.intent} When it generates, later tokens are not there yet: what it learned from them is lost.",
-                (advice(_TURN if turned else _FIXES.get(move.operation, "Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`).")),),
+                (advice(_TURN if turned else f"Give this call a mask that hides everything strictly above the diagonal: `{move.not_given}=`." if move.not_given else _FIXES.get(move.operation, "Hide everything strictly above the diagonal (`is_causal=True`, or a mask made with `triu(diagonal=1)`).")),),
             )  # fmt: skip

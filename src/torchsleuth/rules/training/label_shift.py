@@ -59,21 +59,25 @@ class LabelShift(AuditRule):
                 continue  # an auto-encoder, a tagger: it may well be asked for the token it sees
             rows = "" if shift.time_first else ":, "
             once = f"Compare `logits[{rows}:-1]` with `ids[{rows}1:]`."
+            cut = f"Cut inputs and labels one token apart: `tokens[{rows}:-1]` goes into the model, `tokens[{rows}1:]` is what it is asked for."
+            alone = len(shift.labels_sites) < 2 and not shift.site.library  # one cut is seen, and nothing that is known to shift by itself
             decoder = shift.site.library and shift.input_name.startswith("decoder_")
             if decoder and shift.offset == 0:
                 once = f"Leave `{shift.input_name}` out: the model makes it of the labels, one position later and with a start token first."
+            elif shift.input_name.startswith("decoder_"):
+                once = f"Give the model `{shift.input_name}` one position later, with a start token first: `cat([start, labels[:, :-1]], 1)`."
             elif shift.site.library and shift.offset == 0:
                 once = f"This model compares position t with label t and shifts nothing: give it `ids[{rows}:-1]` as inputs and `ids[{rows}1:]` as labels."
             elif shift.inputs_site is not None:
-                once = f"Cut inputs and labels one token apart: `tokens[{rows}:-1]` goes into the model, `tokens[{rows}1:]` is what it is asked for."
+                once = cut
             title, fix = {
                 0: ("the labels are not shifted: each position is asked for the token it was given",
                     once),
-                2: ("the labels are shifted twice: each position is asked for the token after the next",
-                    "Shift once: leave one of the two cuts out." if len(shift.labels_sites) > 1 else
+                2: (f"the labels are shifted {'by two' if alone else 'twice'}: each position is asked for the token after the next",
+                    "Shift by one in all: the label of position t is token t + 1." if alone else "Shift once: leave one of the two cuts out." if len(shift.labels_sites) > 1 else
                     "Shift once: pass unshifted labels to a model that shifts them itself."),
                 -1: ("the labels are shifted the wrong way: each position is asked for the token before it",
-                     once),
+                     cut),
             }[shift.offset]  # fmt: skip
             token = {0: "token t", 2: "token t + 2", -1: "token t - 1"}[shift.offset]
             facts = [f"the loss compares the prediction at position t with {token} of `{shift.input_name}`: "
@@ -86,7 +90,7 @@ class LabelShift(AuditRule):
                 culprits.append(culprit(shift.inputs_site, Role.CREATE, "the inputs are cut here, and leave out the token before their first"))
             made = f"the labels are made here: at position t stands {token}"
             if shift.offset == 2:
-                made = "the labels are cut here" if len(shift.labels_sites) > 1 else "the labels are shifted here already"
+                made = "the labels are cut here" if len(shift.labels_sites) > 1 or alone else "the labels are shifted here already"
             culprits += [culprit(site, Role.CREATE, made) for site in shift.labels_sites if not decoder]
             if shift.predictions_site is not None and not any(c.span == shift.predictions_site.span for c in culprits):
                 culprits.append(culprit(shift.predictions_site, Role.CREATE, "the first predictions are left out here"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, module_words, number, recomputed, turned_mask, turned_words, turning
+from torchsleuth.auditor.verdicts import AuditRule, advice, again, astray_fix, astray_mask, astray_words, culprit, module_words, number, observed, recomputed, turned_mask, turned_title, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 
@@ -17,7 +17,9 @@ class PaddingLeak(AuditRule):
     -------------
     torchsleuth changed only what stands at padded positions (or appended more of them) and ran the
     model again. Outputs at positions that hold real data moved, by far more than rounding. The
-    expression named is the first one, in order of execution, whose result moved at real positions.
+    expression named is the first one, in order of execution, whose result moved at real positions. Or it
+    is the other way round: changing the last real position of every row moved nothing, because lengths,
+    a mask or an index are one too small.
 
     Why
     ---
@@ -65,6 +67,10 @@ class PaddingLeak(AuditRule):
                 yield _positions(move, move.site or observation.call)
             elif move.kind == "padding-choices":
                 yield _choices(move, move.site or observation.call)
+            elif move.kind == "padding-short":
+                yield _short(move)
+            elif move.kind == "padding-packed":
+                yield _packed(move)
             elif move.kind == "padding-shorter" and any(one.kind == "features" for one in observation.broadcasts):
                 continue  # the neighbours' lengths reach a row by that
             elif move.kind in ("padding", "padding-length", "padding-shorter") and not _same_mask(move, observation.moves):
@@ -112,11 +118,11 @@ def _maximum(move: Move) -> Diagnosis:
     facts = [f"{move.changed} changes {move.where}"]
     if where := module_words(move.site):
         facts.append(f"the maximum is that of `{move.operation}`, shape {list(move.operation_shape)}, {where}")
+    larger = "negative, zero is larger, and the padding decides" if move.zero else "less than what stands at padded positions, the padding decides"
     return Diagnosis(
         PaddingLeak.name, "padded positions hold zero, and zero wins the maximum" if move.zero else "padded positions win the maximum", Confidence.LIKELY if move.assumed else Confidence.CERTAIN,
         (culprit(move.site, Role.CREATE, f"`{move.operation}` takes what stands at padded positions for values"),), recomputed(*facts),
-        f"Where all real values of a feature are {'negative, zero is larger' if move.zero else 'less than what stands at padded positions'}, and the "
-        "padding decides. A row with padding gets another result than the same row without.",
+        f"Where all real values of a feature are {larger}. A row with padding gets another result than the same row without.",
         (advice("Fill padded positions with `-inf` before the maximum: `masked_fill(~{}, float('-inf'))`.{}".format(*_real(move))),),
     )  # fmt: skip
 
@@ -130,6 +136,27 @@ def _choices(move: Move, site: Site | None) -> Diagnosis:
         recomputed(f"{move.changed} moved {move.where} by {number(move.distance)}, and nothing else: the classes of `{move.operation}`, shape {list(move.operation_shape)}, are positions", move.alone),
         f"`{move.operation}` takes a softmax over all positions. What a padded one is given is taken from the real ones, and the loss of a row depends on how long the others are.",
         (advice("Fill the scores of padded positions before the loss: `scores.masked_fill(~mask, float('-inf'))` (or `-1e9`), with a mask that is True at positions that hold data."),),
+    )  # fmt: skip
+
+
+def _short(move: Move) -> Diagnosis:
+    culprits = [culprit(move.made_site, Role.CREATE, f"`{move.mask_name}` is made here" if move.mask_name else "one position too few is counted here")] if move.made_site is not None else []
+    if move.site is not None:
+        culprits.append(culprit(move.site, Role.CALL, f"`{move.mask_name}` is given here"))
+    return Diagnosis(
+        PaddingLeak.name, "the last position of every row is left out", Confidence.LIKELY, tuple(culprits), recomputed(move.changed, move.where),
+        "A row of n positions has them at 0 to n - 1, and all of them hold data. Here the last one is left out: the model never sees how a row ends.",
+        (advice("Count all positions that hold data: `positions < lengths` is True at them, and `lengths - 1` is the last one's number, not how many there are."),),
+    )  # fmt: skip
+
+
+def _packed(move: Move) -> Diagnosis:
+    assert move.site is not None
+    return Diagnosis(
+        PaddingLeak.name, f"`{move.sequence}` is packed with the lengths of `{move.of_other}`", Confidence.CERTAIN,
+        (culprit(move.site, Role.CREATE, f"`{move.sequence}` is packed here, with `{move.handed}`"),), observed(move.changed),
+        "A row that is longer than it is said to be loses its end; in one that is shorter, padding is read like data.",
+        (advice(f"Pack `{move.sequence}` with its own lengths, `{move.mask_name}`."),),
     )  # fmt: skip
 
 
@@ -172,7 +199,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     made_of = f"`{move.mask_name}`" if move.mask_name and not move.mask_of_ids else "the ids"
     what = f"`{move.operation}` is given the mask of `{move.of_other}`, and what it looks at is `{move.sequence}`" if move.of_other and move.unmasked == "" and not move.mask_site else \
         "the state goes on through padded steps here" if move.carried else \
-        f"no `{move.unmasked}` is given here: the padding is looked at like data" if move.unmasked and not move.not_given else \
+        f"no {'mask' if site is not None and site.library else f'`{move.unmasked}`'} is given here: the padding is looked at like data" if move.unmasked and not move.not_given else \
         f"`{move.operation}` gives a result that moves with the padding" if move.operation else "the padding shows in its result"  # fmt: skip
     apart = move.made_site is not None and (site is None or move.made_site.span != site.span)
     if move.made_site is not None and move.turned and apart:
@@ -194,9 +221,13 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         culprits.append(culprit(move.made_site, Role.CREATE, f"repeats the mask as a whole, {move.repeated} times"))
     if move.hollow and move.made_site is not None:
         culprits.append(culprit(move.made_site, Role.CREATE, f"this mask is {move.hollow}"))
+    culprits += astray_mask(move)
+    if move.read_at is not None and site is not None and move.read_at.span.line != site.span.line:
+        culprits.append(culprit(move.read_at, Role.CREATE, "the positions to be read are made here"))
     if move.mask_site is not None and not any(c.span == move.mask_site.span for c in culprits):
         label = f"the mask lies along axis {_axis(move)} here, and the keys are the last one" if _hides_queries(move) else \
             "scores are multiplied with the mask here: those of padded keys are 0, not hidden" if move.multiplied else \
+            f"scores of padded keys are filled with {move.filled} here, not hidden" if move.filled else \
             f"the mask of `{move.of_other}` is applied here, to `{move.sequence}`" if move.of_other else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
@@ -219,8 +250,12 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         facts.append(move.alone)
     if _hides_queries(move):
         facts.append(f"the mask has shape {list(move.mask_shape)} where it meets {list(move.masked_shape)}: it fills whole rows of the scores, and no key is hidden")
+    if move.samples_axis:
+        facts.append(astray_words(move))
     if move.multiplied:
         facts.append("the softmax gives a score of 0 a weight like any other: a product with a mask before it hides nothing")
+    if move.filled:
+        facts.append(f"the softmax gives a score of {move.filled} a weight like any other: what is filled with it is not hidden")
     if move.unmasked:
         facts.append(f"the call gives no `{move.unmasked}`" if "_key_" in move.unmasked and not move.unmasked.startswith("key") else f"`{move.operation}` was given no `{move.unmasked}`")
     if move.idle_mask:
@@ -249,7 +284,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     remedy = _remedy(move) if move.mask_site is None else ""  # else it has a mask, and that is the matter
     through = f" through `{move.operation}`" if remedy else ""
     if way is not None:
-        title, fix = f"the mask given to `{way.parameter}` hides the words and keeps the padding", turning(way)
+        title, fix = turned_title(way), turning(way)
     elif move.inverted:
         title = f"the mask `{move.mask_name}` hides the words and keeps the padding"
         fix = advice(f"Make `{move.mask_name}` the other way round: zero at positions that hold data." if move.turned else
@@ -274,9 +309,15 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
         fix = advice(f"Give it the padding of what it attends to: `{move.unmasked}=`{whole}." if move.unmasked else
                      "Let the mask lie along the keys, the last axis of the scores: `mask[:, None, None, :]` for [batch, heads, queries, keys].")  # fmt: skip
+    elif move.samples_axis:
+        title = "the mask of each sample is laid along another axis of the scores, and padding leaks into the output"
+        fix = astray_fix(move)
     elif move.multiplied:
         title = "scores are multiplied with the mask before the softmax, and padding keeps its weight"
         fix = advice("Fill the scores of padded keys instead of multiplying them: `scores.masked_fill(mask == 0, float('-inf'))`.")
+    elif move.filled:
+        title = f"scores of padded keys are filled with {move.filled} before the softmax, and keep a weight"
+        fix = advice("Fill them with `float('-inf')` (or `-1e9`), whose weight is 0.")
     elif move.hollow:
         title = f"the mask made of {made_of} hides nothing, and padding leaks into the output"
         fix = advice("Add a large negative number to the scores of padded keys, such as `-1e9` or `torch.finfo(scores.dtype).min`."
@@ -295,7 +336,7 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     elif move.aside:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
         fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
-                     "Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")  # fmt: skip
+                     "Make a mask that hides the padding, all of it and nothing else (of lengths: `torch.arange(n) >= lengths[:, None]` is True there), laid out like what it is applied to.")  # fmt: skip
     elif move.read:
         title = "a padded position is read for a row's last one"
         fix = advice("Read each row at `length - 1`: positions are counted from 0.")

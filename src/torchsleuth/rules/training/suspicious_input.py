@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import InputFact, Observation
 from torchsleuth.auditor.observation_parts import Polarity, Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed, turned_mask, turned_words, turning
+from torchsleuth.auditor.verdicts import ADDING, AuditRule, advice, culprit, observed, turned_mask, turned_title, turned_words, turning
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 # kind: (title, explanation, fix, confidence)
@@ -23,6 +23,8 @@ _KINDS = {
                         "Compute the lengths from the data that is passed along with them.", Confidence.CERTAIN),
     "length-empty": ("a row of `{name}` has no valid position", "A mean over no positions is 0/0, and a softmax over nothing is NaN.",
                      "Drop empty rows before they are batched.", Confidence.LIKELY),
+    "lengths-reordered": ("the lengths `{name}` stand in another order than the rows", "Each row is read as long as another one is: some lose their end, and padding is read in others.",
+                          "Give each row its own length: take the lengths in the order of the rows, or sort both alike (`enforce_sorted=False` sorts, and puts back, by itself).", Confidence.CERTAIN),
     "mask-shape": ("the mask `{name}` does not fit the ids", "A mask must have one entry for each position of each row.",
                    "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
     "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
@@ -69,7 +71,7 @@ class SuspiciousInput(AuditRule):
     -------------
     Before the forward pass torchsleuth looked at the tensors of the batch: NaN and infinite values,
     inputs that are all equal, pixels from 0 to 255 that go straight into a convolution, channels in the
-    last axis, lengths beyond the data, masks of another shape or that hide everything, ids or labels
+    last axis, lengths beyond the data or in another order than the rows, masks of another shape or that hide everything, ids or labels
     that are not integers, a pad id that is also a word, samples that `__getitem__` changes where they are stored; and results of integers that are taken for numbers: bytes that wrap
     around, `~` of zeros and ones.
 
@@ -111,10 +113,11 @@ class SuspiciousInput(AuditRule):
 
 
 def _inverted(fact: InputFact, way: Polarity, taker: Site | None) -> Diagnosis:
-    why = (f"True {'hides' if way.hides else 'keeps'} a position in `{way.parameter}`, and this mask is {'True' if way.hides else 'False'} at every position that holds data: "
+    why = "What is far below zero hides a position where it is added to the scores, and this mask is so at every position that holds data: the model reads padding only." if way.parameter in ADDING else \
+          (f"True {'hides' if way.hides else 'keeps'} a position in `{way.parameter}`, and this mask is {'True' if way.hides else 'False'} at every position that holds data: "
            "the model reads padding only.")  # fmt: skip
     return Diagnosis(
-        SuspiciousInput.name, f"the mask given to `{way.parameter}` hides the words and keeps the padding", Confidence.CERTAIN,
+        SuspiciousInput.name, turned_title(way), Confidence.CERTAIN,
         tuple(turned_mask(way, taker)), observed(fact.text, turned_words(way)), why, (turning(way),),
     )  # fmt: skip
 
