@@ -20,7 +20,7 @@ def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
     if not setting or lab.step is None:
         return None, setting
     for parameter in layer.parameters():
-        for made in _writers(lab.step, parameter):
+        for made in writers(lab.step, parameter):
             site = lab.step.site(made)
             if site is not None and not site.library and type(layer).__name__ in site.source:
                 return site, setting
@@ -42,7 +42,7 @@ def _copied(lab: Lab, path: str, layer: nn.Module) -> Site | None:
     return None
 
 
-def _writers(trace: Trace, parameter: nn.Parameter) -> Iterator[Op]:
+def writers(trace: Trace, parameter: nn.Parameter) -> Iterator[Op]:
     """The calls that wrote to it, the last one first: optimizer steps, then those that gave it its first values."""
     key = trace.known_key(parameter)
     while key is not None and (made := trace.producer.get(key)) is not None and made < len(trace.ops):

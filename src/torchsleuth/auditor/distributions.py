@@ -6,14 +6,14 @@ import typing
 
 import torch
 
+from torchsleuth.auditor.magnitudes import weight_of
 from torchsleuth.auditor.observation import AxisFact
-
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
-_LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
+LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
 _SCALING = {"mul", "div", "cat", "concat", "masked_fill", "sub", "add"}
 _MULTIPLYING, _DIVIDING = {"mul", "mul_", "__imul__", "multiply"}, {"div", "div_", "__itruediv__", "true_divide"}
 _PRODUCTS = {"matmul", "mm", "bmm", "einsum", "__matmul__", "cosine_similarity", "linear", "cdist"}
@@ -47,7 +47,7 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         "normalised": _sums_to_one(values, axis),
         "rows_sum_to_one": bool(classes > 1 and (values >= 0).all() and (values.sum(axis) - 1).abs().max() < 1e-3),
     }
-    facts["similarities"] = _compares(trace, op.ins[0]) or float(values.abs().max()) <= ABOUT_ONE * _factor(trace, op.ins[0])
+    facts["similarities"] = _compares(trace, op.ins[0]) or (float(values.abs().max()) <= ABOUT_ONE * factor(trace, op.ins[0])[0] and not _of_layer(trace, op.ins[0]))
     chain = list(trace.made_through(op.ins[0], KEEPING))
     if facts["rows_sum_to_one"] and chain and chain[-1].name not in ACTIVATIONS:
         facts["activation_site"] = trace.site(chain[-1])  # a softmax written by hand, a mean of several
@@ -63,27 +63,27 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
 
 def _compares(trace: Trace, seen: Seen) -> bool:
     """Scores that are products of two computed things (pairs of samples, prototypes), over a temperature: no layer gave them."""
-    made = list(trace.made_through(seen, KEEPING | _SCALING))
+    made = list(trace.made_through(seen, KEEPING | _SCALING | {"log_softmax"}))
     if not made or made[-1].name not in _PRODUCTS or len(made[-1].ins) < 2:
         return False
-    return not any(_is_weight(trace, operand) for operand in made[-1].ins)
+    return not any(weight_of(trace, operand) is not None for operand in made[-1].ins)
 
 
-def _factor(trace: Trace, seen: Seen) -> float:
-    """The number that the scores were multiplied by last: a scale that somebody chose (1 if there is none)."""
-    for op in trace.made_through(seen, KEEPING | _MULTIPLYING | _DIVIDING):
+def _of_layer(trace: Trace, seen: Seen) -> bool:
+    """Scores that a layer gave, a factor put on them or not: however small its result is, these are no cosines."""
+    made = list(trace.made_through(seen, KEEPING | _SCALING | _MULTIPLYING | _DIVIDING | {"log_softmax"}))
+    return bool(made) and made[-1].name in _PRODUCTS and any(one.key in trace.parameters for one in made[-1].ins[1:])
+
+
+def factor(trace: Trace, seen: Seen) -> tuple[float, Op | None]:
+    """The number that the scores were multiplied by last, and where: a scale that somebody chose (1 if there is none)."""
+    for op in trace.made_through(seen, KEEPING | _MULTIPLYING | _DIVIDING | {"log_softmax"}):
         if op.name in _MULTIPLYING | _DIVIDING:
             by = op.argument(1, "other")
             if isinstance(by, (int, float)) and by:
-                return abs(by) if op.name in _MULTIPLYING else 1 / abs(by)
-            return next((abs(float(t)) for source in op.ins if source.size == () and (t := trace.tensor(source.key)) is not None), 1.0)
-    return 1.0
-
-
-def _is_weight(trace: Trace, seen: Seen) -> bool:
-    made = [None, *trace.made_through(seen, ARRANGING)][-1]
-    first = seen if made is None else made.ins[0] if made.name in ARRANGING and made.ins else None
-    return first is not None and first.key in trace.parameters
+                return (abs(by) if op.name in _MULTIPLYING else 1 / abs(by)), op
+            return next(((abs(float(t)), op) for source in op.ins if source.size == () and (t := trace.tensor(source.key)) is not None), (1.0, None))
+    return 1.0, None
 
 
 def of_divergence(given: torch.Tensor, target: torch.Tensor, log_target: bool, trace: Trace, op: Op) -> dict[str, typing.Any]:
@@ -109,7 +109,7 @@ def _sums_to_one(logarithms: torch.Tensor, axis: int) -> bool:
 
 def _softmax_behind(trace: Trace, seen: Seen) -> Op | None:
     """The softmax that this operand is the logarithm of, an epsilon or a bound put in on the way."""
-    chain = list(trace.made_through(seen, KEEPING | _LOGS))
+    chain = list(trace.made_through(seen, KEEPING | LOGS))
     return chain[-1] if chain and chain[-1].name in ("softmax", "log_softmax") else None
 
 

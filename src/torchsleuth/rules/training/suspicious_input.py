@@ -15,6 +15,8 @@ _KINDS = {
                    "Clean the data: drop or fill these values before they reach the model.", Confidence.CERTAIN),
     "constant": ("all elements of `{name}` are equal", "A constant input carries no information: all samples look the same to the model.",
                  "Check how the batch is made.", Confidence.POSSIBLE),
+    "equal-samples": ("all samples of `{name}` are the same, and different answers are asked of them", "Equal inputs get equal outputs: the best that can be learned is the average of the "
+                      "answers.", "Check how a sample is picked: by its index, or always the same one.", Confidence.LIKELY),
     "unscaled-image": ("the images in `{name}` are not scaled", "Weights are initialised for inputs of about unit size; with values up to 255 "
                        "everything up to the next normalisation, its gradients too, is hundreds of times too large.", "Divide by 255 and normalise, before the model.", Confidence.LIKELY),
     "channels-last": ("the images in `{name}` have their channels last", "Convolutions take (batch, channels, height, width).",
@@ -25,6 +27,8 @@ _KINDS = {
                      "Drop empty rows before they are batched.", Confidence.LIKELY),
     "mask-shape": ("the mask `{name}` does not fit the ids", "A mask must have one entry for each position of each row.",
                    "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
+    "mask-transposed": ("the mask is transposed: its rows are the positions, and its columns the samples", "There are as many samples as positions, so torch cannot tell. Each sample is shown "
+                        "what the mask says of others, and its own padding is not hidden.", "Make the mask [samples, positions], as the ids are laid; leave out what transposes it.", Confidence.CERTAIN),
     "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
                    "Check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
     "mask-row-empty": ("a row of the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN.",
@@ -124,8 +128,8 @@ def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
     site = fact.site or observation.call
     culprits = []
     if fact.made is not None:
-        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"))
+        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here" if fact.name else "it is made here"))
     if site is not None and not any(c.span == site.span for c in culprits):
-        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"`{fact.name}` is given here" * bool(culprits)))
+        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, (f"`{fact.name}` is given here" if fact.name else "it is given here") * bool(culprits)))
     title = title.format(name=fact.name) if fact.name else title.replace("`{name}`", "the input").replace(" in the input", "")
     return Diagnosis(SuspiciousInput.name, title, confidence, tuple(culprits), observed(fact.text), why, (advice(fix),))
