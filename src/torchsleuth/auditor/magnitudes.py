@@ -18,6 +18,7 @@ from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
 
 WIDE = 3.0  # spread of weights, times the square root of how many numbers one result is summed from: 0.6 is torch's own, 1.4 is usual
 LOUD = 10.0  # root mean square of the data
+FAR = 5.0  # a bias
 HIGH = 5.0  # a factor on the scores
 _ABOVE = 2.5  # times what equal scores cost, and as much beside, is worth a look at why
 _LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
@@ -51,6 +52,10 @@ def magnitudes(trace: Trace, scores: Seen, factor: typing.Callable[[], tuple[flo
         if (wide := _wide(op, values, summed)) is not None:
             looked_up = trace.known_key(values) in tables
             found.append(Magnitude("tied" if looked_up else "weight", wide + (", and they are an embedding's, too" if looked_up else ""), _written(trace, values), trace.site(op)))
+        bias = next((one for seen in op.ins[2:] if len(seen.size) == 1 and seen.key in trace.parameters and (one := trace.parameters[seen.key]()) is not None), None)
+        if bias is not None and bias.numel() and float(bias.detach().abs().max()) > FAR:
+            text = f"the bias, shape {list(bias.shape)}, holds numbers from {float(bias.min()):.3g} to {float(bias.max()):.3g}; `nn.Linear` and convolutions begin below 1"
+            found.append(Magnitude("bias", text, _written(trace, bias), trace.site(op)))
         data = trace.tensor(op.ins[0].key) if op.ins[0].key not in computed else None
         if data is not None and data.is_floating_point() and data.numel():
             size = math.sqrt(float(data.detach().float().square().mean()))

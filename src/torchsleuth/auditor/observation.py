@@ -186,6 +186,7 @@ class AxisFact:
     use: Site | None = None
     along: int = -2  # the axis along which the weights sum to one
     keys: int = -1  # the axis along which they should
+    built: Site | None = None  # where the layer that does so was given its axis
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,11 +194,15 @@ class StepView:
                 call = _with_padding(call, target, ignore, reduction, paddings)
                 if own and not call.padded_counted:
                     call, alone = _with_padding(call, target, ignore, reduction, own), True
-                extra += _ignored_class(call, target, ignore, paddings) or ([] if paddings else _ignored_samples(call, target, ignore, count))
+                extra += _ignored_class(call, target, ignore, [] if self._pad_word(call, ignore) else paddings) or ([] if paddings else _ignored_samples(call, target, ignore, count))
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
         return (*calls, *self.watch.again), extra + self._inverted(paddings)
+
+    def _pad_word(self, call: LossCall, ignore: int | None) -> bool:
+        """Words are predicted, and the one that is ignored is the one that pads: tokens that were not hidden are labelled so, and no text holds it."""
+        return any(lookup.rows == call.classes and lookup.padding_idx == ignore for lookup in self.watch.lookups)
 
     def _labels_made(self, loss: Op, alone: bool) -> Site | None:
         """Where the labels were made, unless they are the very tokens that the model is given (`alone`: they are not): these have no other value for padding."""

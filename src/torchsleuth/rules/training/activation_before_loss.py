@@ -17,7 +17,9 @@ class ActivationBeforeLoss(AuditRule):
     -------------
     `cross_entropy` was given the result of a softmax (or of a formula whose rows sum to 1),
     `binary_cross_entropy_with_logits` the result of a sigmoid, `nll_loss` or `ctc_loss` something that is not
-    a log-probability; or `kl_div` its arguments in the wrong order or form.
+    a log-probability; or `kl_div` its arguments in the wrong order or form. Or an activation stands before the loss that does not
+    belong there: a sigmoid or softmax twice, a softmax for labels of which several are right, a ReLU after the last layer, a
+    sigmoid for targets that lie beyond 1.
 
     Why
     ---

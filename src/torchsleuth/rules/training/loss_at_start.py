@@ -15,8 +15,9 @@ class LossAtStart(AuditRule):
 
     What happened
     -------------
-    A model that gives every class the same score has a cross entropy of log(C). The first loss of this
-    step is several times that.
+    A model that gives every class the same score has a cross entropy of log(C) (of two answers, log(2)). The first loss of this
+    step is several times that. What makes the scores large is looked for on the way to them, from the last normalisation on:
+    data, weights or a bias of unusual size, a factor.
 
     Why
     ---
@@ -80,11 +81,11 @@ class LossAtStart(AuditRule):
 # Times what equal scores cost, and how much above that: the better the reason, the less it takes. An embedding that is used for
 # the scores, too, is often left as `nn.Embedding` makes it.
 _UNEXPLAINED = (6.0, 8.0)
-_LEAST = {"weight": (2.5, 2.5), "factor": (2.5, 2.5), "input": (4.0, 5.0), "tied": _UNEXPLAINED}
-_LABELS = {"tied": "the weights get their values here", "weight": "the weights get their values here", "input": "the data comes from here", "factor": "the scores are multiplied here"}
-_USES = {"tied": "the weights are used here", "weight": "the weights are used here", "input": "the data is used here"}
-_REASONS = {"tied": "the scores are products with an embedding, whose numbers `nn.Embedding` draws with a standard deviation of 1", "weight": "the weights begin too wide", "input": "the data is not scaled", "factor": "a factor makes the scores large"}
-_REMEDIES = {"tied": "Begin with a smaller embedding: `nn.init.normal_(embedding.weight, std=0.02)`.", "weight": "Begin with smaller weights: a standard deviation of about 1/sqrt(the number of inputs), as `nn.Linear` does by itself.",
+_LEAST = {"bias": (2.5, 2.5), "weight": (2.5, 2.5), "factor": (2.5, 2.5), "input": (4.0, 5.0), "tied": _UNEXPLAINED}
+_LABELS = {"bias": "the bias gets its values here", "tied": "the weights get their values here", "weight": "the weights get their values here", "input": "the data comes from here", "factor": "the scores are multiplied here"}
+_USES = {"bias": "the bias is used here", "tied": "the weights are used here", "weight": "the weights are used here", "input": "the data is used here"}
+_REASONS = {"bias": "the bias begins too large", "tied": "the scores are products with an embedding, whose numbers `nn.Embedding` draws with a standard deviation of 1", "weight": "the weights begin too wide", "input": "the data is not scaled", "factor": "a factor makes the scores large"}
+_REMEDIES = {"bias": "Begin with a bias of 0, or with the logarithms of how often each class occurs.", "tied": "Begin with a smaller embedding: `nn.init.normal_(embedding.weight, std=0.02)`.", "weight": "Begin with smaller weights: a standard deviation of about 1/sqrt(the number of inputs), as `nn.Linear` does by itself.",
              "input": "Scale the data: subtract its mean and divide by its standard deviation.",
              "factor": "Leave the factor out, or make it smaller."}  # fmt: skip
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import AxisFact, LossCall, Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.model import Confidence, Culprit, Diagnosis, Known, Role
 
 
 class SoftmaxAxis(AuditRule):
@@ -81,13 +82,17 @@ def _lengths(fact: AxisFact) -> Diagnosis:
     )  # fmt: skip
 
 
+def _built(site: Site | None, operation: str) -> list[Culprit]:
+    return [culprit(site, Role.CREATE, f"the layer that applies `{operation}` is built here, and given its axis", Known.INFERRED)] if site is not None else []
+
+
 def _sums(operation: str, axis: int) -> str:
     return f"{'the exponentials of its' if operation.startswith('log') else 'its'} results sum to 1 along axis {axis}"
 
 
 def _picked(fact: AxisFact) -> Diagnosis:
     size = list(fact.size)
-    culprits = [culprit(fact.site, Role.OPERAND, _sums(fact.operation, fact.along))]
+    culprits = [*_built(fact.built, fact.operation), culprit(fact.site, Role.OPERAND, _sums(fact.operation, fact.along))]
     if fact.use is not None and fact.use.span != fact.site.span:
         culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
     return Diagnosis(
@@ -117,7 +122,7 @@ def _attention(fact: AxisFact) -> Diagnosis:
 def _before_loss(loss: LossCall) -> Diagnosis:
     size, along = list(loss.input.size), loss.sums_along
     axis = len(size) - 1 if loss.function == "ctc_loss" else 1
-    culprits = [culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
+    culprits = [*_built(loss.activation_built, loss.activation), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
     if loss.site.span != loss.activation_site.span:
         culprits.append(culprit(loss.site, Role.CALL, f"takes axis {axis} for the classes"))
     return Diagnosis(

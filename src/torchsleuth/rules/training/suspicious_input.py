@@ -57,6 +57,8 @@ _KINDS = {
                           "Make it bool first, `~flags.bool()`; or `1 - flags`.", Confidence.CERTAIN),
     "wrapped-integers": ("bytes wrap around before they are made floating point", "uint8 holds 0 to 255; what lies outside starts over at the other end, so that dark becomes bright.",
                          "Convert first, then compute: `x.float()`.", Confidence.CERTAIN),
+    "collapsed-integers": ("many different numbers are made whole, and (nearly) all become the same", "Making numbers whole cuts off what stands behind the point: of numbers between 0 and 1 nothing is left.",
+                           "Look at what it is divided by; or compute in floating point (`x.float() / 255`), and make whole only what is to be counted.", Confidence.LIKELY),
     "stored-changed": ("the data set changes its samples where it stores them", "An index gives a view: what is written into it stays in the data, and the next epoch is computed from "
                        "what this one has left.", "Compute a new tensor (`x = x - mean`), or write into a copy (`x = self.data[i].clone()`).", Confidence.LIKELY),
     "additive-mask": ("a mask of zeros and ones is added to the attention scores", "A floating point mask is added: 0 and 1 hide nothing. Only a bool mask selects.",
@@ -72,10 +74,10 @@ class SuspiciousInput(AuditRule):
     What happened
     -------------
     Before the forward pass torchsleuth looked at the tensors of the batch: NaN and infinite values,
-    inputs that are all equal, pixels from 0 to 255 that go straight into a convolution, channels in the
-    last axis, lengths beyond the data, masks of another shape or that hide everything, ids or labels
+    inputs that are all equal (or all samples of them, where different answers are asked), pixels from 0 to 255 that go straight into a convolution, channels in the
+    last axis, lengths beyond the data, masks of another shape, transposed, or that hide everything, ids or labels
     that are not integers, a pad id that is also a word, samples that `__getitem__` changes where they are stored; and results of integers that are taken for numbers: bytes that wrap
-    around, `~` of zeros and ones.
+    around, `~` of zeros and ones, many numbers that all become one when they are made whole.
 
     Why
     ---
