@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import typing
 
 import torch
 
+from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.magnitudes import weight_of
 from torchsleuth.auditor.observation import AxisFact
 from torchsleuth.auditor.observation_parts import Site
@@ -59,7 +61,17 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         made = _softmax_behind(trace, op.ins[0])
         if other is not None and made is not None:
             facts |= {"sums_along": other, "activation_site": trace.site(made), "activation": made.name, "activation_built": built(trace, made)[0]}
+        elif made is not None and (before := _along_before(values, made.outs[0].size)) is not None:
+            facts |= {"sums_along": before, "sums_in": made.outs[0].size, "activation_site": trace.site(made), "activation": made.name, "activation_built": built(trace, made)[0]}
     return facts
+
+
+def _along_before(values: torch.Tensor, size: tuple[int, ...]) -> int | None:
+    """The axis along which these rows of logarithms were probabilities before they were laid one after the other, (B, T, C) as (B * T, C)."""
+    if values.dim() != 2 or len(size) < 3 or size[-1] != values.shape[1] or math.prod(size) != values.numel():
+        return None
+    whole = values.reshape(size)
+    return next((d for d in range(len(size) - 1) if size[d] > 1 and _sums_to_one(whole, d)), None)
 
 
 def _compares(trace: Trace, seen: Seen) -> bool:
@@ -125,10 +137,11 @@ class PickWatch:
         for name in ("gather", "take_along_dim"):
             self.trace.watchers.setdefault(name, []).append(quietly(self._picked))
         self.trace.watchers.setdefault("mul", []).append(quietly(self._weighed))
+        self.trace.watchers.setdefault("__getitem__", []).append(quietly(self._indexed))
 
     def _picked(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`log_p.gather(dim, labels)`"""
-        made = _softmax_behind(self.trace, op.ins[0]) if len(op.ins) == 2 else None
+        made = self._normaliser(op) if len(op.ins) == 2 else None
         dim = op.argument(1 if op.name == "gather" else 2, "dim")
         if made is None or not isinstance(dim, int) or len(op.ins[0].size) != len(op.ins[1].size):
             return
@@ -142,6 +155,24 @@ class PickWatch:
             if bool((index == index.narrow(along[0], 0, 1)).all()):
                 return
         self._add(op, made, along[0], axis)
+
+    def _normaliser(self, op: Op) -> Op | None:
+        """What may have made probabilities, or their logarithms, of what is picked from: a softmax, or one written by hand."""
+        return _softmax_behind(self.trace, op.ins[0]) or next(iter(self.trace.made_through(op.ins[0], ())), None)
+
+    def _indexed(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`log_p[range(n), labels]`"""
+        index = args[1] if len(args) > 1 and isinstance(args[1], tuple) and len(args[1]) == 2 else None
+        if index is None or not isinstance(index[1], torch.Tensor) or args[0].dim() != 2 or not result.requires_grad or index[1].dtype is torch.bool:
+            return
+        count, labels = args[0].shape[0], at_hand(index[1])
+        rows = index[0].tolist() if isinstance(index[0], torch.Tensor) else list(index[0]) if isinstance(index[0], (range, list)) else None
+        if labels.shape != (count,) or rows != list(range(count)) or bool((labels == labels[:1]).all()):
+            return
+        made = self._normaliser(op)
+        with torch.no_grad():
+            if made is not None and _distributed_along(args[0].detach().float()) == [0]:
+                self._add(op, made, 0, 1)
 
     def _weighed(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`one_hot * log_p`: the labels are a distribution along another axis than the predictions."""

@@ -213,7 +213,7 @@ def equal_samples(call: Call, trace: Trace, asked: list[torch.Tensor]) -> list[I
         return []
     leaf = max(content, key=lambda one: one.tensor.numel())
     answers = next((target for target in asked if target.dim() and target.shape[0] == count and not _rows_equal(target)), None)
-    if answers is None or leaf.tensor.numel() == count or bool((leaf.values == leaf.values.reshape(-1)[0]).all()):  # one number for all is told as that
+    if answers is None or leaf.tensor.numel() == count or _constant(content):  # which tells it, too
         return []
     text = f"all {count} samples of `{leaf.name}`, shape {list(leaf.tensor.shape)}, are one and the same, and the loss asks {answers.unique(dim=0).shape[0]} different answers of them"
     repeating = (op for op in way_back(trace, trace.known_key(leaf.tensor)) if op.name in _REPEATING and op.place.direct)

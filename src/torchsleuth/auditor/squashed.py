@@ -29,8 +29,23 @@ def built(trace: Trace, activation: Op) -> tuple[Site | None, bool]:
     for file, tree in program_syntax([site]):
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == kind)
-        found += [(site_of_node(file, node), not isinstance(parents.get(node), ast.Assign)) for node in calls]
-    return found[0] if len(found) == 1 else (None, False)
+        found += [(site_of_node(file, node), not isinstance(_around(node, parents), (ast.Assign, ast.AnnAssign))) for node in calls]
+    if len(found) != 1 or (not found[0][1] and _used_elsewhere(trace, activation, call)):
+        return None, False
+    return found[0]
+
+
+def _around(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
+    """`x = a() if b else c()` assigns either."""
+    above = parents.get(node)
+    return parents.get(above) if isinstance(above, ast.IfExp) else above
+
+
+def _used_elsewhere(trace: Trace, activation: Op, call: ast.Call | None) -> bool:
+    """A layer that is called by its name in another place, too, where it may be right."""
+    others = {op.place.user_offset: op for op in trace.ops if op.name == activation.name and op.place.user_offset != activation.place.user_offset}
+    calls = [call_at(op.place) for op in others.values()]
+    return call is not None and any(other is not None and ast.unparse(other.func) == ast.unparse(call.func) for other in calls)
 
 
 def belongs_not(loss: str, activation: Op, facts: dict[str, typing.Any]) -> bool:

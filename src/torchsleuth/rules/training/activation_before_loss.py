@@ -76,7 +76,7 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
     culprits = []
     if blamed == "input" and loss.activation_built is not None:
         culprits.append(culprit(loss.activation_built, Role.CREATE, f"the layer that applies `{loss.activation}` is built here", Known.INFERRED))
-    if blamed in ("input", "both") and loss.activation_site is not None and (not culprits or loss.activation_site.span.line != loss.site.span.line):
+    if blamed in ("input", "both") and loss.activation_site is not None and (not culprits or not loss.built_inside or (loss.activation_site.span.file, loss.activation_site.span.line) != (loss.site.span.file, loss.site.span.line)):
         culprits.append(culprit(loss.activation_site, Role.OPERAND, f"`{loss.activation}` is applied here" if loss.activation else "its rows sum to 1"))
     if blamed in ("target", "both") and loss.target_site is not None:
         culprits.append(culprit(loss.target_site, Role.OPERAND, f"`{loss.target_activation}` is applied here"))
