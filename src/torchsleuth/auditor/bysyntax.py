@@ -264,6 +264,10 @@ def _written(tree: ast.AST, use: ast.Name, bound: ast.AST) -> ast.stmt | None:
 
 
 def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "float" and len(node.args) == 1:  # float("nan")
+        return isinstance(node.args[0], ast.Constant)
+    if getattr(node.operand if isinstance(node, ast.UnaryOp) else node, "attr", "") in ("nan", "inf"):
+        return True
     return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant) or isinstance(node, (ast.Name, ast.Attribute)) and getattr(node, "id", getattr(node, "attr", "")).isupper()
 
 

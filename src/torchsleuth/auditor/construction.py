@@ -21,7 +21,7 @@ def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
         return None, setting
     names = [kind.__name__ for kind in type(layer).__mro__ if issubclass(kind, nn.Module) and kind is not nn.Module]  # one with a parametrization is of a class made for it
     for parameter in layer.parameters():
-        for made in _writers(lab.step, parameter):
+        for made in writers(lab.step, parameter):
             site = lab.step.site(made)
             if site is not None and not site.library and any(name in site.source for name in names):
                 return site, setting
@@ -43,7 +43,7 @@ def _copied(lab: Lab, path: str, layer: nn.Module) -> Site | None:
     return None
 
 
-def _writers(trace: Trace, parameter: nn.Parameter) -> Iterator[Op]:
+def writers(trace: Trace, parameter: nn.Parameter) -> Iterator[Op]:
     """The calls that wrote to it, the last one first: optimizer steps, then those that gave it its first values."""
     key = trace.known_key(parameter)
     while key is not None and (made := trace.producer.get(key)) is not None and made < len(trace.ops):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import typing
 
 import torch
 
+from torchsleuth.auditor.accelerator import at_hand
+from torchsleuth.auditor.magnitudes import weight_of
 from torchsleuth.auditor.observation import AxisFact
-
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.squashed import built
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
 KEEPING = ARRANGING | {"clamp", "clip", "clamp_min"}
-_LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
+LOGS = {"log", "add", "add_", "log_", "clamp", "clip", "clamp_min", "maximum"}
 _SCALING = {"mul", "div", "cat", "concat", "masked_fill", "sub", "add"}
 _MULTIPLYING, _DIVIDING = {"mul", "mul_", "__imul__", "multiply"}, {"div", "div_", "__itruediv__", "true_divide"}
 _PRODUCTS = {"matmul", "mm", "bmm", "einsum", "__matmul__", "cosine_similarity", "linear", "cdist"}
@@ -47,7 +50,7 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         "normalised": _sums_to_one(values, axis),
         "rows_sum_to_one": bool(classes > 1 and (values >= 0).all() and (values.sum(axis) - 1).abs().max() < 1e-3),
     }
-    facts["similarities"] = _compares(trace, op.ins[0]) or float(values.abs().max()) <= ABOUT_ONE * _factor(trace, op.ins[0])
+    facts["similarities"] = _compares(trace, op.ins[0]) or (float(values.abs().max()) <= ABOUT_ONE * factor(trace, op.ins[0])[0] and not _of_layer(trace, op.ins[0]))
     chain = list(trace.made_through(op.ins[0], KEEPING))
     if facts["rows_sum_to_one"] and chain and chain[-1].name not in ACTIVATIONS:
         facts["activation_site"] = trace.site(chain[-1])  # a softmax written by hand, a mean of several
@@ -57,33 +60,43 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         other = next((d for d in range(given.dim()) if d != axis and given.shape[d] > 1 and _sums_to_one(values, d)), None)
         made = _softmax_behind(trace, op.ins[0])
         if other is not None and made is not None:
-            facts |= {"sums_along": other, "activation_site": trace.site(made), "activation": made.name}
+            facts |= {"sums_along": other, "activation_site": trace.site(made), "activation": made.name, "activation_built": built(trace, made)[0]}
+        elif made is not None and (before := _along_before(values, made.outs[0].size)) is not None:
+            facts |= {"sums_along": before, "sums_in": made.outs[0].size, "activation_site": trace.site(made), "activation": made.name, "activation_built": built(trace, made)[0]}
     return facts
+
+
+def _along_before(values: torch.Tensor, size: tuple[int, ...]) -> int | None:
+    """The axis along which these rows of logarithms were probabilities before they were laid one after the other, (B, T, C) as (B * T, C)."""
+    if values.dim() != 2 or len(size) < 3 or size[-1] != values.shape[1] or math.prod(size) != values.numel():
+        return None
+    whole = values.reshape(size)
+    return next((d for d in range(len(size) - 1) if size[d] > 1 and _sums_to_one(whole, d)), None)
 
 
 def _compares(trace: Trace, seen: Seen) -> bool:
     """Scores that are products of two computed things (pairs of samples, prototypes), over a temperature: no layer gave them."""
-    made = list(trace.made_through(seen, KEEPING | _SCALING))
+    made = list(trace.made_through(seen, KEEPING | _SCALING | {"log_softmax"}))
     if not made or made[-1].name not in _PRODUCTS or len(made[-1].ins) < 2:
         return False
-    return not any(_is_weight(trace, operand) for operand in made[-1].ins)
+    return not any(weight_of(trace, operand) is not None for operand in made[-1].ins)
 
 
-def _factor(trace: Trace, seen: Seen) -> float:
-    """The number that the scores were multiplied by last: a scale that somebody chose (1 if there is none)."""
-    for op in trace.made_through(seen, KEEPING | _MULTIPLYING | _DIVIDING):
+def _of_layer(trace: Trace, seen: Seen) -> bool:
+    """Scores that a layer gave, a factor put on them or not: however small its result is, these are no cosines."""
+    made = list(trace.made_through(seen, KEEPING | _SCALING | _MULTIPLYING | _DIVIDING | {"log_softmax"}))
+    return bool(made) and made[-1].name in _PRODUCTS and any(one.key in trace.parameters for one in made[-1].ins[1:])
+
+
+def factor(trace: Trace, seen: Seen) -> tuple[float, Op | None]:
+    """The number that the scores were multiplied by last, and where: a scale that somebody chose (1 if there is none)."""
+    for op in trace.made_through(seen, KEEPING | _MULTIPLYING | _DIVIDING | {"log_softmax"}):
         if op.name in _MULTIPLYING | _DIVIDING:
             by = op.argument(1, "other")
             if isinstance(by, (int, float)) and by:
-                return abs(by) if op.name in _MULTIPLYING else 1 / abs(by)
-            return next((abs(float(t)) for source in op.ins if source.size == () and (t := trace.tensor(source.key)) is not None), 1.0)
-    return 1.0
-
-
-def _is_weight(trace: Trace, seen: Seen) -> bool:
-    made = [None, *trace.made_through(seen, ARRANGING)][-1]
-    first = seen if made is None else made.ins[0] if made.name in ARRANGING and made.ins else None
-    return first is not None and first.key in trace.parameters
+                return (abs(by) if op.name in _MULTIPLYING else 1 / abs(by)), op
+            return next(((abs(float(t)), op) for source in op.ins if source.size == () and (t := trace.tensor(source.key)) is not None), (1.0, None))
+    return 1.0, None
 
 
 def of_divergence(given: torch.Tensor, target: torch.Tensor, log_target: bool, trace: Trace, op: Op) -> dict[str, typing.Any]:
@@ -109,7 +122,7 @@ def _sums_to_one(logarithms: torch.Tensor, axis: int) -> bool:
 
 def _softmax_behind(trace: Trace, seen: Seen) -> Op | None:
     """The softmax that this operand is the logarithm of, an epsilon or a bound put in on the way."""
-    chain = list(trace.made_through(seen, KEEPING | _LOGS))
+    chain = list(trace.made_through(seen, KEEPING | LOGS))
     return chain[-1] if chain and chain[-1].name in ("softmax", "log_softmax") else None
 
 
@@ -124,10 +137,11 @@ class PickWatch:
         for name in ("gather", "take_along_dim"):
             self.trace.watchers.setdefault(name, []).append(quietly(self._picked))
         self.trace.watchers.setdefault("mul", []).append(quietly(self._weighed))
+        self.trace.watchers.setdefault("__getitem__", []).append(quietly(self._indexed))
 
     def _picked(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`log_p.gather(dim, labels)`"""
-        made = _softmax_behind(self.trace, op.ins[0]) if len(op.ins) == 2 else None
+        made = self._normaliser(op) if len(op.ins) == 2 else None
         dim = op.argument(1 if op.name == "gather" else 2, "dim")
         if made is None or not isinstance(dim, int) or len(op.ins[0].size) != len(op.ins[1].size):
             return
@@ -141,6 +155,24 @@ class PickWatch:
             if bool((index == index.narrow(along[0], 0, 1)).all()):
                 return
         self._add(op, made, along[0], axis)
+
+    def _normaliser(self, op: Op) -> Op | None:
+        """What may have made probabilities, or their logarithms, of what is picked from: a softmax, or one written by hand."""
+        return _softmax_behind(self.trace, op.ins[0]) or next(iter(self.trace.made_through(op.ins[0], ())), None)
+
+    def _indexed(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        """`log_p[range(n), labels]`"""
+        index = args[1] if len(args) > 1 and isinstance(args[1], tuple) and len(args[1]) == 2 else None
+        if index is None or not isinstance(index[1], torch.Tensor) or args[0].dim() != 2 or not result.requires_grad or index[1].dtype is torch.bool:
+            return
+        count, labels = args[0].shape[0], at_hand(index[1])
+        rows = index[0].tolist() if isinstance(index[0], torch.Tensor) else list(index[0]) if isinstance(index[0], (range, list)) else None
+        if labels.shape != (count,) or rows != list(range(count)) or bool((labels == labels[:1]).all()):
+            return
+        made = self._normaliser(op)
+        with torch.no_grad():
+            if made is not None and _distributed_along(args[0].detach().float()) == [0]:
+                self._add(op, made, 0, 1)
 
     def _weighed(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`one_hot * log_p`: the labels are a distribution along another axis than the predictions."""
@@ -170,7 +202,7 @@ class PickWatch:
     def _add(self, op: Op, made: Op, along: int, asked: int) -> None:
         site, use = self.trace.site(made), self.trace.site(op)
         if site is not None and use is not None and not use.library:
-            self.facts.append(AxisFact("picked-axis", made.name, along, op.ins[0].size, site, use, along, asked))
+            self.facts.append(AxisFact("picked-axis", made.name, along, op.ins[0].size, site, use, along, asked, built(self.trace, made)[0]))
 
 
 def _distributed_along(values: torch.Tensor) -> list[int]:

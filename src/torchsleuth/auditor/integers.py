@@ -1,4 +1,5 @@
-"""Arithmetic on integers that does not give what it would give on numbers: bytes that wrap around, and `~` of zeros and ones. `IntegerWatch`."""
+"""Arithmetic on integers that does not give what it would give on numbers: bytes that wrap around, `~` of zeros and ones, and many numbers that all
+become one when they are made whole. `IntegerWatch`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ MOST_FOUND = 64
 _INVERTING = ("__invert__", "bitwise_not")
 _COMPUTING = {"sub": torch.sub, "__sub__": torch.sub, "rsub": torch.rsub, "__rsub__": torch.rsub, "add": torch.add, "__add__": torch.add, "mul": torch.mul, "__mul__": torch.mul}
 _SIGNS = {torch.sub: "-", torch.rsub: "-", torch.add: "+", torch.mul: "*"}
+_WHOLE = {"floor_divide", "__floordiv__", "long", "int", "byte", "short", "char", "to", "type"}
+DISTINCT = 8  # numbers that became one
+_ALL = 0.95  # of them; the rest may be those that lie at the end of the range
 _TIMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
+_LOSSES = {"cross_entropy", "nll_loss"}
 _GATHERING = ARRANGING | {"stack", "cat", "concat", "index_select"}
 
 
@@ -30,6 +35,8 @@ class IntegerWatch:
             self.trace.watchers.setdefault(name, []).append(quietly(self._inverted))
         for name in _COMPUTING:
             self.trace.watchers.setdefault(name, []).append(quietly(self._computed))
+        for name in _WHOLE:
+            self.trace.watchers.setdefault(name, []).append(quietly(self._made_whole))
 
     def facts(self, keys: set[int]) -> list[InputFact]:
         """Those results that are taken for numbers on the way to one of `keys`: the inputs of the model, and the loss."""
@@ -68,13 +75,29 @@ class IntegerWatch:
                 f"{left} {_SIGNS[function]} {right} gives {int(at_hand(result)[at])}, not {int(true[at])}")  # fmt: skip
         self._found.append((op, "wrapped-integers", text))
 
+    def _made_whole(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        given = args[0]
+        dividing = op.name in ("floor_divide", "__floordiv__")
+        if not isinstance(given, torch.Tensor) or not isinstance(result, torch.Tensor) or not DISTINCT <= result.numel() <= MOST_ELEMENTS or len(self._found) >= MOST_FOUND:
+            return
+        if (given.shape != result.shape or result.dtype is torch.bool) or (result.is_floating_point() and not dividing) or not (given.is_floating_point() or dividing):
+            return
+        many, (left, counts) = at_hand(given).unique(), at_hand(result).unique(return_counts=True)
+        most = int(counts.argmax())
+        if many.numel() >= DISTINCT and left.numel() <= 2 and float(counts[most]) >= _ALL * result.numel():
+            text = (f"`{'//' if op.name == '__floordiv__' else op.name}` is given {many.numel()} different numbers from {float(many[0]):.4g} to {float(many[-1]):.4g}, and gives "
+                    f"{int(left[most])} for {int(counts[most])} of {result.numel()} of them")  # fmt: skip
+            self._found.append((op, "collapsed-integers", text))
+
     def _as_numbers(self, made: Op, kind: str) -> bool:
         """Is the result made floating point, or a factor of what is? Bits and hashes are not."""
         keys = {made.outs[0].key}
+        if kind == "collapsed-integers" and made.outs[0].dtype.is_floating_point:
+            return True
         for op in self.trace.ops[made.index + 1 :]:
             if not any(seen.key in keys for seen in op.ins) or not op.outs:
                 continue
-            if op.outs[0].dtype.is_floating_point and (op.name in _TIMES or (kind == "wrapped-integers" and op.name not in ("embedding", "__getitem__"))):
+            if op.outs[0].dtype.is_floating_point and (op.name in _TIMES or (kind == "collapsed-integers" and op.name in _LOSSES) or (kind != "inverted-integers" and op.name not in ("embedding", "__getitem__"))):
                 return True
             if op.name in _GATHERING:
                 keys.update(seen.key for seen in op.outs)

@@ -37,6 +37,10 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"loss-at-start", "zero-gradient"}
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")
+    if any(alias.returned for alias in observation.aliases):  # which says what has become of it
+        found = tuple(d for d in found if not (d.rule == "unused-parameters" and "is dropped" in d.title))
+    if "mask-transposed" in kinds:
+        caused |= {"padding-leak", "batch-mixing", "zero-gradient", "nan-gradient", "not-finite"}
     if kinds & {"length-too-long", "lengths-reordered"}:
         caused.add("padding-leak")
     if "mask-inverted" in kinds or "mask-polarity" in kinds:  # a full row of an inverted mask hides everything

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchsleuth.auditor.observation_parts import Made, Polarity, Shape, Site
+from torchsleuth.auditor.observation_parts import Made, Magnitude, Polarity, Shape, Site
 from torchsleuth.auditor.observation_training import (
     Cut,
     DiscardedGradient,
@@ -145,6 +145,12 @@ class LossCall:
     reduction: str
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
+    activation_built: Site | None = None  # where the module that applies it was built
+    built_inside: bool = False  # as one of several layers: there it is to be taken out
+    gradient_left: float | None = None  # the share of the scores' gradient that comes through the activation
+    asked: float | None = None  # of probabilities that sum to one: how many of them the targets of one row want to be one
+    cut_off: tuple[int, int, int, int] | None = None  # scores that are zero, of how many; labels' own scores that are, of how many
+    out_of_reach: tuple[int, int, float, float] | None = None  # targets that the activation cannot give, of how many; the least and the greatest
     logarithm: Site | None = None  # what is no distribution was made by a logarithm here
     rows_sum_to_one: bool = False
     similarities: bool = False  # its scores compare two computed things with one another, or are cosines (or the like) times a scale
@@ -164,10 +170,12 @@ class LossCall:
     built: Site | None = None  # where the loss was made, of one that counts labels at padded positions
     layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
     sums_along: int | None = None  # the axis along which the input is log-probabilities, where that is not the one of the classes
+    sums_in: tuple[int, ...] = ()  # where that was before the positions were laid one after the other
     log_target: bool = False  # of `kl_div`: its target is to be logarithms, too
     target_lowest: float = 0.0
     target_activation: str = ""
     target_site: Site | None = None
+    magnitudes: tuple[Magnitude, ...] = ()  # of a first loss far above chance: what makes the scores large
     scores: Site | None = None  # the layer that made the input, where nothing but its arrangement has changed since
 
 
@@ -183,6 +191,7 @@ class AxisFact:
     use: Site | None = None
     along: int = -2  # the axis along which the weights sum to one
     keys: int = -1  # the axis along which they should
+    built: Site | None = None  # where the layer that does so was given its axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +208,14 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The same tensor several times in a result, written in place in between."""
+    """The same tensor several times in a result, written in place in between; or returned in two places."""
 
     count: int
     site: Site
     writes: Site | None
     writer: str
+    returned: tuple[str, ...] = ()  # the places of the model's result
+    size: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +274,7 @@ class InputFact:
     count: int = 0
     made: Site | None = None  # where the program made this input
     polarity: Polarity | None = None  # of a mask that hides the words
+    lowest: int | None = None  # of labels that are out of range
 
 
 @dataclass(frozen=True, slots=True)

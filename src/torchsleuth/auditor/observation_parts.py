@@ -52,3 +52,13 @@ class Polarity:
     numbered: Site | None = None  # where numbers that are added to the scores are made of it
     named_rightly: bool = False  # it is called what it is
     made_rightly: bool = False  # it is used the right way round elsewhere, or is what all the world calls so
+
+
+@dataclass(frozen=True, slots=True)
+class Magnitude:
+    """Something that makes the scores of an untrained model large."""
+
+    kind: str  # "input", "weight", "tied" (with an embedding), "factor"
+    text: str  # with its numbers
+    site: Site | None  # where it was made or given its values
+    used: Site | None = None  # where it is used, if that was not seen

@@ -54,6 +54,8 @@ class Unused:
     site: Site | None = None
     built: Site | None = None  # where the layer is made
     end: Site | None = None  # the last thing computed from its result, which nothing takes up; or what overwrites it
+    again: Site | None = None  # the second call of another layer of its size with the very same input, the first of which is `first`
+    first: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)

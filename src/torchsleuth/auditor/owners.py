@@ -84,6 +84,16 @@ def bound_again(optimizer: Site) -> Site | None:
     return site_of_node(filename, later[0], optimizer.function) if len(later) == 1 else None
 
 
+def source_of(kind: type) -> tuple[str, ast.ClassDef | None]:
+    """The file of a class of the program's, and its source."""
+    code = _some_code(kind)
+    tree = syntax_of(code.co_filename) if code is not None else None
+    if tree is None or code is None or origin_of_file(code.co_filename) is not Origin.USER:
+        return "", None
+    inside = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == kind.__name__ and n.lineno <= code.co_firstlineno <= (n.end_lineno or 0))
+    return code.co_filename, next(inside, None)
+
+
 def built(holder: nn.Module, name: str) -> Site | None:
     """The expression in the class's source that is assigned to this attribute."""
     code = _some_code(type(holder))
@@ -99,6 +109,38 @@ def built(holder: nn.Module, name: str) -> Site | None:
                     if isinstance(target, ast.Attribute) and target.attr == name:
                         return site_of_node(code.co_filename, value, type(holder).__qualname__)
     return None
+
+
+def initialised(model: nn.Module, path: str) -> Site | None:
+    """The one expression in the source of a layer's owners that gives the layer's weight its first values: `nn.init.normal_(self.head.weight)`, or of any layer, `m.weight`."""
+    parent, _, name = path.rpartition(".")
+    owners = [parent, *(".".join(parent.split(".")[:count]) for count in range(parent.count("."), 0, -1)), ""]
+    for owner in dict.fromkeys(owners):
+        module = model.get_submodule(owner)
+        code = _some_code(type(module))
+        tree = syntax_of(code.co_filename) if code is not None else None
+        if tree is None or code is None or origin_of_file(code.co_filename) is Origin.TORCH:
+            continue
+        inside = [node for kind in ast.walk(tree) if isinstance(kind, ast.ClassDef) and kind.name == type(module).__name__ for node in ast.walk(kind)]
+        wrote = [(node, written) for node in inside if (written := _weight_written(node)) is not None]
+        own = [node for node, written in wrote if owner == parent and written == f"self.{name}"]
+        found = own or [node for node, written in wrote if not written.startswith("self.")]
+        if found:
+            return site_of_node(code.co_filename, found[-1], type(module).__qualname__) if own or len(found) == 1 else None
+    return None
+
+
+def _weight_written(node: ast.AST) -> str | None:
+    """`nn.init.normal_(layer.weight)`, `layer.weight.data.mul_(3)`, `layer.weight.data *= 3`: the layer, as the source has it."""
+    written: ast.expr | None = None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and not node.func.attr.endswith("__"):
+        written = node.func.value if ".weight" in ast.unparse(node.func.value) else node.args[0] if node.args else None
+    elif isinstance(node, ast.AugAssign):
+        written = node.target
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+        written = node.targets[0]
+    text = ast.unparse(written).removesuffix(".data") if written is not None else ""
+    return text.removesuffix(".weight") if text.endswith(".weight") else None
 
 
 def default_of(kind: type, argument: str) -> Site | None:

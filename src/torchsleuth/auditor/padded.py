@@ -158,7 +158,7 @@ def _turned(leaf: Leaf, axis: int) -> Leaf:
 
 
 def _agrees(padding: Padding) -> bool:
-    return _is_padding_at(padding.leaf, ~padding.valid)
+    return is_padding_at(padding.leaf, ~padding.valid)
 
 
 def _masked(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
@@ -235,7 +235,7 @@ def _measured(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     lengths = [other for other in call.leaves if batches.is_lengths(other, longest) and other.tensor.shape[0] == batch and reordered(other, leaf, pad_ids) is None]
     lengths = lengths or [other for other in call.leaves if batches.could_be_lengths(other, longest) and _fit(other, leaf, _within(other, leaf))[0]]
     if leaf.tensor.dim() == 3 and leaf.tensor.is_floating_point():  # channels first, it seems, where they are lengths of the last axis
-        lengths = [one for one in lengths if int(one.values.max()) == longest or int(one.values.max()) > leaf.tensor.shape[2] or _is_padding_at(leaf, ~_within(one, leaf))]
+        lengths = [one for one in lengths if int(one.values.max()) == longest or int(one.values.max()) > leaf.tensor.shape[2] or is_padding_at(leaf, ~_within(one, leaf))]
     measure = _belonging(call, leaf, lengths, lambda m, other: _within(m, other) if int(m.values.max()) <= other.tensor.shape[1] else None)
     if measure is None:
         return None
@@ -287,11 +287,11 @@ def _belonging(call: Call, leaf: Leaf, sides: list[Leaf], flags: typing.Callable
 
 def _fit(side: Leaf, leaf: Leaf, flags: torch.Tensor | None) -> tuple[bool, int]:
     """Does the content of the input agree with the flags, and how many words do the names share?"""
-    content = flags is not None and flags.shape == leaf.tensor.shape[:2] and any(_is_padding_at(leaf, hidden) for hidden in (flags, ~flags))
+    content = flags is not None and flags.shape == leaf.tensor.shape[:2] and any(is_padding_at(leaf, hidden) for hidden in (flags, ~flags))
     return content, sum(any(a.startswith(b) or b.startswith(a) for b in _words(side.name)) for a in _words(leaf.name))
 
 
-def _is_padding_at(leaf: Leaf, hidden: torch.Tensor) -> bool:
+def is_padding_at(leaf: Leaf, hidden: torch.Tensor) -> bool:
     """One id only stands there, and nowhere else; or zeros, with something else everywhere else."""
     if not bool(hidden.any()) or bool(hidden.all()):
         return False

@@ -96,7 +96,8 @@ def _are_flags(trace: Trace, key: int, flags: typing.Container[int]) -> bool:
     if key in flags:
         return True
     for op in way_back(trace, key):
-        if any(seen.dtype is torch.bool or seen.key in flags for seen in (*op.outs, *op.ins)):
+        # (Ids that were filled where a mask says so have it as another operand; they are no flags.)
+        if any(seen.dtype is torch.bool for seen in (*op.outs, *op.ins[:1])) or any(seen.key in flags for seen in op.ins):
             return True
     return False
 

@@ -11,14 +11,17 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import padded
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.beginnings import beginning
+from torchsleuth.auditor.beginnings import beginning, way_back
+from torchsleuth.auditor.given import given
 from torchsleuth.auditor.heldrows import lengths_in_another_order, listed_at
 from torchsleuth.auditor.observation import InputFact
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 ENOUGH = 32  # elements from which a constant input is no accident of a small example
+FEW = 4  # samples may be equal by chance
 PIXELS = 128  # whole numbers that stay below are as likely classes of a segmentation, or counts
+_REPEATING = {"__getitem__", "select", "expand", "expand_as", "repeat", "tile", "index_select"}
 _IMAGE_CHANNELS = (1, 3, 4)
 
 
@@ -31,7 +34,7 @@ def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
     found += _lengths(call)
     found += lengths_in_another_order(call, pad_ids)
     found += _mask_shapes(call)
-    found += _pad_is_token(call, pad_ids)
+    found += _pad_is_token(call, pad_ids) or _pad_between_words(call)
     found += _polarity(call, pad_ids)
     return found
 
@@ -57,10 +60,15 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
     return found
 
 
-def with_beginnings(facts: list[InputFact], call: Call, step: Trace) -> list[InputFact]:
-    """The same with the expression that made the input, where the program was seen to make it."""
-    keys = {leaf.name: call.numbers.get(leaf.path) for leaf in call.leaves}
-    begun = [dataclasses.replace(fact, made=beginning(step, keys.get(fact.name))) if fact.made is None else fact for fact in facts]
+def with_beginnings(facts: list[InputFact], call: Call, step: Trace, where: Site | None) -> list[InputFact]:
+    """The same with the expression that made the input, where the program was seen to make it, or its source at the call (`where`) leaves one reading."""
+    leaves = {leaf.name: leaf for leaf in call.leaves}
+
+    def made(fact: InputFact) -> Site | None:
+        leaf = leaves.get(fact.name)
+        return (beginning(step, call.numbers.get(leaf.path)) or given(where, leaf.path)) if leaf is not None else None
+
+    begun = [dataclasses.replace(fact, made=made(fact)) if fact.made is None else fact for fact in facts]
     return [dataclasses.replace(fact, made=listed_at(fact.made)) if fact.kind == "lengths-reordered" else fact for fact in begun]
 
 
@@ -79,9 +87,9 @@ def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFac
             text = f"the convolution wants {wanted} channels in axis 1; the input is {list(size)}, with {wanted} in the last axis"
             return [InputFact("channels-last", _leaf_name(call, trace, op), text, site=site, limit=wanted)]
     if op.name in ("cross_entropy", "nll_loss") and len(op.ins) > 1:
-        return _label_facts(op.ins[0].size, op.ins[1].size, op.ins[1].dtype, site)
+        return [dataclasses.replace(fact, made=beginning(trace, op.ins[1].key)) for fact in _label_facts(op.ins[0].size, op.ins[1].size, op.ins[1].dtype, site)]
     if op.name in ("binary_cross_entropy_with_logits", "binary_cross_entropy") and len(op.ins) > 1 and not op.ins[1].dtype.is_floating_point:
-        return [InputFact("integer-target", "", f"the targets of `{op.name}` are {_name(op.ins[1].dtype)}, not floating point", site=site)]
+        return [InputFact("integer-target", "", f"the targets of `{op.name}` are {_name(op.ins[1].dtype)}, not floating point", site=site, made=beginning(trace, op.ins[1].key))]
     if op.name in ("linear", "conv2d", "conv1d", "matmul") and len(op.ins) > 1:
         first, second = op.ins[0], op.ins[1]
         text = f"`{op.name}` is given {_name(first.dtype)}, its weights are {_name(second.dtype)}"
@@ -200,6 +208,25 @@ def _constant(content: list[Leaf]) -> list[InputFact]:
     return found
 
 
+def equal_samples(call: Call, trace: Trace, asked: list[torch.Tensor]) -> list[InputFact]:
+    """One sample repeated for the whole batch, of which different answers are asked."""
+    content = [leaf for leaf in call.leaves if _is_content(leaf) and leaf.tensor.dim() > 0]
+    count = call.batch_size
+    if not content or count is None or count < FEW or any(leaf.tensor.shape[0] != count or not _rows_equal(leaf.values) for leaf in content):
+        return []
+    leaf = max(content, key=lambda one: one.tensor.numel())
+    answers = next((target for target in asked if target.dim() and target.shape[0] == count and not _rows_equal(target)), None)
+    if answers is None or leaf.tensor.numel() == count or _constant(content):  # which tells it, too
+        return []
+    text = f"all {count} samples of `{leaf.name}`, shape {list(leaf.tensor.shape)}, are one and the same, and the loss asks {answers.unique(dim=0).shape[0]} different answers of them"
+    repeating = (op for op in way_back(trace, trace.known_key(leaf.tensor)) if op.name in _REPEATING and op.place.direct)
+    return [InputFact("equal-samples", leaf.name, text, count=count, made=next((trace.site(op) for op in repeating), None))]
+
+
+def _rows_equal(values: torch.Tensor) -> bool:
+    return bool((values == values[:1]).all())
+
+
 def _lengths(call: Call) -> list[InputFact]:
     found = []
     sequences = batches.sequences(call)
@@ -283,6 +310,28 @@ def _pad_is_token(call: Call, pad_ids: set[int]) -> list[InputFact]:
             )
             found.append(InputFact("pad-is-token", padding.leaf.name, text, padding.pad_id, (row, position), count=int(where.sum())))
     return found
+
+
+def _pad_between_words(call: Call) -> list[InputFact]:
+    """The id that the embedding treats as padding ends rows, and also stands alone between words."""
+    declared = {m.padding_idx for m in call.model.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None}
+    for leaf in batches.sequences(call):
+        if leaf.tensor.dim() != 2 or len(declared) != 1:
+            continue
+        pad, ids = next(iter(declared)), leaf.values
+        words = ids != pad
+        after = words.flip(1).cumsum(1).flip(1) > 0
+        before = words.cumsum(1) > 0
+        alone = ~words & after & before
+        runs = alone[:, 1:] & alone[:, :-1]
+        ended = int((~after).sum(1).max())  # positions of padding at the end of a row
+        if int(alone.sum()) < FEW - 1 or int(alone.any(1).sum()) < 2 or bool(runs.any()) or ended < 2 or bool((~before).any()):
+            continue
+        row, position = alone.nonzero()[0].tolist()
+        text = (f"id {pad} is `padding_idx`, which rows of `{leaf.name}` end in, and it also stands alone between words at {int(alone.sum())} positions, "
+                f"the first at [{row}, {position}]")  # fmt: skip
+        return [InputFact("pad-is-token", leaf.name, text, pad, (row, position), count=int(alone.sum()))]
+    return []
 
 
 def _first_taker(trace: Trace, key: int) -> Op | None:

@@ -22,7 +22,8 @@ from torchsleuth.auditor.observation_training import ModeFact, NoUpdate, ScaledG
 from torchsleuth.auditor.optimizers import OptimizerWatch, parameters_of
 from torchsleuth.auditor.owners import built
 from torchsleuth.auditor.padded import known_padding, padded_labels
-from torchsleuth.auditor.preflight import traced_facts
+from torchsleuth.auditor.preflight import equal_samples, traced_facts
+from torchsleuth.auditor.repeated import returned_twice
 from torchsleuth.auditor.scaling import never_scaled, scaled
 from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import Place
@@ -30,6 +31,7 @@ from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.storedchanged import changed_where_stored
 from torchsleuth.auditor.symmetry import equal_units
 from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.turnedmasks import transposed_masks
 from torchsleuth.auditor.undone import undone
 
 # Flat where what they are given lies beyond a margin: a loss that is zero there is at its least.
@@ -77,12 +79,13 @@ class StepReading:
         keys.update((name, key) for name, p in one.model.named_parameters() if keys.get(name) not in trace.parameters and (key := trace.known_key(p)) is not None)
         fields = self.view.facts(one.model, one.output, self._loss, states, keys, optimized, one.live.batch_size, one.inside, elsewhere | (optimized or set()), step, beside=self._more)
         paddings, _ = known_padding(one.live)
-        losses, extra = self.view.losses(paddings, padded_labels(one.live))
+        losses, extra = self.view.losses(paddings, padded_labels(one.live), one.live.batch_size)
         fields["losses"] = losses
         if one is max(self.captured, key=lambda c: c.size):
             self._loose_leaves = self._look_for_loose_leaves()
         ends = {key for tensor in (*(leaf.tensor for leaf in one.live.leaves), self._loss, *self._more) if tensor is not None and (key := trace.known_key(tensor)) is not None}
-        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *self.view.integers.facts(ends), *changed_where_stored(trace, ends))
+        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *equal_samples(one.live, trace, self.view.watch.asked()), *transposed_masks(one.live, trace, self.view.watch.hidden), *self.view.integers.facts(ends), *changed_where_stored(trace, ends))
+        fields["aliases"] += tuple(returned_twice(one.model, one.output, one.live, any(unused.how == "dropped" for unused in fields.get("unused", ()))))
         if optimizer is not None:
             fields.update(self._optimizer_fields(one, states))
         elif not self._loss_seen:

@@ -30,6 +30,7 @@ from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_f
 from torchsleuth.auditor.injected import loop_moves
 from torchsleuth.auditor.judge import report_of
 from torchsleuth.auditor.looseleaves import loose_leaves
+from torchsleuth.auditor.magnitudes import with_first_values
 from torchsleuth.auditor.modestack import paused
 from torchsleuth.auditor.lastpositions import last_position_moves
 from torchsleuth.auditor.neighbours import neighbour_moves
@@ -41,6 +42,7 @@ from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second,
 from torchsleuth.auditor.packedby import packed_moves
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.pixels import pixel_moves
+from torchsleuth.auditor.repeated import returned_twice
 from torchsleuth.auditor.runner import Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
@@ -48,6 +50,7 @@ from torchsleuth.auditor.stirring import still_zero
 from torchsleuth.auditor.timefirst import samples_by_layers
 from torchsleuth.auditor.trace import tensors_in
 from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
+from torchsleuth.auditor.turnedmasks import transposed_masks
 from torchsleuth.auditor.undisturbed import undisturbed
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
@@ -165,7 +168,7 @@ class Session:
         self.fields.update(fields)
         before = preflight.batch_facts(self.call, self.pad_ids)
         facts = [*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model)]
-        self.fields["inputs"] = tuple(preflight.with_beginnings(facts, self.call, step.trace))
+        self.fields["inputs"] = tuple(preflight.with_beginnings(facts, self.call, step.trace, self.where))
         self.fields["shared"] = tuple(shared_layers(self.model))
         if any(not bool(p.detach().isfinite().all()) for p in self.model.parameters()):
             self.notes.append("experiments were not made: at the end of the program some parameters are not finite")
@@ -239,9 +242,9 @@ class Session:
         self.fields["inputs"] = (
             *self.fields.get("inputs", ()), *view.watch.inputs, *preflight.traced_facts(self.call, view.trace)
         )  # fmt: skip
-        losses, extra = view.losses(self.paddings, padded_labels(self.call))
-        self.fields["losses"] = losses
-        self.fields["inputs"] += tuple(extra)
+        losses, extra = view.losses(self.paddings, padded_labels(self.call), self.call.batch_size)
+        self.fields["losses"] = with_first_values(losses, self.model)
+        self.fields["inputs"] += (*extra, *preflight.equal_samples(self.call, view.trace, view.watch.asked()), *transposed_masks(self.call, view.trace, view.watch.hidden))
         return view
 
     def _backward(self, view: StepView, keys: dict[str, int], parameters: dict[str, torch.Tensor], output: typing.Any) -> None:
@@ -268,6 +271,7 @@ class Session:
             self.fields.update(view.facts(self.model, output, loss, states, keys, optimized, self.call.batch_size, inside, optimized or ()))
             leaves = loose_leaves(self.model.modules(), trace, trace.known_key(loss) if loss is not None else None, (optimized or set()) | {id(leaf.tensor) for leaf in self.call.leaves})
             self.fields["unregistered"] += tuple(leaf.fact for leaf in leaves)
+        self.fields["aliases"] += tuple(returned_twice(self.model, output, self.call, any(one.how == "dropped" for one in self.fields.get("unused", ()))))
         if states is not None and loss is not None and set(states.values()) & {"zero", "nan"}:
             self.zero_or_nan(states, watch, keys)
         if optimized is not None:

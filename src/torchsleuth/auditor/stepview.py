@@ -32,6 +32,7 @@ from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
 from torchsleuth.auditor.polarity import polarity
+from torchsleuth.auditor.repeated import with_the_other
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
 from torchsleuth.auditor.unitlengths import UnitWatch
@@ -145,7 +146,7 @@ class StepView:
             if loss is not None and not since:
                 named = {fact.site.span for fact in lost if fact.site is not None}
                 lost += left_out(trace, [loss, *beside], keys, named, [w.name for w in _wanted(weights) if w.grad == "none" and w.name in keys and w.name not in explained])
-        found["unused"] = (*found.get("unused", ()), *lost)
+        found["unused"] = (*(with_the_other(unused, model, trace, inside) for unused in found.get("unused", ())), *lost)
         return found
 
     def _regarded(self, output: typing.Any, losses: typing.Iterable[torch.Tensor | None]) -> frozenset[str]:
@@ -182,8 +183,8 @@ class StepView:
         unused = flow.unused([n for n in missing if n not in explained], owner_classes(model)) if not whole or not cuts else []
         return {"cuts": tuple(with_caller(self.trace, cut, loss_key, since) for cut in cuts), "unused": tuple(unused)}
 
-    def losses(self, paddings: list[Padding], own: list[Padding] | None = None) -> tuple[tuple[LossCall, ...], list[InputFact]]:
-        """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake. `own`: the padding of the labels themselves."""
+    def losses(self, paddings: list[Padding], own: list[Padding] | None = None, count: int | None = None) -> tuple[tuple[LossCall, ...], list[InputFact]]:
+        """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake. `own`: the padding of the labels themselves; `count`: of samples."""
         calls, extra = [], []
         targets = {id(op): (target, ignore, reduction) for op, target, ignore, reduction in self.watch.targets}
         for op, call in self.watch.losses:
@@ -193,11 +194,15 @@ class StepView:
                 call = _with_padding(call, target, ignore, reduction, paddings)
                 if own and not call.padded_counted:
                     call, alone = _with_padding(call, target, ignore, reduction, own), True
-                extra += _ignored_class(call, target, ignore, paddings)
+                extra += _ignored_class(call, target, ignore, [] if self._pad_word(call, ignore) else paddings) or ([] if paddings else _ignored_samples(call, target, ignore, count))
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
         return (*calls, *self.watch.again), extra + self._inverted(paddings)
+
+    def _pad_word(self, call: LossCall, ignore: int | None) -> bool:
+        """Words are predicted, and the one that is ignored is the one that pads: tokens that were not hidden are labelled so, and no text holds it."""
+        return any(lookup.rows == call.classes and lookup.padding_idx == ignore for lookup in self.watch.lookups)
 
     def _labels_made(self, loss: Op, alone: bool) -> Site | None:
         """Where the labels were made, unless they are the very tokens that the model is given (`alone`: they are not): these have no other value for padding."""
@@ -328,6 +333,14 @@ def _ignored_class(call: LossCall, target: torch.Tensor, ignore: int | None, pad
         text = f"`ignore_index={ignore}` drops {int(dropped.sum())} labels at positions that are not padding, the first at [{row}, {position}]"
         found.append(InputFact("ignored-class", "", text, ignore, (row, position), site=call.site, count=int(dropped.sum())))
     return found[:1]
+
+
+def _ignored_samples(call: LossCall, target: torch.Tensor, ignore: int | None, count: int | None) -> list[InputFact]:
+    """Whole samples that `ignore_index` drops, one label for each, because their class has that number."""
+    if ignore is None or target.dim() != 1 or len(call.input.size) != 2 or target.numel() != count or not 0 <= ignore < (call.classes or 0) or not call.ignored or not call.counted:
+        return []
+    text = f"`ignore_index={ignore}` drops {call.ignored} of {target.numel()} samples: those of class {ignore}, which is one of the {call.classes} that the model has an output for"
+    return [InputFact("ignored-class", "", text, ignore, site=call.site, count=call.ignored, made=criterion_built(call.site))]
 
 
 def parameter_keys(trace: Trace, model: nn.Module) -> dict[str, int]:

@@ -70,7 +70,7 @@ def module_words(site: Site | None) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:.2g}" if abs(value) < 1000 else f"{value:.4g}"
+    return f"{value:.2g}" if abs(value) < 100 else f"{value:.3g}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 def expression_of(site: Site) -> str:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from torchsleuth.auditor import distributions
+from torchsleuth.auditor import distributions, squashed
 from torchsleuth.auditor.accelerator import at_hand
-from torchsleuth.auditor.beginnings import maker
+from torchsleuth.auditor.beginnings import beginning, maker
 from torchsleuth.auditor.classaxis import wrong_layer
 from torchsleuth.auditor.indexed import IndexedWrites
+from torchsleuth.auditor.magnitudes import above_chance, magnitudes
 from torchsleuth.auditor.observation import InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Shape, Site
 from torchsleuth.auditor.shifts import Lookup, Shift, shift_of, shift_of_chosen
@@ -106,6 +107,10 @@ class Watch:
             if op.place.direct and goals[0].is_floating_point() and goals[0].numel() <= MOST_IDS:
                 self.subtracted.append(goals[0].detach().clone())
 
+    def asked(self) -> list[torch.Tensor]:
+        """What the losses compare with."""
+        return [target for _, target, _, _ in self.targets] + [target for _, target in self.dense.values()]
+
     # -- lookups -------------------------------------------------------------------------------
 
     def _embedding(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
@@ -129,7 +134,7 @@ class Watch:
             value = int(ids[tuple(bad[0])])
             self.inputs.append(
                 InputFact(
-                    "index-out-of-table", "", "", value, position, int(table.shape[0]), op.module,
+                    "index-out-of-table", "", f"the indices run from {low} to {high}", value, position, int(table.shape[0]), op.module,
                     self.trace.site(op), int(bad.shape[0]),
                 )  # fmt: skip
             )
@@ -165,7 +170,7 @@ class Watch:
         if op.name.startswith("binary"):
             if target.is_floating_point() and target.numel() and (float(target.min()) < 0 or float(target.max()) > 1):
                 value = float(target.max()) if float(target.max()) > 1 else float(target.min())
-                self.inputs.append(InputFact("binary-target", "", "", value, site=self.trace.site(op), table=op.name))
+                self.inputs.append(InputFact("binary-target", "", "", value, site=self.trace.site(op), table=op.name, made=beginning(self.trace, op.ins[1].key)))
             return
         if target.is_floating_point() or target.dtype is torch.bool:
             return
@@ -177,8 +182,8 @@ class Watch:
             at = bad.nonzero()[0]
             values = tuple(sorted({int(v) for v in target[bad].flatten().tolist()}))[:5]
             self.inputs.append(
-                InputFact("label-out-of-range", "", "", values[-1], tuple(at.tolist()), int(classes), op.name,
-                          self.trace.site(op), int(bad.sum()))
+                InputFact("label-out-of-range", "", f"the labels run from {int(target.min())} to {int(target.max())}", values[-1], tuple(at.tolist()), int(classes), op.name,
+                          self.trace.site(op), int(bad.sum()), beginning(self.trace, op.ins[1].key), lowest=int(target.min()))
             )  # fmt: skip
             self._refuse(original, f"label {values[-1]} is out of range for {classes} classes")
 
@@ -190,6 +195,10 @@ class Watch:
         facts |= distributions.of_scores(op.name, given, self.trace, op)
         if op.name == "kl_div":
             facts |= distributions.of_divergence(given, target, bool(kwargs.get("log_target") or (len(args) > 5 and args[5])), self.trace, op)
+        facts |= squashed.of_activation(op.name, source, given, target)
+        if source is not None and squashed.belongs_not(op.name, source, facts):
+            facts["activation_built"], facts["built_inside"] = squashed.built(self.trace, source)
+        self._twice(op, source, given)
         classes = facts.pop("classes", None)
         ignore = _plain_number(op.argument(4, "ignore_index", -100)) if classes is not None and not target.is_floating_point() else None
         ignored = int((target == ignore).sum()) if ignore is not None else 0
@@ -209,9 +218,11 @@ class Watch:
                 op.name, site, value, _shape(given), _shape(target), classes, reduction,
                 lowest=float(finite.min()), highest=float(finite.max()),
                 spread=float(finite.std()) if finite.numel() > 1 else 0.0,
-                weighted=kwargs.get("weight") is not None or (len(args) > 2 and args[2] is not None),
+                weighted=kwargs.get("weight") is not None or kwargs.get("pos_weight") is not None or (len(args) > 2 and args[2] is not None),
                 ignore_index=ignore, ignored=ignored, counted=target.numel() - ignored,
-                layer=self.trace.site(astray) if astray is not None else None, **facts,
+                layer=self.trace.site(astray) if astray is not None else None,
+                magnitudes=magnitudes(self.trace, op.ins[0], lambda: distributions.factor(self.trace, op.ins[0])) if value is not None and not self.losses and above_chance(op.name, classes, value) else (),
+                **facts,
             ),
         ))  # fmt: skip
         if classes is None and reduction != "none" and given.shape == target.shape and given.dim() in (2, 3) and given.numel() <= MOST_IDS:
@@ -225,6 +236,21 @@ class Watch:
             shift = shift_of(self.trace, op, given, target, ignore, [one for one in self.lookups if one.op.name != "one_hot" or one.op.outs[0].key in before])
             if shift is not None:
                 self.shifts.append(shift)
+
+    def _twice(self, loss: Op, source: Op | None, given: torch.Tensor) -> None:
+        """`sigmoid(sigmoid(x))`, or `softmax(softmax(x)).log()`, in front of a loss that takes the outer one."""
+        if loss.name == "nll_loss":
+            chain = list(self.trace.made_through(loss.ins[0], distributions.KEEPING | distributions.LOGS))
+            source = chain[-1] if chain else None
+        elif loss.name != "binary_cross_entropy":
+            return
+        before = squashed.twice(lambda seen: distributions.activation_of(self.trace, seen), source)
+        site = self.trace.site(source) if source is not None else None
+        if source is not None and before is not None and site is not None:
+            made, inside = squashed.built(self.trace, before)
+            low, high = (float(end.float().logit()) for end in (given.min(), given.max())) if source.name == "sigmoid" else (0.0, 0.0)
+            self.again.append(LossCall(source.name, site, None, Shape(source.ins[0].size, str(source.ins[0].dtype).removeprefix("torch.")), None, None, "", lowest=low, highest=high,
+                                       activation=before.name, activation_site=self.trace.site(before), activation_built=made, built_inside=inside))  # fmt: skip
 
     def _normalises(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         """`log_softmax(p)`, `gumbel_softmax(p)`, or `p - p.logsumexp(-1)` as `Categorical(logits=p)` has it, of the result of a softmax."""

@@ -5,7 +5,7 @@ from torch import nn
 BUG = True
 torch.manual_seed(0)
 gen = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
-critic = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid())
+critic = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid())  # culprit
 gen_optimizer, critic_optimizer = (torch.optim.Adam(m.parameters(), lr=2e-4) for m in (gen, critic))
 compare = nn.BCEWithLogitsLoss() if BUG else nn.BCELoss()
 

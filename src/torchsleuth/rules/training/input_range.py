@@ -56,7 +56,8 @@ class InputRange(AuditRule):
 
 def _culprits(fact: InputFact, observation: Observation, label: str):
     site = fact.site or observation.call
-    made = (culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"),) if fact.made is not None and (site is None or fact.made.span != site.span) else ()
+    name = f"`{fact.name}` is" if fact.name else "they are" if fact.kind.startswith("label") else "the targets are" if fact.kind == "binary-target" else "it is"
+    made = (culprit(fact.made, Role.CREATE, f"{name} made here"),) if fact.made is not None and (site is None or fact.made.span != site.span) else ()
     return ((culprit(site, Role.INDEX, label),) if site is not None else ()) + made
 
 
@@ -66,7 +67,7 @@ def _lookup(fact: InputFact, observation: Observation) -> Diagnosis:
     what = f"{name} holds {fact.value} at {list(fact.position)}, {low}"
     return Diagnosis(
         InputRange.name, f"{what}: it points outside of the table", Confidence.CERTAIN, _culprits(fact, observation, f"index {fact.value}, table of {fact.limit} rows"),
-        observed(what, "1 entry is out of range" if fact.count == 1 else f"{fact.count} entries are out of range", f"the table is `{fact.table}`" if fact.table else ""),
+        observed(what, "1 entry is out of range" if fact.count == 1 else f"{fact.count} entries are out of range", fact.text, f"the table is `{fact.table}`" if fact.table else ""),
         "An embedding is a table with one row for each id from 0; there is no row for this one.",
         (advice("Make ids and table fit: the model's own tokenizer, a larger table, or shorter sequences for a table of positions."),),
     )  # fmt: skip
@@ -74,11 +75,11 @@ def _lookup(fact: InputFact, observation: Observation) -> Diagnosis:
 
 def _label(fact: InputFact, observation: Observation) -> Diagnosis:
     what = f"label {fact.value} at {list(fact.position)} with {fact.limit} classes (valid: 0 to {(fact.limit or 1) - 1})"
-    fix = "Count classes from 0." if fact.value == fact.limit else \
+    fix = f"Count classes from 0: the labels run from 1 to {fact.limit}." if fact.lowest == 1 and fact.value == fact.limit else \
         "Give the model as many outputs as there are classes, or mark labels that do not count with `ignore_index`."  # fmt: skip
     return Diagnosis(
         InputRange.name, f"the loss is given {what}", Confidence.CERTAIN, _culprits(fact, observation, f"label {fact.value}, {fact.limit} classes"),
-        observed(f"`{fact.table}` gets {what}", "1 label is out of range" if fact.count == 1 else f"{fact.count} labels are out of range"),
+        observed(f"`{fact.table}` gets {what}", "1 label is out of range" if fact.count == 1 else f"{fact.count} labels are out of range", fact.text),
         "A class label picks one of the model's scores; there is no score for this one.", (advice(fix),),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation import LossCall, Observation
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, number, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 
@@ -15,8 +15,9 @@ class LossAtStart(AuditRule):
 
     What happened
     -------------
-    A model that gives every class the same score has a cross entropy of log(C). The first loss of this
-    step is several times that.
+    A model that gives every class the same score has a cross entropy of log(C) (of two answers, log(2)). The first loss of this
+    step is several times that. What makes the scores large is looked for on the way to them, from the last normalisation on:
+    data, weights or a bias of unusual size, a factor.
 
     Why
     ---
@@ -53,21 +54,50 @@ class LossAtStart(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for loss in observation.losses[:1]:
-            if loss.function != "cross_entropy" or not loss.classes or loss.classes < 2 or loss.value is None:
+            chance = _chance(loss)
+            if chance is None or loss.value is None or loss.reduction != "mean" or loss.weighted or loss.similarities or not math.isfinite(loss.value):
                 continue
-            if loss.reduction != "mean" or loss.weighted or loss.similarities or not math.isfinite(loss.value):
+            times, beyond = min((_LEAST[cause.kind] for cause in loss.magnitudes), default=_UNEXPLAINED)
+            if loss.value < max(times * chance, chance + beyond):
                 continue
-            chance = math.log(loss.classes)
-            if loss.value < max(6 * chance, chance + 8):
-                continue
+            outputs = f"{loss.classes} classes" if loss.classes else "2 answers"
+            causes = [culprit(cause.site, Role.CREATE, _LABELS[cause.kind]) for cause in loss.magnitudes if cause.site is not None]
+            causes += [culprit(cause.used, Role.OPERAND, _USES[cause.kind]) for cause in loss.magnitudes if cause.site is None and cause.used is not None]
+            seat = culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"loss {number(loss.value)} over {outputs}")
             yield Diagnosis(
-                self.name, f"the first loss is {number(loss.value)}; a model that knows nothing has {number(chance)}", Confidence.POSSIBLE,
-                (culprit(loss.site, Role.CALL if loss.site.library else Role.OPERAND, f"loss {number(loss.value)} over {loss.classes} classes"),),
+                self.name, f"the first loss is {number(loss.value)}; a model that knows nothing has {number(chance)}", Confidence.LIKELY if causes else Confidence.POSSIBLE,
+                tuple({c.span: c for c in (seat, *reversed(causes))}.values())[::-1],
                 observed(
-                    f"the loss over {loss.classes} classes is {number(loss.value)}; equal scores give log({loss.classes}) = {number(chance)}",
+                    f"the loss over {outputs} is {number(loss.value)}; equal scores give log({loss.classes or 2}) = {number(chance)}",
                     f"the scores lie between {number(loss.lowest)} and {number(loss.highest)}, with a standard deviation of {number(loss.spread)}",
+                    *(cause.text for cause in loss.magnitudes),
                 ),
-                "Scores this large are a confident guess. Before training there is nothing to be confident about; the likely reason is the size "
-                "of the inputs or of the initial weights. For a model that was trained before, it is the labels or the preprocessing.",
-                (advice("Scale the inputs and check the initialisation of the last layers."),),
+                "Scores this large are a confident guess. Before training there is nothing to be confident about; " + (_found(loss) or
+                "the likely reason is the size of the inputs or of the initial weights. For a model that was trained before, it is the labels or the preprocessing."),
+                tuple(advice(_REMEDIES[kind]) for kind in dict.fromkeys(cause.kind for cause in loss.magnitudes)) or (advice("Scale the inputs and check the initialisation of the last layers."),),
             )  # fmt: skip
+
+
+# Times what equal scores cost, and how much above that: the better the reason, the less it takes. An embedding that is used for
+# the scores, too, is often left as `nn.Embedding` makes it.
+_UNEXPLAINED = (6.0, 8.0)
+_LEAST = {"bias": (2.5, 2.5), "weight": (2.5, 2.5), "factor": (2.5, 2.5), "input": (4.0, 5.0), "tied": _UNEXPLAINED}
+_LABELS = {"bias": "the bias gets its values here", "tied": "the weights get their values here", "weight": "the weights get their values here", "input": "the data comes from here", "factor": "the scores are multiplied here"}
+_USES = {"bias": "the bias is used here", "tied": "the weights are used here", "weight": "the weights are used here", "input": "the data is used here"}
+_REASONS = {"bias": "the bias begins too large", "tied": "the scores are products with an embedding, whose numbers `nn.Embedding` draws with a standard deviation of 1", "weight": "the weights begin too wide", "input": "the data is not scaled", "factor": "a factor makes the scores large"}
+_REMEDIES = {"bias": "Begin with a bias of 0, or with the logarithms of how often each class occurs.", "tied": "Begin with a smaller embedding: `nn.init.normal_(embedding.weight, std=0.02)`.", "weight": "Begin with smaller weights: a standard deviation of about 1/sqrt(the number of inputs), as `nn.Linear` does by itself.",
+             "input": "Scale the data: subtract its mean and divide by its standard deviation.",
+             "factor": "Leave the factor out, or make it smaller."}  # fmt: skip
+
+
+def _chance(loss: LossCall) -> float | None:
+    """What equal scores cost."""
+    if loss.function == "binary_cross_entropy_with_logits":
+        return math.log(2)
+    known = loss.function == "cross_entropy" or (loss.function == "nll_loss" and loss.normalised)
+    return math.log(loss.classes) if known and loss.classes and loss.classes > 1 else None
+
+
+def _found(loss: LossCall) -> str:
+    reasons = [_REASONS[kind] for kind in dict.fromkeys(cause.kind for cause in loss.magnitudes)]
+    return f"here {' and '.join(reasons)}." if reasons else ""

@@ -82,8 +82,9 @@ class PaddingInLoss(AuditRule):
         for fact in observation.inputs:
             if fact.kind == "ignored-class" and fact.site is not None:
                 yield Diagnosis(
-                    self.name, f"`ignore_index={fact.value}` drops labels of real positions", Confidence.LIKELY,
-                    (culprit(fact.site, Role.CALL if fact.site.library else Role.OPERAND),), observed(fact.text),
-                    "A label that is both a class and the sign for padding is never trained.",
-                    (advice("Use a label that is no class for padding, such as -100."),),
+                    self.name, f"`ignore_index={fact.value}` drops labels of real {'positions' if fact.position else 'samples'}", Confidence.LIKELY,
+                    (*([culprit(fact.made, Role.CREATE, f"is made with `ignore_index={fact.value}`", Known.INFERRED)] if fact.made is not None else []),
+                     culprit(fact.site, Role.CALL if fact.site.library else Role.OPERAND)), observed(fact.text),
+                    "A label that is both a class and the sign for padding is never trained." if fact.position else "The loss of these samples is left out: their class is never learned.",
+                    (advice("Use a label that is no class for padding, such as -100." if fact.position else "Leave `ignore_index` out, or use a number that is no class, such as -100."),),
                 )  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import AxisFact, LossCall, Observation
-from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
+from torchsleuth.model import Confidence, Culprit, Diagnosis, Known, Role
 
 
 class SoftmaxAxis(AuditRule):
@@ -81,21 +82,28 @@ def _lengths(fact: AxisFact) -> Diagnosis:
     )  # fmt: skip
 
 
+def _built(site: Site | None, operation: str) -> list[Culprit]:
+    return [culprit(site, Role.CREATE, f"the layer that applies `{operation}` is built here, and given its axis", Known.INFERRED)] if site is not None else []
+
+
 def _sums(operation: str, axis: int) -> str:
     return f"{'the exponentials of its' if operation.startswith('log') else 'its'} results sum to 1 along axis {axis}"
 
 
 def _picked(fact: AxisFact) -> Diagnosis:
     size = list(fact.size)
-    culprits = [culprit(fact.site, Role.OPERAND, _sums(fact.operation, fact.along))]
+    softmax = fact.operation in ("softmax", "log_softmax")
+    said = f"`{fact.operation}` runs over" if softmax else f"`{expression_of(fact.site)}` gives probabilities over"
+    label = _sums(fact.operation, fact.along) if softmax else f"gives probabilities, or their logarithms, along axis {fact.along}"
+    culprits = [*_built(fact.built, fact.operation), culprit(fact.site, Role.OPERAND, label)]
     if fact.use is not None and fact.use.span != fact.site.span:
         culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
     return Diagnosis(
-        SoftmaxAxis.name, f"`{fact.operation}` runs over axis {fact.along} of {size}, and the labels pick along axis {fact.keys}", Confidence.CERTAIN, tuple(culprits),
+        SoftmaxAxis.name, f"{said} axis {fact.along} of {size}, and the labels pick along axis {fact.keys}", Confidence.CERTAIN, tuple(culprits),
         observed(f"the predictions, shape {size}, are probabilities (or their logarithms) along axis {fact.along} and not along axis {fact.keys}",
                  f"the labels pick one of the {size[fact.keys]} alternatives along axis {fact.keys}"),
         "Cross entropy is the logarithm of the probability of the right alternative: the probabilities of the alternatives must sum to 1.",
-        (advice(f"Let `{fact.operation}` run over axis {fact.keys}: `dim={_axis(fact.keys, len(size))}`."),),
+        (advice(f"Let {f'`{fact.operation}`' if softmax else 'it'} run over axis {fact.keys}: `dim={_axis(fact.keys, len(size))}`."),),
     )  # fmt: skip
 
 
@@ -115,15 +123,15 @@ def _attention(fact: AxisFact) -> Diagnosis:
 
 
 def _before_loss(loss: LossCall) -> Diagnosis:
-    size, along = list(loss.input.size), loss.sums_along
-    axis = len(size) - 1 if loss.function == "ctc_loss" else 1
-    culprits = [culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
+    size, along = list(loss.sums_in or loss.input.size), loss.sums_along
+    axis = len(size) - 1 if loss.function == "ctc_loss" or loss.sums_in else 1
+    culprits = [*_built(loss.activation_built, loss.activation), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
     if loss.site.span != loss.activation_site.span:
         culprits.append(culprit(loss.site, Role.CALL, f"takes axis {axis} for the classes"))
     return Diagnosis(
         SoftmaxAxis.name, f"`{loss.activation}` runs over axis {along}, and `{loss.function}` takes axis {axis} of {size} for the classes", Confidence.CERTAIN,
         tuple(culprits),
-        observed(f"the input of `{loss.function}` has shape {size}; the exponentials of its values sum to 1 along axis {along} and not along axis {axis}"),
+        observed(f"the input of `{loss.function}` has shape {list(loss.input.size)}{f', laid out from {size}' * bool(loss.sums_in)}; the exponentials of its values sum to 1 along axis {along} and not along axis {axis}"),
         "The probabilities of the classes are to sum to 1 for each sample and position. Here they do over " + ("the samples" if along == 0 and loss.function != "ctc_loss" else "another axis")
         + ", so that raising one lowers the others' there.",
         (advice(f"Let `{loss.activation}` run over the classes, or give `cross_entropy` the scores."

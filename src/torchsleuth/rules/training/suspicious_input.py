@@ -15,6 +15,8 @@ _KINDS = {
                    "Clean the data: drop or fill these values before they reach the model.", Confidence.CERTAIN),
     "constant": ("all elements of `{name}` are equal", "A constant input carries no information: all samples look the same to the model.",
                  "Check how the batch is made.", Confidence.POSSIBLE),
+    "equal-samples": ("all samples of `{name}` are the same, and different answers are asked of them", "Equal inputs get equal outputs: the best that can be learned is the average of the "
+                      "answers.", "Check how a sample is picked: by its index, or always the same one.", Confidence.LIKELY),
     "unscaled-image": ("the images in `{name}` are not scaled", "Weights are initialised for inputs of about unit size; with values up to 255 "
                        "everything up to the next normalisation, its gradients too, is hundreds of times too large.", "Divide by 255 and normalise, before the model.", Confidence.LIKELY),
     "channels-last": ("the images in `{name}` have their channels last", "Convolutions take (batch, channels, height, width).",
@@ -27,6 +29,8 @@ _KINDS = {
                           "Give each row its own length: take the lengths in the order of the rows, or sort both alike (`enforce_sorted=False` sorts, and puts back, by itself).", Confidence.CERTAIN),
     "mask-shape": ("the mask `{name}` does not fit the ids", "A mask must have one entry for each position of each row.",
                    "Make the mask from the ids it belongs to.", Confidence.CERTAIN),
+    "mask-transposed": ("the mask is transposed: its rows are the positions, and its columns the samples", "There are as many samples as positions, so torch cannot tell. Each sample is shown "
+                        "what the mask says of others, and its own padding is not hidden.", "Make the mask [samples, positions], as the ids are laid; leave out what transposes it.", Confidence.CERTAIN),
     "mask-empty": ("the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN or a mean over padding.",
                    "Check the polarity of the mask: 1 keeps a position, 0 hides it.", Confidence.LIKELY),
     "mask-row-empty": ("a row of the mask `{name}` hides everything", "With every position hidden, attention has nothing to attend to: the result is NaN.",
@@ -55,6 +59,8 @@ _KINDS = {
                           "Make it bool first, `~flags.bool()`; or `1 - flags`.", Confidence.CERTAIN),
     "wrapped-integers": ("bytes wrap around before they are made floating point", "uint8 holds 0 to 255; what lies outside starts over at the other end, so that dark becomes bright.",
                          "Convert first, then compute: `x.float()`.", Confidence.CERTAIN),
+    "collapsed-integers": ("many different numbers are made whole, and (nearly) all become the same", "Making numbers whole cuts off what stands behind the point: of numbers between 0 and 1 nothing is left.",
+                           "Look at what it is divided by; or compute in floating point (`x.float() / 255`), and make whole only what is to be counted.", Confidence.LIKELY),
     "stored-changed": ("the data set changes its samples where it stores them", "An index gives a view: what is written into it stays in the data, and the next epoch is computed from "
                        "what this one has left.", "Compute a new tensor (`x = x - mean`), or write into a copy (`x = self.data[i].clone()`).", Confidence.LIKELY),
     "additive-mask": ("a mask of zeros and ones is added to the attention scores", "A floating point mask is added: 0 and 1 hide nothing. Only a bool mask selects.",
@@ -70,10 +76,10 @@ class SuspiciousInput(AuditRule):
     What happened
     -------------
     Before the forward pass torchsleuth looked at the tensors of the batch: NaN and infinite values,
-    inputs that are all equal, pixels from 0 to 255 that go straight into a convolution, channels in the
-    last axis, lengths beyond the data or in another order than the rows, masks of another shape or that hide everything, ids or labels
+    inputs that are all equal (or all samples of them, where different answers are asked), pixels from 0 to 255 that go straight into a convolution, channels in the
+    last axis, lengths beyond the data or in another order than the rows, masks of another shape, transposed, or that hide everything, ids or labels
     that are not integers, a pad id that is also a word, samples that `__getitem__` changes where they are stored; and results of integers that are taken for numbers: bytes that wrap
-    around, `~` of zeros and ones.
+    around, `~` of zeros and ones, many numbers that all become one when they are made whole.
 
     Why
     ---
@@ -127,8 +133,8 @@ def _diagnosis(observation: Observation, fact: InputFact) -> Diagnosis:
     site = fact.site or observation.call
     culprits = []
     if fact.made is not None:
-        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here"))
+        culprits.append(culprit(fact.made, Role.CREATE, f"`{fact.name}` is made here" if fact.name else "it is made here"))
     if site is not None and not any(c.span == site.span for c in culprits):
-        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, f"`{fact.name}` is given here" * bool(culprits)))
+        culprits.append(culprit(site, Role.OPERAND if fact.site is not None and not site.library else Role.CALL, (f"`{fact.name}` is given here" if fact.name else "it is given here") * bool(culprits)))
     title = title.format(name=fact.name) if fact.name else title.replace("`{name}`", "the input").replace(" in the input", "")
     return Diagnosis(SuspiciousInput.name, title, confidence, tuple(culprits), observed(fact.text), why, (advice(fix),))

@@ -69,17 +69,22 @@ class UnusedParameters(AuditRule):
                 culprits = (culprit(unused.built, Role.LOST_GRAD, "made here, and not used in this step"),)
             elif observation.call is not None:
                 culprits = (culprit(observation.call, Role.CALL, f"`{name}` is not used in this step"),)
+            again = unused.again is not None and unused.first is not None
+            if unused.again is not None and unused.first is not None:
+                culprits = (culprit(unused.again, Role.CALL, f"gives again what `{expression_of(unused.first)}` (line {unused.first.span.line}) gave: the same layer, the same input"), *culprits)
             if unused.how == "dropped":
                 title = f"the result of `{name}` ({unused.module_type}) is dropped"
                 fact = f"`{name}` was called, but its result is neither in what the model returns nor in the loss"
             else:
                 title = f"`{name}` ({unused.module_type}) is never used"
                 fact = "no operation of the step took these parameters as an input"
+                if unused.again is not None:
+                    fact += f", and another layer of this size got one input twice: `{expression_of(unused.again)}`"
             yield Diagnosis(
-                self.name, title, Confidence.LIKELY if unused.how == "dropped" else Confidence.POSSIBLE, culprits,
+                self.name, title, Confidence.LIKELY if unused.how == "dropped" or again else Confidence.POSSIBLE, culprits,
                 observed(f"{listed(unused.weights)} got no gradient in this step", fact),
                 "Parameters that the loss does not depend on are not trained.",
-                (advice(f"Use the result of `{name}`, or remove it."),),
+                (advice(f"Call `{name}` in the second place, or remove it." if again else f"Use the result of `{name}`, or remove it."),),
             )  # fmt: skip
 
 
