@@ -9,6 +9,7 @@ from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.observation_training import NoUpdate
 from torchsleuth.auditor.optimizers import OptimizerWatch
+from torchsleuth.auditor.unreached import advances
 
 NOTHING = 1e-6  # of the highest rate so far
 LEAST_STEPS = 8
@@ -60,5 +61,5 @@ class RateWatch:
             left = rate.steps - rate.since + 1
             if rate.since and left >= max(LEAST_STEPS, rate.steps / 2):
                 made = self._optimizers.scheduled.get(key)
-                return NoUpdate(rate.kind, "vanished", built=made, steps=rate.steps, since=rate.since, advanced=rate.advanced)
+                return NoUpdate(rate.kind, "vanished", built=made, steps=rate.steps, since=rate.since, advanced=rate.advanced, writers=advances(made))
         return None
