@@ -22,6 +22,7 @@ from torchsleuth.auditor.notfrozen import not_frozen
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_training import MixedGradient, NoUpdate, OptimizerFact
 from torchsleuth.auditor.optimizers import OptimizerWatch
+from torchsleuth.auditor.rates import with_setting
 from torchsleuth.auditor.session import Session
 from torchsleuth.auditor.sites import Place, site_of
 from torchsleuth.auditor.stepview import StepView
@@ -71,7 +72,8 @@ class Ending:
             unused = idle is not None and idle.reason == "never-stepped" and asked  # where the step belongs, if it stands nowhere
             fields["no_update"] = dataclasses.replace(idle, backward=self.view.trace.site(asked[-1])) if idle is not None and unused else idle
         elif fields.get("no_update") is not None:
-            fields["no_update"] = self.optimizers.still(fields["no_update"], steps)
+            idle = self.optimizers.still(fields["no_update"], steps)
+            fields["no_update"] = with_setting(idle) if idle is not None else None
         elif steps >= 3:
             beside = self.optimizers.idle_beside([one.model for one in self.captured])
             others = self.others

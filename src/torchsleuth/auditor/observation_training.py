@@ -161,6 +161,8 @@ class NoUpdate:
     decayed: bool = False  # weight decay has moved the parameters all the same
     writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; a step that was taken in the place of this one; "vanished": what advances the schedule
     backward: Site | None = None  # "never-stepped": it gave the gradients that nobody used
+    twice: bool = False  # that one had taken a step with the same gradients just before
+    rate: Site | None = None  # where the program sets the learning rate of 0 by hand, as the source has it
     closure: Site | None = None  # "no-backward": what the closure of the step returns
 
 

@@ -65,6 +65,8 @@ class NoUpdate(AuditRule):
         if fact.cleared is not None:
             idle = fact.reason == "never-stepped"
             culprits.append(culprit(fact.cleared, Role.MUTATE, "clears its gradients, and no step of its own follows" if idle else "clears the gradients before the step could use them"))
+        if fact.rate is not None:
+            culprits.append(culprit(fact.rate, Role.CREATE, "the learning rate is set here", Known.INFERRED))
         if fact.built is not None:
             culprits.append(culprit(fact.built, Role.CREATE, "the schedule is made here" if fact.reason == "vanished" else "the learning rate of 0 comes from here"))
         culprits += [culprit(site, Role.CREATE, f"`{name}` is zero in every element when training begins", Known.INFERRED) for name, site in fact.zeros]
@@ -76,7 +78,7 @@ class NoUpdate(AuditRule):
             if fact.reason == "vanished":
                 culprits.insert(0, culprit(writer, Role.CALL, f"advances the schedule: {fact.advanced} times in the first {fact.since - 1} steps", Known.INFERRED))
             elif fact.reason == "never-stepped":
-                culprits.insert(0, culprit(writer, Role.CALL, "this optimizer holds nothing that the loss before it gave a gradient to"))
+                culprits.insert(0, culprit(writer, Role.CALL, "takes a second step, with no `backward()` since its first" if fact.twice else "this optimizer holds nothing that the loss before it gave a gradient to"))
             else:
                 culprits.append(culprit(writer, Role.MUTATE, "writes into the gradients between `backward()` and the step" if len(fact.writers) > 1 else "leaves gradients that are all zero"))
         if fact.backward is not None and fact.condition is None and fact.named is None:
