@@ -22,6 +22,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Cut, OptimizerFact, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
+from torchsleuth.auditor.straightthrough import estimators_blamed
 from torchsleuth.auditor.trace import ENTRIES, EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -185,7 +186,7 @@ class Flow:
         for weak in (silenced, lambda op: op.name == "grad", lambda op: op.name.endswith("_like") or op.name.startswith("new_")):
             strong = set().union(*(who for index, who in ends.items() if not weak(ops[index])))
             ends = {index: left for index, who in ends.items() if (left := who - strong if weak(ops[index]) else who)}
-        ends = self._to_blame(self._to_blame(ends, self._reopens), lambda index: self._alone(index, idle))
+        ends = estimators_blamed(self.trace, self._to_blame(self._to_blame(ends, self._reopens), lambda index: self._alone(index, idle)), self.reason)
         if not ends:
             return [], set()
         grouped: dict[tuple, list[tuple[Op, set[str]]]] = {}
