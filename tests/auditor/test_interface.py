@@ -478,3 +478,48 @@ def test_advice_about_padding_can_be_written_as_it_stands(form, said) -> None:
 
     (found,) = torchsleuth.audit(Tagger(), {"ids": IDS, "mask": form(MASK)}).diagnoses
     assert found.rule == "padding-leak" and said in found.fixes[0].title, found
+
+
+class TestGradientsOfOneStep:
+    """What `audit(model, batch, …)` says of gradients without a later step to look at."""
+
+    X, Y = torch.linspace(-2, 2, 48).view(8, 6).sin(), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+
+    @staticmethod
+    def net() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def test_zeros_in_all_layers_never_wake(self):
+        model = self.net()
+        for p in model.parameters():
+            nn.init.zeros_(p)
+        (found,) = torchsleuth.audit(model, self.X, loss_fn=F.cross_entropy, target=self.Y).diagnoses
+        assert found.rule == "zero-gradient" and "`4.weight` is zero, and stays so" in found.title, found
+        assert not any(p.any() or p.grad is not None for p in model.parameters())
+
+    def test_zeros_in_the_last_layer_do(self):
+        model = self.net()
+        nn.init.zeros_(model[4].weight)
+        assert not torchsleuth.audit(model, self.X, loss_fn=F.cross_entropy, target=self.Y).diagnoses
+
+    def test_learning_rate_of_zero(self):
+        model = self.net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.0)
+        (found,) = torchsleuth.audit(model, self.X, loss_fn=F.cross_entropy, target=self.Y, optimizer=optimizer).diagnoses
+        assert found.rule == "no-update" and "learning rate of this SGD is 0" in found.facts[0].text, found
+
+    def test_learning_rate_that_a_schedule_will_raise(self):
+        model = self.net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 5))
+        assert not torchsleuth.audit(model, self.X, loss_fn=F.cross_entropy, target=self.Y, optimizer=optimizer).diagnoses
+
+    @pytest.mark.parametrize("as_number", [True, False])
+    def test_term_that_is_a_plain_number(self, as_number):
+        def loss(out, labels):
+            spread = out.pow(2).mean()
+            return F.cross_entropy(out, labels) + 0.01 * (spread.item() if as_number else spread)
+
+        report = torchsleuth.audit(self.net(), self.X, loss_fn=loss, target=self.Y)
+        assert [(d.rule, d.culprits[0].source) for d in report.diagnoses] == ([("gradient-cut", "spread.item()")] if as_number else []), report.diagnoses

@@ -63,7 +63,9 @@ class OtherSteps:
         self._entered: list[tuple[int, int, Site | None]] = []  # calls of modules in this step: where they begin in the trace, the module
         self._cleared: dict[int, tuple[Optimizer, Site | None, list]] = {}
         self._instead: dict[int, Site] = {}  # the step of another one that had no part in the loss, where it was this one's turn
-        self._reached: set[int] = set()  # what the losses before this step give gradients to
+        self._twice: dict[int, Site] = {}  # the second step of another one in a row, where it was this one's turn
+        self._reached = {key for loss in losses if loss.grad_fn is not None for key in leaves_below(loss.grad_fn)}  # what the losses before this step give gradients to
+        self._last = stepped
         self._notes = clearing
         self._calls = {id(one.model): dataclasses.replace(one, output=None) for one in called}
         self._losses = list(losses)
@@ -128,8 +130,8 @@ class OtherSteps:
                 return dataclasses.replace(self._optimizers.at_rest(optimizer, site), scheduled=False, beside=True)
         for key, (optimizer, site, copies) in self._cleared.items():
             if optimizer not in self._optimizers.stepped and any(p.grad is not None for p, _ in copies) and _unchanged(copies):
-                instead = (self._instead[key],) if key in self._instead else ()
-                return NoUpdate(type(optimizer).__name__, "never-stepped", self._optimizers.built.get(key), site, writers=instead)
+                instead = [noted[key] for noted in (self._twice, self._instead) if key in noted][:1]
+                return NoUpdate(type(optimizer).__name__, "never-stepped", self._optimizers.built.get(key), site, writers=tuple(instead), twice=key in self._twice)
         return None
 
     # -- what the program does --------------------------------------------------------------------
@@ -183,15 +185,16 @@ class OtherSteps:
         if not self._here():
             return
         self._steps += 1
-        if not self._stepped and not any(id(p) in self._reached for p in parameters_of(optimizer)):
+        twice = self._stepped and self._last is optimizer
+        if twice or (not self._stepped and not any(id(p) in self._reached for p in parameters_of(optimizer))):
             for key, other in self._waiting.items():
                 if other is not optimizer and any(id(p) in self._reached for p in parameters_of(other)) and (site := site_of(place_here(2))) is not None:
-                    self._instead.setdefault(key, site)
+                    (self._twice if twice else self._instead).setdefault(key, site)
         if self._waiting.pop(id(optimizer), None) is not None and self._losses and not self.view.trace.truncated:
             if not self._lost(optimizer):
                 self._read(optimizer)
                 self.scaled = self.scaled or unseen(never_scaled)(optimizer, self.view.trace, self._losses)
-        self._stepped = True
+        self._stepped, self._last = True, optimizer
         self._entered.clear()
         self._since = len(self.view.trace.ops)
         if not self._waiting or self._steps >= MOST_STEPS or self.view.trace.truncated:

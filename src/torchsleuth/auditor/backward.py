@@ -60,7 +60,8 @@ class BackwardWatch:
         while todo and len(seen) <= MOST_NODES:
             node = todo.pop()
             if node.name() != "struct torch::autograd::AccumulateGrad" and not node.name().endswith("AccumulateGrad"):
-                self._handles.append(node.register_hook(self._hook(node._sequence_nr(), node.name())))
+                going_on = [at for at, (f, _) in enumerate(node.next_functions) if f is not None and getattr(f, "variable", None) is None]
+                self._handles.append(node.register_hook(self._hook(node._sequence_nr(), node.name(), going_on)))
                 hooked = {at: id(v) for at, (f, _) in enumerate(node.next_functions) if (v := getattr(f, "variable", None)) is not None and v._backward_hooks}
                 if hooked:
                     self._handles.append(node.register_hook(self._giving(hooked)))
@@ -71,10 +72,12 @@ class BackwardWatch:
                     seen.add(following)
                     todo.append(following)
 
-    def _hook(self, number: int, name: str):
+    def _hook(self, number: int, name: str, going_on: list[int]):
+        """`going_on`: which of its inputs were computed themselves; what a layer's own weights get says nothing of what lies before it."""
+
         def note(leaving: typing.Any, arriving: typing.Any) -> None:
             try:
-                self._passed.append((number, name, _sums(arriving), _sums(leaving)))
+                self._passed.append((number, name, _sums(arriving), _sums([leaving[at] for at in going_on] if going_on else leaving)))
             except Exception:  # an unusual layout; the backward pass must not notice
                 pass
 
@@ -135,18 +138,20 @@ class BackwardWatch:
                 if op is None:
                     continue
                 mine = sorted(name for name in left if any(seen.key in behind[name] for seen in op.ins))
+                own: tuple[str, ...] = ()
                 if kind == "zero" and op.name.rstrip("_") in _PRODUCTS:
                     # A weight whose input is zero (the first state of a recurrent cell) has a zero gradient, rightly.
                     direct = {name for name in mine if keys[name] in {seen.key for seen in op.ins}}
                     left -= direct
                     mine = [name for name in mine if name not in direct]
+                    own = tuple(sorted(name for name in direct if not model.get_parameter(name).detach().any()))
                 if kind == "zero" and self._dropped(op):
                     left -= set(mine)  # in this step; the next one draws other numbers
                 elif mine:
                     left -= set(mine)
                     factor = zero_factor(self.trace, op) if kind == "zero" else None
                     dropped = str(_share_dropped(op)) if op.name in _DROPPING else ""
-                    found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op), factor is not None, *(factor or ()), dropped=dropped))
+                    found.append(Vanish(kind, tuple(mine), op.name, self.trace.site(op), _sizes(op), factor is not None, *(factor or ()), dropped=dropped, zeros=own, filled=self._settings(op)))
             if kind == "zero":
                 by_function = self._zeroed_by_functions({id(model.get_parameter(name)): name for name in left})
                 left -= {name for one in by_function for name in one.weights}
@@ -157,6 +162,13 @@ class BackwardWatch:
             if left:
                 found.append(Vanish(kind, tuple(sorted(left)), "", None))
         return found
+
+    def _settings(self, op: Op) -> tuple[Site, ...]:
+        """Where a normalisation that runs over one element was built."""
+        if op.name not in ("layer_norm", "rms_norm") or not op.outs or op.outs[0].size[-1:] != (1,):
+            return ()
+        made = [self.trace.ops[at] for seen in op.ins[1:2] if (at := self.trace.producer.get(seen.key)) is not None and at < op.index]
+        return tuple(site for one in made if one.writes and (site := self.trace.site(one)) is not None and "Norm" in site.source)
 
     def _dropped(self, op: Op) -> bool:
         """All of it was multiplied by zeros that the same function drew (a branch that is left out now and then, of a batch of one sample)."""

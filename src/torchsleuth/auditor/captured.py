@@ -40,6 +40,7 @@ class Captured:
     inside: slice = field(default_factory=lambda: slice(0, 0))  # the calls between its start and its return
     dependent: list[str] = field(default_factory=list)  # what in it behaves differently in training
     versions: dict[str, int] = field(default_factory=dict)  # of its parameters without gradient, after the first backward pass: a step writes into them, and that counts
+    begun: dict[str, torch.Tensor] = field(default_factory=dict)  # copies of parameters whose gradient was zero in a model of which a layer began at zero
     calls: int = 1
     again: list[Captured] = field(default_factory=list)  # the latest of further calls of the same model before the backward pass
 

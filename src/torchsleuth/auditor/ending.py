@@ -7,6 +7,8 @@ import typing
 import weakref
 from dataclasses import dataclass
 
+import torch
+
 from torchsleuth.auditor.alternating import OtherSteps
 from torchsleuth.auditor.arrivals import Mixed
 from torchsleuth.auditor.averages import never_moved
@@ -20,6 +22,7 @@ from torchsleuth.auditor.notfrozen import not_frozen
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_training import MixedGradient, NoUpdate, OptimizerFact
 from torchsleuth.auditor.optimizers import OptimizerWatch
+from torchsleuth.auditor.rates import with_setting
 from torchsleuth.auditor.session import Session
 from torchsleuth.auditor.sites import Place, site_of
 from torchsleuth.auditor.stepview import StepView
@@ -27,6 +30,7 @@ from torchsleuth.auditor.symmetry import stay_equal
 from torchsleuth.auditor.uncalled import with_uncalled
 from torchsleuth.model import Diagnosis
 
+LEAST_STEPS = 3  # in which what began at zero, and what lies before it, would have moved
 MOST_EXPERIMENTS = 2  # of the models called in the step, so many are experimented on; the facts of the step are read for all
 
 
@@ -63,9 +67,13 @@ class Ending:
         fields = self.fields.setdefault(id(largest.model), {})
         steps = self.later.steps if self.later is not None else 0
         if never:
-            fields["no_update"] = self.optimizers.never()
+            idle = self.optimizers.never()
+            asked = [op for op in self.view.trace.ops if op.name == "backward"]
+            unused = idle is not None and idle.reason == "never-stepped" and asked  # where the step belongs, if it stands nowhere
+            fields["no_update"] = dataclasses.replace(idle, backward=self.view.trace.site(asked[-1])) if idle is not None and unused else idle
         elif fields.get("no_update") is not None:
-            fields["no_update"] = self.optimizers.still(fields["no_update"], steps)
+            idle = self.optimizers.still(fields["no_update"], steps)
+            fields["no_update"] = with_setting(idle) if idle is not None else None
         elif steps >= 3:
             beside = self.optimizers.idle_beside([one.model for one in self.captured])
             others = self.others
@@ -112,7 +120,12 @@ class Ending:
         if any(fact.kind == "zero" for fact in fields.get("vanished", ())):
             prefix = f"{called_name(one.site)}."
             awake = {name for n, p in one.model.named_parameters() if grad_state(p.grad) == "ok" for name in (n, prefix + n)}
-            fields["vanished"] = tuple(fact for fact in fields["vanished"] if fact.kind != "zero" or not awake & set(fact.weights))
+            fields["vanished"] = tuple(fact for fact in fields["vanished"] if fact.kind != "zero" or fact.of_one or not awake & set(fact.weights))
+            moved = {name for n, p in one.model.named_parameters() if n in one.begun and not torch.equal(p.detach(), one.begun[n]) for name in (n, prefix + n)}
+            steps = self.later.steps if self.later is not None else 0
+            still = [dataclasses.replace(fact, steps=steps) if fact.steps else fact for fact in fields["vanished"] if not fact.steps or (steps >= LEAST_STEPS and not moved & {*fact.weights, *fact.zeros})]
+            fields["vanished"] = tuple(still)
+            one.begun = {}
         if any(fact.how in LEFT_OUT for fact in fields.get("unused", ())):
             prefix = f"{called_name(one.site)}."
             written = {name for n, p in one.model.named_parameters() if p._version != one.versions.get(n, p._version) for name in (n, prefix + n)}

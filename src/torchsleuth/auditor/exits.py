@@ -38,8 +38,8 @@ def come_back(trace: Trace, on_the_way: set[int], leaving: list[Leaving]) -> tup
         return [], {}
     ops = [op for op in trace.ops if any(seen.key in on_the_way for seen in op.outs)]
     made = [op for op in ops if op.name in ENTRIES and not op.ins]
-    numbers: dict[float, Op | None] = {number: None for op in ops for number in _arguments(op) if _telling(number)}
-    numbers |= {number: op for op in made for number in op.values if _telling(number)}
+    numbers: dict[float, Op | None] = {number: None for op in ops for number in arguments(op) if telling(number)}
+    numbers |= {number: op for op in made for number in op.values if telling(number)}
     seen = {one.named: numbers[number] for one in leaving for number in one.op.values if number in numbers}
     for several in _together(leaving) if numbers else ():
         if not any(one.named in seen for one in several) and (number := _put_together(several, numbers)) is not None:
@@ -69,17 +69,17 @@ def _together(leaving: list[Leaving]) -> list[list[Leaving]]:
 def _put_together(several: list[Leaving], numbers: dict[float, Op | None]) -> float | None:
     """The number that comes back and is their sum or their mean: `np.mean([loss.item() for ...])`."""
     total = math.fsum(one.op.values[0] for one in several)
-    wanted = [value for value in (total, total / len(several)) if _telling(value)]
+    wanted = [value for value in (total, total / len(several)) if telling(value)]
     return next((number for number in numbers if any(math.isclose(number, value, rel_tol=CLOSE) for value in wanted)), None)
 
 
-def _arguments(op: Op) -> typing.Iterator[float]:
+def arguments(op: Op) -> typing.Iterator[float]:
     for value in (*op.plain[0], *op.plain[1].values()):
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float):
                 yield number
 
 
-def _telling(number: float) -> bool:
+def telling(number: float) -> bool:
     """0.5 and 1e-3 are written in programs."""
     return number == number and round(number, 4) != number and float(f"{number:.2g}") != number

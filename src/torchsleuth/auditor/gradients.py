@@ -22,6 +22,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Cut, OptimizerFact, Unused, Weight
 from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
+from torchsleuth.auditor.straightthrough import estimators_blamed
 from torchsleuth.auditor.trace import ENTRIES, EXITS, Op, Seen, Trace
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -181,10 +182,11 @@ class Flow:
         # A rollout or a teacher's pass under `no_grad` is no culprit for what is lost in a pass that was meant to train.
         # Nor is `autograd.grad`, which gives derivatives without history unless it is told to, where anything else is.
         ops = self.trace.ops
-        for weak in (silenced, lambda op: op.name == "grad"):
+        # A tensor of zeros as large as another one never had its history.
+        for weak in (silenced, lambda op: op.name == "grad", lambda op: op.name.endswith("_like") or op.name.startswith("new_")):
             strong = set().union(*(who for index, who in ends.items() if not weak(ops[index])))
             ends = {index: left for index, who in ends.items() if (left := who - strong if weak(ops[index]) else who)}
-        ends = self._to_blame(self._to_blame(ends, self._reopens), lambda index: self._alone(index, idle))
+        ends = estimators_blamed(self.trace, self._to_blame(self._to_blame(ends, self._reopens), lambda index: self._alone(index, idle)), self.reason)
         if not ends:
             return [], set()
         grouped: dict[tuple, list[tuple[Op, set[str]]]] = {}

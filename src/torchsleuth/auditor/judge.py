@@ -59,7 +59,10 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     if "additive-mask" in kinds:
         found = _with_reason(observation, found)
     idle = observation.no_update
-    if "gradient-cut" in rules or ("zero-gradient" in rules - caused and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
+    if idle is not None and idle.zeros:  # which names what is zero, and where it is made
+        caused.add("zero-gradient")
+    flat = "zero-gradient" in rules - caused or any(d.rule == "softmax-axis" and "one element" in d.title for d in found)
+    if "gradient-cut" in rules or (flat and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
         caused |= {"no-update"}
     return joined(explained([diagnosis for diagnosis in found if diagnosis.rule not in caused]))
 

@@ -6,13 +6,14 @@ import torch
 
 from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation_training import Unused
+from torchsleuth.auditor.overwritten import UNCHANGED
 from torchsleuth.auditor.trace import EXITS, Trace
 from torchsleuth.auditor.watchers import LOSSES
 from torchsleuth.model import Span
 from torchsleuth.origin import Origin
 
 LEFT_OUT = ("part", "left-out")
-_LOOKS = EXITS | {"detach", "data", "__format__", "backward", "clone", "cpu"}  # a loss that is only read is not used
+_LOOKS = EXITS | UNCHANGED | {"detach", "data", "__format__", "backward", "clone", "cpu"}  # a loss that is only read is not used
 
 
 def left_out(trace: Trace, losses: list[torch.Tensor], keys: dict[str, int], explained: set[Span], missing: list[str]) -> list[Unused]:
@@ -28,7 +29,7 @@ def left_out(trace: Trace, losses: list[torch.Tensor], keys: dict[str, int], exp
         live = _live(trace, keys[name])
         for op in trace.ops[: asked.index] if asked is not None else ():
             out = op.outs[0] if len(op.outs) == 1 else None
-            if out is None or out.key not in live or out.size != () or out.key in taken or out.key in known or op.writes:
+            if out is None or out.key not in live or out.size != () or out.key in taken or out.key in known or op.writes or op.name in UNCHANGED:
                 continue
             site = trace.site(op)
             if not (out.key in behind or out.key in compared) or origin_of_place(op) is not Origin.USER or site is None or asked is None or site.span in explained:

@@ -27,8 +27,9 @@ from torchsleuth.auditor.clearing import Holder
 from torchsleuth.auditor.compiling import CompileWatch
 from torchsleuth.auditor.ending import Ending, Parts, first_line, joined
 from torchsleuth.auditor.gradients import grad_states, starts_at_zero
+from torchsleuth.auditor.heldalone import HeldAlone
 from torchsleuth.auditor.inturn import InTurn
-from torchsleuth.auditor.judge import findings
+from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.later import LaterWatch
 from torchsleuth.auditor.leaves import LeafNotes
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
@@ -70,6 +71,7 @@ class StepWatch(StepReading):
         self._states_loaded = StateNotes()
         self._leaves = LeafNotes()
         self._outside = OutsideLeaves()
+        self._alone = HeldAlone()
         self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
@@ -388,6 +390,8 @@ class StepWatch(StepReading):
         elif self._on and not self._done and optimizer is self._optimizer:
             unseen(self._optimizers.after)(optimizer, self._states)
             self._conclude()
+        elif self._on and not self._done and not self._loss_seen and self.captured and all(p.grad is None for p in parameters_of(optimizer)):
+            self._optimizers.idle(optimizer, next(filter(callable, (*args[1:], *kwargs.values())), None))  # which has called no backward either
 
     def _complete(self, one: Captured) -> None:
         """All gradients of the first step are there now: what had none after its first backward pass may have one."""
@@ -416,6 +420,8 @@ class StepWatch(StepReading):
                 self._outside.note(trace, self._loss, *self._inside_models(), self._optimizers.built.get(id(self._optimizer)))
             if self._loss_seen and self._optimizer is not None and self._trains_something(self._optimizer):
                 self._silent_found = self._silent.observations({id(p) for p in parameters_of(self._optimizer)}, self._loss, self.captured)
+                modules = [one.model for one in (*self.captured, *self._silent.calls)]
+                self._alone.note(self.view, self._optimizer, self._loss, {id(p) for module in modules for p in module.parameters()})
             if not self.captured:
                 fields = self.view.facts(nn.Module(), None, self._loss, None, {}, None, None, slice(0, 0), (), slice(0, 0))
                 fields["losses"], _ = self.view.losses([])
@@ -473,8 +479,10 @@ class StepWatch(StepReading):
         return joined([self._finish(), *(watch._finish() for watch in self._in_turn.watches if watch.captured)])
 
     def _finish(self) -> Parts:
+        self._silent_found += self._alone.found()
         if not self.captured and self._loose is not None:
-            return Parts(findings(self._loose), tuple(self.notes), (self._loose,))
+            seen = (*self._silent_found, self._loose)
+            return Parts(across([d for observation in seen for d in findings(observation)]), tuple(self.notes), seen)
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
@@ -485,6 +493,7 @@ class StepWatch(StepReading):
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)
         largest["states"] = tuple(self._states_loaded.found.values())
+        largest["not_loaded"] = tuple(self._states_loaded.nothing.values())
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))
 

@@ -1,4 +1,5 @@
-"""Parameters that were to be frozen and are trained: `requires_grad = False` set on a module, which has no such switch, or under a misspelt name."""
+"""Parameters that were to be frozen and are trained: `requires_grad = False` set on a module, which has no such switch, or under a misspelt name;
+or compared (`p.requires_grad == False`) where it was to be set."""
 
 from __future__ import annotations
 
@@ -20,10 +21,17 @@ _ITERATORS = ("parameters", "named_parameters", "values", "items")
 
 def not_frozen(model: nn.Module, changed: Callable[[], set[int]], near: Iterable[Site | None]) -> NotFrozen | None:
     """`changed`: the identities of the parameters that training has changed. `near`: places of the program in whose folders its files lie."""
-    if not any(_marks(holder) for holder in (*model.modules(), *model.parameters())):
+    near = list(near)
+    marked = any(_marks(holder) for holder in (*model.modules(), *model.parameters()))
+    any_frozen = not all(p.requires_grad for p in model.parameters())  # then something has been set, and the comparison may never have run
+    compared = [site for file, tree in program_syntax(near) for site in _compared(file, tree)] if not marked and not any_frozen else []
+    if not marked and len(compared) != 1:
         return None
     moved = changed()
     trained = {n for n, p in model.named_parameters() if p.requires_grad and id(p) in moved}
+    if not marked:
+        names = tuple(n for n, _ in model.named_parameters() if n in trained)
+        return NotFrozen(_SWITCH, "compared", names, compared[0]) if names else None
     found: dict[tuple[str, str], list[str]] = {}  # (attribute, kind of what it was set on) -> parameters that it leaves as they are
     holders: list[str] = []
     for path, module in model.named_modules():
@@ -44,6 +52,15 @@ def not_frozen(model: nn.Module, changed: Callable[[], set[int]], near: Iterable
     if len(sites) > 1:
         sites = [site for site in sites if any(holder and re.search(rf"\b{holder}\.{attribute}\b", site.source) for holder in holders)]
     return NotFrozen(attribute, kind, weights, sites[0]) if len(sites) == 1 else None
+
+
+def _compared(file: str, tree: ast.Module) -> Iterator[Site]:
+    """Statements that are nothing but `p.requires_grad == False`."""
+    for statement in ast.walk(tree):
+        test = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and test.left.attr == _SWITCH and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.Is)):
+            if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value in (False, 0):
+                yield site_of_node(file, statement)
 
 
 def _marks(holder: object) -> list[str]:

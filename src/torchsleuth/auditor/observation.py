@@ -21,6 +21,7 @@ from torchsleuth.auditor.observation_training import (
     NoUpdate,
     NotFinite,
     NotFrozen,
+    NothingLoaded,
     OptimizerFact,
     OwnState,
     ScaledGradient,
@@ -312,6 +313,7 @@ class Observation:
     idle_schedule: IdleSchedule | None = None
     made_anew: MadeAnew | None = None
     states: tuple[OwnState, ...] = ()
+    not_loaded: tuple[NothingLoaded, ...] = ()
     broadcasts: tuple[Broadcast, ...] = ()
     losses: tuple[LossCall, ...] = ()
     axes: tuple[AxisFact, ...] = ()

@@ -38,6 +38,7 @@ class Cut:
     used: Site | None = None  # where a later step, which does not compute it anew, takes it up
     shared: bool = False  # `used` is the line that called the function it stands in, which other lines call, too
     term: Site | None = None  # a term of the loss, which is a constant because of this
+    number: float | None = None  # what `term` adds to the loss, if that is a plain number
     partly: bool = False  # they get a gradient from elsewhere; what goes through here gives them none
     remade: Site | None = None  # where the values that were handed out are made into a tensor again
 
@@ -72,11 +73,19 @@ class Vanish:
     setting: bool = False  # it is a number that somebody has set, as far as can be seen: the term is switched off
     by_function: bool = False  # `operation` is a Function of the program's, and this is what its `backward` returns
     dropped: str = ""  # the `p` of a dropout that leaves nothing, as the program gave it: "1.0", "True"
+    zeros: tuple[str, ...] = ()  # weights of that operation that are zero in every element, and get a gradient of zero themselves
+    filled: tuple[Site, ...] = ()  # where those, and others before them, were filled with zeros; or a bias before it, with one negative number; or where the layer was built, if `of_one`
+    steps: int = 0  # a layer began at zero; all these have the same values after so many steps (-1: not known yet)
 
     @property
     def of_nothing(self) -> bool:
         """The operation was given a selection without elements."""
         return self.kind == "zero" and self.detail.startswith("[0]")
+
+    @property
+    def of_one(self) -> bool:
+        """A normalisation over one element: what is left of its gradient is rounding."""
+        return self.operation in ("layer_norm", "rms_norm") and self.detail.endswith(", 1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,7 @@ class NoUpdate:
     """The first optimizer step changed nothing."""
 
     optimizer: str
-    reason: str  # "learning-rate", "cleared", "zeroed", "no-gradient", "zero-gradient", "no-backward", "rebound", "never-stepped", "barren"; "vanished": its rate, in later steps
+    reason: str  # "learning-rate", "cleared", "zeroed", "no-gradient", "zero-gradient", "no-backward", "rebound", "never-stepped", "barren"; "at-rest": no step was taken yet; "vanished": its rate, in later steps
     site: Site | None = None
     cleared: Site | None = None
     scheduled: bool = False
@@ -152,7 +161,11 @@ class NoUpdate:
     zeros: tuple[tuple[str, Site], ...] = ()  # parameters of one module that are zero in every element, with where they are made
     unloaded: bool = False  # "average": the new tensors are put into a state dictionary, which nothing loads
     decayed: bool = False  # weight decay has moved the parameters all the same
-    writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; or a step that was taken in the place of this one
+    writers: tuple[Site, ...] = ()  # what wrote into the gradients between `backward()` and the step; a step that was taken in the place of this one; "vanished": what advances the schedule
+    backward: Site | None = None  # "never-stepped": it gave the gradients that nobody used
+    twice: bool = False  # that one had taken a step with the same gradients just before
+    rate: Site | None = None  # where the program sets the learning rate of 0 by hand, as the source has it
+    closure: Site | None = None  # "no-backward": what the closure of the step returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +260,7 @@ class NotFrozen:
     """An attribute was set to False that freezes nothing, and what it was to freeze is trained."""
 
     attribute: str
-    kind: str  # what it was set on: "module", "parameter"
+    kind: str  # what it was set on: "module", "parameter"; "compared": it was set on nothing
     weights: tuple[str, ...]
     site: Site  # as the source has it
 
@@ -293,3 +306,16 @@ class OwnState:
     steps: int  # optimizer steps that had been taken by then
     taken: Site | None = None  # where the program took the state, or gave one model a second name
     alias: str = ""  # the state is that of a module under another name, which is this one
+
+
+@dataclass(frozen=True, slots=True)
+class NothingLoaded:
+    """`load_state_dict(..., strict=False)` found nothing in the state that the model has."""
+
+    site: Site
+    model: str
+    wanted: tuple[str, ...]  # names of the model's tensors
+    given: tuple[str, ...]  # names in the state
+    prefix: str = ""  # the state's names are the model's with this before them
+    lacking: str = ""  # the model's names are the state's with this before them
+    entry: str = ""  # the state that fits lies in this entry of what was given

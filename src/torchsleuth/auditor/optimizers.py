@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 from torchsleuth.auditor.gradients import grad_state, grad_states
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import NoUpdate, OptimizerFact
-from torchsleuth.auditor.sites import place_here, site_of
+from torchsleuth.auditor.sites import place_here, returned_by, site_of
 from torchsleuth.auditor.trace import Trace
 
 if typing.TYPE_CHECKING:
@@ -30,6 +30,15 @@ MOST_REPLACED = 1000  # notes of replaced parameters between two steps
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def at_rest(optimizer: Optimizer | None, site: Site | None) -> NoUpdate | None:
+    """An optimizer that has taken no step yet, with a learning rate of 0 that no schedule has given it."""
+    groups = optimizer.param_groups if optimizer is not None else []
+    rates = [group.get("lr") for group in groups if group["params"] and "initial_lr" not in group]
+    if not groups or len(rates) < len(groups) or not all(isinstance(rate, (int, float)) and rate == 0 for rate in rates):
+        return None
+    return NoUpdate(type(optimizer).__name__, "at-rest", site)
 
 
 def copies_of(parameters: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -54,6 +63,9 @@ def _writers(parameters: list[torch.Tensor], trace: Trace) -> tuple[Site, ...]:
             found.setdefault(site.span, site)
         at = next((i for i, seen in enumerate(op.outs) if seen.key == key), 0)
         key = op.ins[at].key if at < len(op.ins) else None
+    if key is not None and (index := trace.producer.get(key)) is not None and not trace.ops[index].writes and (site := trace.site(trace.ops[index])) is not None:
+        if any(op.name == "backward" for op in trace.ops[:index]) and not site.library:  # `p.grad = ...`, not what `backward()` made
+            found.setdefault(site.span, site)
     return tuple(reversed(found.values()))
 
 
@@ -239,10 +251,10 @@ class OptimizerWatch:
         """Those that have not taken a step, beside the `first` one."""
         return [o for o in self.known if o not in self.stepped and o is not first]
 
-    def idle(self, optimizer: Optimizer) -> None:
+    def idle(self, optimizer: Optimizer, closure: typing.Any = None) -> None:
         """A step without any gradient, after the model was called. It counts if the program never calls `backward()`."""
-        if self.no_update is None:
-            self.no_update = NoUpdate(type(optimizer).__name__, "no-backward", site_of(place_here(2)))
+        if self.no_update is None and type(optimizer).__module__.startswith("torch."):  # another one may learn without gradients
+            self.no_update = NoUpdate(type(optimizer).__name__, "no-backward", site_of(place_here(2)), closure=returned_by(closure))
 
     # -- one step ---------------------------------------------------------------------------------
 

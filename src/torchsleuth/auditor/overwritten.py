@@ -14,14 +14,15 @@ from torchsleuth.auditor.trace import Trace
 from torchsleuth.model import Span
 from torchsleuth.origin import Origin
 
+UNCHANGED = {"positive"}  # `+loss`, as in `loss =+ ...`, is the very tensor it is given
 
 def overwritten_losses(trace: Trace, step: slice) -> list[Unused]:
     """Single numbers with a history that no call took, each assigned to a name that is assigned anew before it is read."""
-    taken = {seen.key for op in trace.ops for seen in op.ins}
+    taken = {seen.key for op in trace.ops if op.name not in UNCHANGED for seen in op.ins}
     found: dict[Span, Unused] = {}
     for op in trace.ops[step]:
         lone = len(op.outs) == 1 and op.outs[0].size == () and op.outs[0].requires_grad and op.outs[0].key not in taken
-        if not lone or op.writes or not op.ins or origin_of_place(op) is not Origin.USER:
+        if not lone or op.writes or op.name in UNCHANGED or not op.ins or origin_of_place(op) is not Origin.USER:
             continue
         site = trace.site(op)
         later = _assigned_anew(site) if site is not None and not site.library else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import weakref
 from dataclasses import dataclass
 
@@ -9,9 +11,28 @@ from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.observation_training import NoUpdate
 from torchsleuth.auditor.optimizers import OptimizerWatch
+from torchsleuth.auditor.programfiles import program_syntax
+from torchsleuth.auditor.sites import site_of_node
+from torchsleuth.auditor.unreached import advances
 
 NOTHING = 1e-6  # of the highest rate so far
 LEAST_STEPS = 8
+
+
+def with_setting(fact: NoUpdate) -> NoUpdate:
+    """A learning rate of 0 that neither the optimizer was built with nor a schedule gave it: the one place in the program's files that sets a rate."""
+    if fact.reason != "learning-rate" or fact.built is not None:
+        return fact
+    set_here = [
+        site_of_node(file, node) for file, tree in program_syntax([fact.site]) for node in ast.walk(tree)
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and any(map(_is_rate, node.targets if isinstance(node, ast.Assign) else [node.target]))
+    ]  # fmt: skip
+    return dataclasses.replace(fact, rate=set_here[0]) if len(set_here) == 1 else fact
+
+
+def _is_rate(target: ast.expr) -> bool:
+    """`group["lr"]`"""
+    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == "lr"
 
 
 @dataclass
@@ -60,5 +81,5 @@ class RateWatch:
             left = rate.steps - rate.since + 1
             if rate.since and left >= max(LEAST_STEPS, rate.steps / 2):
                 made = self._optimizers.scheduled.get(key)
-                return NoUpdate(rate.kind, "vanished", built=made, steps=rate.steps, since=rate.since, advanced=rate.advanced)
+                return NoUpdate(rate.kind, "vanished", built=made, steps=rate.steps, since=rate.since, advanced=rate.advanced, writers=advances(made))
         return None

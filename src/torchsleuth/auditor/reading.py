@@ -29,7 +29,7 @@ from torchsleuth.auditor.silent import SilentCalls
 from torchsleuth.auditor.sites import Place
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.storedchanged import changed_where_stored
-from torchsleuth.auditor.symmetry import equal_units
+from torchsleuth.auditor.symmetry import equal_units, filled_below_zero, filled_with_zeros
 from torchsleuth.auditor.trace import Trace
 from torchsleuth.auditor.turnedmasks import transposed_masks
 from torchsleuth.auditor.undone import undone
@@ -93,6 +93,7 @@ class StepReading:
         if states:
             one.versions = {name: p._version for name, p in one.model.named_parameters() if states.get(name) == "none"}
             fields["vanished"] = tuple(self._vanished(one.model, states))
+            one.begun = {n: p.detach().clone() for n, p in one.model.named_parameters() for fact in fields["vanished"] if fact.steps and n in (*fact.weights, *fact.zeros)}
             if self._margins_kept(fields["vanished"]):
                 fields["vanished"] = ()
                 if (idle := fields.get("no_update")) is not None and idle.reason == "zero-gradient":
@@ -200,12 +201,12 @@ class StepReading:
         return all(fact.kind == "zero" and not fact.of_nothing and fact.operation in _MARGINS for fact in vanished)
 
     def _vanished(self, model: nn.Module, states: dict[str, str]) -> list[Vanish]:
-        """NaN, unless a gradient scaler is at work (its first steps overflow by design); zero, unless a layer starts at zero."""
-        zero_start = id(model) in self._zero_starts
-        wanted = {}
-        for name, state in states.items():
-            if state == "nan" or (state == "zero" and not zero_start and not is_lone_bias(name, states)):
-                wanted[name] = state
+        """NaN, unless a gradient scaler is at work (its first steps overflow by design); zero, which later steps have to confirm where a layer starts at zero."""
+        wanted = {n: s for n, s in states.items() if s == "nan" or (s == "zero" and not is_lone_bias(n, states))}
         if "nan" in wanted.values() and self._scaler is not None:
             wanted = {n: s for n, s in wanted.items() if s != "nan"}
-        return self._backward.vanished(wanted, self._keys[id(model)], model) if wanted else []
+        found = self._backward.vanished(wanted, self._keys[id(model)], model) if wanted else []
+        found = [dataclasses.replace(f, filled=f.filled or filled_below_zero(f, model, self.view.trace, self._step.start)) for f in found]
+        if id(model) in self._zero_starts:
+            found = [dataclasses.replace(f, steps=-1, filled=f.filled or filled_with_zeros(f, model, self.view.trace, self._step.start)) if f.kind == "zero" else f for f in found if f.kind != "zero" or f.site is not None]
+        return found

@@ -37,6 +37,7 @@ from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.nested import words_padded
 from torchsleuth.auditor.observation import InputFact, Move, Observation
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.optimizers import at_rest
 from torchsleuth.auditor.order import order_moves
 from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.packedby import packed_moves
@@ -46,7 +47,7 @@ from torchsleuth.auditor.repeated import returned_twice
 from torchsleuth.auditor.runner import Runner, unwrapped
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
-from torchsleuth.auditor.stirring import still_zero
+from torchsleuth.auditor.stirring import never_woken, still_zero
 from torchsleuth.auditor.timefirst import samples_by_layers
 from torchsleuth.auditor.trace import tensors_in
 from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
@@ -276,6 +277,8 @@ class Session:
             self.zero_or_nan(states, watch, keys)
         if optimized is not None:
             self.fields["optimizer"] = tuple(optimizer_facts(self.model, self.given_optimizer, states, None, {}))
+            if not self.fields["optimizer"]:
+                self.fields["no_update"] = at_rest(self.given_optimizer, self.where)
 
     def once_more(self) -> None:
         """Forward and loss with nobody looking on, for who wants to see them fail."""
@@ -304,6 +307,9 @@ class Session:
         names = {n for n, s in states.items() if s == "zero" and not is_lone_bias(n, states)}
         if names:
             again = self.attempt("zero gradients", lambda: still_zero(names, self.runner, self.call, self._loss_of))
+            asleep, trained = names - (again or set()), {n for n, s in states.items() if s == "ok"}
+            if again is not None and any(self.model.get_parameter(n).dim() > 1 and not self.model.get_parameter(n).any() for n in asleep):
+                again |= self.attempt("gradients of weights that are zero", lambda: never_woken(asleep, trained, self.runner, self.call, self._loss_of)) or set()
             names = again if again is not None else set()
         left = {n: s for n, s in states.items() if s == "nan" or n in names}
         if left:

@@ -138,10 +138,20 @@ def _expression(filename: str, code: types.CodeType, offset: int) -> tuple[Span 
     if column is None or end_line is None or end_column is None:
         start = len(text) - len(text.lstrip())
         return Span(name, line, start + 1, line, len(text) + 1), text.strip()
+    if end_line > line and text[column:].startswith("with ") and (entered := _entered(filename, line, column)) is not None:
+        return entered.span, entered.source
     first = _characters(text, column)
     last = _characters(source_line(filename, end_line), end_column)
     span = Span(name, line, first + 1, end_line, last + 1)
     return span, span_text(filename, span)
+
+
+def _entered(filename: str, line: int, column: int) -> Site | None:
+    """What a `with` statement enters, where that is one thing: the interpreter gives the place of the whole block."""
+    for node in ast.walk(syntax_of(filename) or ast.Module([], [])):
+        if isinstance(node, ast.With) and (node.lineno, node.col_offset) == (line, column) and len(node.items) == 1:
+            return site_of_node(filename, node.items[0].context_expr)
+    return None
 
 
 def span_text(filename: str, span: Span) -> str:
@@ -202,6 +212,17 @@ def site_of_node(filename: str, node: ast.expr | ast.stmt, function: str = "", m
     last = _characters(source_line(filename, end_line), node.end_col_offset or 0)
     span = Span(shown_file(filename), node.lineno, first + 1, end_line, last + 1)
     return Site(span, span_text(filename, span), function, excerpt(filename, span), module, kind)
+
+
+def returned_by(function: typing.Any) -> Site | None:
+    """The one `return` of a function of the program's."""
+    code = getattr(function, "__code__", None)
+    tree = syntax_of(code.co_filename) if isinstance(code, types.CodeType) and origin_of_file(code.co_filename) is Origin.USER else None
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and code.co_firstlineno in range(node.lineno - len(node.decorator_list), node.lineno + 1):
+            found = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+            return site_of_node(code.co_filename, found[0], code.co_qualname) if len(found) == 1 else None
+    return None
 
 
 def call_at(place: Place) -> ast.Call | None:

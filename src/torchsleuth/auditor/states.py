@@ -1,8 +1,9 @@
-"""States that are no copies: `load_state_dict` given the very tensors that the model holds. `StateNotes` sees the calls."""
+"""States that change nothing: `load_state_dict` given the very tensors that the model holds, or names of which the model has none. `StateNotes` sees the calls."""
 
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import os
 import typing
@@ -13,7 +14,7 @@ from torch import nn
 
 from torchsleuth.auditor.modestack import harmless
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.observation_training import OwnState
+from torchsleuth.auditor.observation_training import NothingLoaded, OwnState
 from torchsleuth.auditor.owners import assignments
 from torchsleuth.auditor.sites import call_at, place_here, site_of, site_of_node, syntax_of
 
@@ -21,10 +22,12 @@ MOST_CALLS = 1000
 
 
 class StateNotes:
-    """`start()` until `stop()`; `found` are the calls that loaded what was there already. They count from the first optimizer step on."""
+    """`start()` until `stop()`; `found` are the calls that loaded what was there already, which count from the first optimizer step on;
+    `nothing` those that loaded nothing, by the identity of the module."""
 
     def __init__(self) -> None:
         self.found: dict[typing.Any, OwnState] = {}
+        self.nothing: dict[int, NothingLoaded] = {}
         self.steps = 0
         self._calls = 0
         self._original: typing.Any = None
@@ -36,7 +39,10 @@ class StateNotes:
         @functools.wraps(original)
         def load_state_dict(module: nn.Module, state_dict: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
             notes.look(module, state_dict)
-            return original(module, state_dict, *args, **kwargs)
+            given = names_in(state_dict)
+            result = original(module, state_dict, *args, **kwargs)
+            notes.loaded(module, given, result)
+            return result
 
         load_state_dict.torchsleuth = self  # type: ignore[attr-defined]
         nn.Module.load_state_dict = load_state_dict  # type: ignore[method-assign]
@@ -47,6 +53,23 @@ class StateNotes:
 
     def failed(self, error: Exception) -> None:
         self._calls = MOST_CALLS
+
+    @harmless
+    def loaded(self, module: nn.Module, given: dict[str, list[str]], result: typing.Any) -> None:
+        own = [name for name, _ in module.named_parameters()]
+        missing = set(getattr(result, "missing_keys", ()))
+        if not given or not own:
+            return
+        if not missing.issuperset(own):
+            self.nothing.pop(id(module), None)  # what was not loaded at first was loaded then
+            return
+        site, kind = site_of(place_here(3)), type(module).__name__
+        if site is None or site.library or set(own) & given.keys():
+            return
+        prefix = next((name[: -len(own[0])] for name in given if name.endswith(own[0]) and {name[: -len(own[0])] + one for one in own} <= given.keys()), "")
+        lacking = next((name[: -len(first)] for first in list(given)[:1] for name in own if name.endswith(first) and all(name[: -len(first)] + one in own for one in given)), "")
+        entry = next((name for name, inner in given.items() if set(own) <= set(inner)), "")
+        self.nothing[id(module)] = NothingLoaded(site, kind, tuple(own), tuple(given), prefix, lacking, entry)
 
     @harmless
     def look(self, module: nn.Module, state: typing.Any) -> None:
@@ -67,6 +90,13 @@ class StateNotes:
                 self.found[site.span] = OwnState(site, self.steps, _named_twice(site, receiver, given.func.value), other)
         elif isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
             self.found[site.span] = OwnState(site, self.steps, _taken(site, given))
+
+
+def names_in(state: typing.Any) -> dict[str, list[str]]:
+    """What the state calls its entries, before anybody changes them; with the names in those that are dictionaries themselves."""
+    if type(state) not in (dict, collections.OrderedDict) or not all(isinstance(name, str) for name in state):
+        return {}
+    return {name: [one for one in value if isinstance(one, str)] if type(value) in (dict, collections.OrderedDict) else [] for name, value in state.items()}
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

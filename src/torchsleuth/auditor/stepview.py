@@ -24,6 +24,7 @@ from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, w
 from torchsleuth.auditor.integers import IntegerWatch
 from torchsleuth.auditor.leftout import left_out
 from torchsleuth.auditor.metrics import compared_crosswise
+from torchsleuth.auditor.numberterms import number_terms
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -168,6 +169,7 @@ class StepView:
         loss_key = self.trace.known_key(loss) if loss is not None else None
         trained = {w.name for w in wanted if w.grad == "ok"}
         constant = constant_terms(self.trace, loss_key, keys, trained)
+        constant += number_terms(self.trace, loss_key, keys, trained)
         constant += [cut for cut in without_graph(self.trace, loss_key, keys, trained) if cut.site.span not in {other.site.span for other in constant}]
         if not missing and not draws(self.trace):
             return {"cuts": tuple(with_caller(self.trace, cut, loss_key, since) for cut in constant)} if constant else {}

@@ -11,7 +11,7 @@ from torch import nn
 
 from torchsleuth.auditor.observation_parts import Site
 
-from torchsleuth.auditor.observation_training import EqualUnits
+from torchsleuth.auditor.observation_training import EqualUnits, Vanish
 from torchsleuth.auditor.trace import Trace
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -27,7 +27,7 @@ def equal_units(model: nn.Module, trace: Trace, before: int | None) -> list[Equa
         if type(weight) is not nn.Parameter or weight.grad is None or weight.grad.is_sparse or weight.shape[0] < 2 or weight[0].numel() < 2:
             continue
         if stay_equal(weight) and _rows_alike(weight.grad) and bool(weight.grad.any()):
-            found.append(EqualUnits(f"{name}.weight" if name else "weight", type(module).__name__, weight.shape[0], float(weight.grad.norm()), _filled(trace, weight, before)))
+            found.append(EqualUnits(f"{name}.weight" if name else "weight", type(module).__name__, weight.shape[0], float(weight.grad.norm()), filled(trace, weight, before)))
     return found
 
 
@@ -40,7 +40,21 @@ def _rows_alike(values: torch.Tensor) -> bool:
     return bool((values - values[:1]).abs().max() <= CLOSE * values.abs().max())
 
 
-def _filled(trace: Trace, weight: nn.Parameter, before: int | None) -> Site | None:
+def filled_with_zeros(fact: Vanish, model: nn.Module, trace: Trace, before: int | None) -> tuple[Site, ...]:
+    """Where weights behind which a gradient is lost, and those that get none because of it, were filled with zeros."""
+    weights = [p for name in (*fact.zeros, *fact.weights) if (p := model.get_parameter(name)).dim() > 1 and not p.detach().any()] if fact.zeros else []
+    sites = [site for weight in weights if (site := filled(trace, weight, before)) is not None]
+    return tuple({site.span: site for site in sites}.values())
+
+
+def filled_below_zero(fact: Vanish, model: nn.Module, trace: Trace, before: int | None) -> tuple[Site, ...]:
+    """Where the program filled a bias, which gets no gradient through a `relu`, with one negative number."""
+    biases = [model.get_parameter(name) for name in fact.weights if "bias" in name] if fact.operation.rstrip("_") == "relu" else []
+    sites = [site for bias in biases if bool((bias.detach() < 0).all()) and (site := filled(trace, bias, before)) is not None]
+    return tuple({site.span: site for site in sites}.values())
+
+
+def filled(trace: Trace, weight: torch.Tensor, before: int | None) -> Site | None:
     """The last call before the step that wrote values into it, also through `.data`; None where that may have been random values."""
     key = trace.known_key(weight)
     own = {key}

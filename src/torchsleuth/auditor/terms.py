@@ -7,7 +7,7 @@ from torchsleuth.auditor.gradients import Flow
 from torchsleuth.auditor.observation_training import Cut
 from torchsleuth.auditor.trace import ENTRIES, Op, Seen, Trace
 
-_SUMS = {"add", "sub", "__radd__", "__rsub__", "radd", "rsub", "add_", "sub_", "__add__", "__sub__", "__iadd__", "__isub__"}
+SUMS = {"add", "sub", "__radd__", "__rsub__", "radd", "rsub", "add_", "sub_", "__add__", "__sub__", "__iadd__", "__isub__"}
 _SCALES = {"mul", "div", "neg", "__rmul__", "__mul__", "__truediv__", "true_divide", "mul_", "div_", "squeeze", "view", "reshape", "to", "float", "mean", "sum", "clone"}
 _ACCIDENTS = {"argmax", "compare", "integer", "tensor", "data", "derivative", "other"}  # `detach` and `no_grad` are there to be taken at their word
 MOST_TERMS = 64
@@ -49,16 +49,25 @@ def idle(trace: Trace, loss: int | None) -> set[int]:
     return trace.ancestors({seen.key for seen in terms if not seen.requires_grad}) - trace.ancestors(alive) if alive else set()
 
 
-def _terms(trace: Trace, loss: int | None) -> list[Seen]:
-    """Single numbers that the loss is the sum of, apart from constant factors."""
+def sums_of(trace: Trace, loss: int | None) -> list[Op]:
+    """The calls that add the loss up, and those that made its terms."""
+    found: list[Op] = []
+    _terms(trace, loss, found)
+    return found
+
+
+def _terms(trace: Trace, loss: int | None, passed: list[Op] | None = None) -> list[Seen]:
+    """Single numbers that the loss is the sum of, apart from constant factors. `passed`: where the calls on the way are put."""
     made = trace.producer.get(loss) if loss is not None else None
     todo = list(trace.ops[made].outs[:1]) if made is not None else []
     found: list[Seen] = []
     while todo and len(found) < MOST_TERMS:
         seen = todo.pop()
         op = trace.maker(seen)
+        if op is not None and passed is not None:
+            passed.append(op)
         inner = [one for one in op.ins if _count(one) == 1] if op is not None and seen.requires_grad else []
-        if op is not None and op.name in _SUMS and len(inner) == len(op.ins):
+        if op is not None and op.name in SUMS and len(inner) == len(op.ins):
             todo += inner
         elif op is not None and op.name in _SCALES and len(op.ins) == 1 and inner:
             todo += inner

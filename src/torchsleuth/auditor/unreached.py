@@ -1,4 +1,4 @@
-"""A step that the program has written down and never come to: `optimizer.step()` under a condition that was not met."""
+"""Steps as the program has written them down: `optimizer.step()` under a condition that was not met, and the `step()` of a schedule."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def unreached_step(built: Site | None) -> tuple[Site, Site] | None:
         return None
     file, node, conditions, _ = mine[0]
     return site_of_node(file, node), site_of_node(file, conditions[-1])
+
+
+def advances(schedule: Site | None) -> tuple[Site, ...]:
+    """The one `step()` in the program's files of the schedule that is made there."""
+    name = _given_name(schedule)
+    every = [(file, node) for file, tree in program_syntax([schedule]) for node, _, holder in _steps(tree, ()) if holder == name]
+    return (site_of_node(*every[0]),) if name and len(every) == 1 else ()
 
 
 def _given_name(site: Site | None) -> str:

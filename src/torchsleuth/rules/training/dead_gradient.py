@@ -68,6 +68,9 @@ class ZeroGradient(AuditRule):
                 continue
             if vanish.setting and not (observation.no_update is not None and observation.no_update.reason == "zero-gradient"):
                 continue  # a term of the loss whose weight is set to zero, beside others that train
+            if vanish.zeros:
+                yield _behind_zeros(vanish, vanish.site)
+                continue
             if vanish.zero and vanish.site.library and vanish.factor is None:
                 continue  # a library's own product with zeros of its own making: which positions have a part in it is its design
             if vanish.zero:
@@ -80,17 +83,51 @@ class ZeroGradient(AuditRule):
                 yield _of_nothing(vanish, vanish.site)
                 continue
             flat = vanish.operation in _FLAT
-            label = f"`{vanish.operation}` is flat: its slope is zero everywhere" if flat else "the gradient arrives here and none leaves"
+            label, remedy = _words(vanish)
+            below = tuple(culprit(made, Role.CREATE, "is built for one element" if vanish.of_one else "fills a bias with one number below zero") for made in vanish.filled)
             yield Diagnosis(
                 self.name, f"the gradient of {listed(vanish.weights, 2)} is exactly zero", Confidence.CERTAIN if flat else Confidence.LIKELY,
-                (culprit(vanish.site, Role.LOST_GRAD, label),),
+                (*below, culprit(vanish.site, Role.LOST_GRAD, label)),
                 recomputed(
                     f"the gradient of {listed(vanish.weights)} is zero in every element",
                     f"it is not zero at the result of `{vanish.operation}` ({vanish.detail}) and zero at its input",
                 ),
                 "Autograd follows the formula: where a function is flat, nothing before it learns.",
-                (advice("Let a gradient pass: a straight-through estimator for rounding, inputs inside the range of a clamp, an axis longer than one."),),
+                (advice(remedy),),
             )  # fmt: skip
+
+
+def _words(vanish: Vanish) -> tuple[str, str]:
+    """What stops the gradient there, and what to do about it."""
+    name = vanish.operation.rstrip("_")
+    if vanish.operation in _FLAT:
+        return f"`{vanish.operation}` is flat: its slope is zero everywhere", "Let a gradient pass: a straight-through estimator, `x + (x.round() - x).detach()` for a rounding; or a smooth function."
+    if vanish.of_one:
+        return f"`{name}` over one element gives the same for every input (its bias)", "Normalise over an axis that is longer than one, or leave it out."
+    if name in ("relu", "relu6", "threshold"):
+        return (f"`{name}` is flat here: no gradient arrives where its input is above zero",
+                "Look at why all of these inputs are below zero (a bias, an initialisation, data that is not centred); `leaky_relu` or `gelu` lets a gradient through there.")  # fmt: skip
+    if name.startswith(("clamp", "clip", "hardtanh", "hardsigmoid")):
+        return f"`{name}` is flat here: no gradient arrives where its input is between the limits", "Bring the inputs between the limits, or use a smooth function (`sigmoid`, `tanh`, `softplus`)."
+    if name == "bernoulli":
+        return "`bernoulli` draws zeros and ones; what it gives back to the probabilities is a gradient of zero", "Let a gradient pass: `p + (torch.bernoulli(p) - p).detach()`, or a relaxed draw (`torch.distributions.RelaxedBernoulli`)."
+    return "the gradient arrives here and none leaves", "Let a gradient pass: a straight-through estimator for rounding, inputs inside the range of a clamp, an axis longer than one."
+
+
+def _behind_zeros(vanish: Vanish, site: Site) -> Diagnosis:
+    zeros = listed(vanish.zeros, 2)
+    one = len(vanish.zeros) == 1
+    facts = observed(f"the gradient of {listed((*vanish.weights, *vanish.zeros))} is zero in every element",
+                     f"{zeros} {'is' if one else 'are'} zero in every element, and so is what {'it is' if one else 'they are'} multiplied with: neither gives the other a gradient")  # fmt: skip
+    facts += observed(f"after {vanish.steps} steps all of these are bit for bit what they were") if vanish.steps else \
+        recomputed("moving all parameters that do get a gradient changes nothing about that")  # fmt: skip
+    return Diagnosis(
+        ZeroGradient.name, f"{listed(vanish.weights, 2)} will never get a gradient: {zeros} {'is' if one else 'are'} zero, and {'stays' if one else 'stay'} so", Confidence.CERTAIN if vanish.steps else Confidence.LIKELY,
+        (*(culprit(made, Role.CREATE, "fills weights with zeros") for made in vanish.filled), culprit(site, Role.LOST_GRAD, "the gradient arrives here, and none leaves: the weights are zero")),
+        facts,
+        "The gradient of a product for one factor is the other factor. One layer that begins at zero is moved by the first step; of two of them in a row, neither is.",
+        (advice("Begin with random weights (`nn.init.xavier_uniform_`, `kaiming_normal_`, or what the layer does by itself); zeros are for biases, and for the last layer of a branch."),),
+    )  # fmt: skip
 
 
 def _times_zero(vanish: Vanish, site: Site) -> Diagnosis:

@@ -138,8 +138,12 @@ def _diagnosis(observation: Observation, cut: Cut, likewise: list[Site]) -> Diag
     if cut.term is not None:
         facts = [f"`{expression_of(cut.term)}` is a term of the loss; it is computed from {listed(cut.weights)}, and has no history: it counts for nothing in the gradients",
                  f"the input of `{expression_of(cut.site)}` had a history, its result has none; what gradient the parameters have comes from the other terms"]  # fmt: skip
+        if cut.number is not None:
+            calls = f" ({cut.times} calls, together)" if cut.times > 1 else ""
+            facts = [f"`{expression_of(cut.term)}` takes {cut.number:.6g}, a plain number, into the loss; it comes from `{expression_of(cut.site)}`{calls} and counts for nothing in the gradients",
+                     f"what was read out there had a history, and was computed from {listed(cut.weights)}; what gradient they have comes from the other terms"]  # fmt: skip
         if cut.term.span.line != cut.site.span.line or cut.term.span.file != cut.site.span.file:
-            culprits.append(culprit(cut.term, Role.CALL, "this term of the loss is a constant because of it"))
+            culprits.append(culprit(cut.term, Role.CALL, "this term of the loss is a constant because of it" if cut.number is None else "takes the number into the loss"))
     title = "a term of the loss gives no gradient: nothing is trained by it" if cut.term is not None else "no gradient reaches any parameter: the loss is made of plain numbers" if cut.reason == "numbers" else "no gradient reaches any parameter: the loss has no history" if cut.whole_loss else \
         f"the gradient stops here: {listed(cut.weights, 2)} will not be trained" + (" by what comes after it" if cut.partly else "")  # fmt: skip
     sure = cut.reason in ("argmax", "item", "tensor", "numpy", "integer", "compare", "data", "parameter") or cut.whole_loss or (bool(optimized) and (cut.used is None or cut.shared))

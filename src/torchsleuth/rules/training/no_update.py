@@ -65,19 +65,29 @@ class NoUpdate(AuditRule):
         if fact.cleared is not None:
             idle = fact.reason == "never-stepped"
             culprits.append(culprit(fact.cleared, Role.MUTATE, "clears its gradients, and no step of its own follows" if idle else "clears the gradients before the step could use them"))
+        if fact.rate is not None:
+            culprits.append(culprit(fact.rate, Role.CREATE, "the learning rate is set here", Known.INFERRED))
         if fact.built is not None:
             culprits.append(culprit(fact.built, Role.CREATE, "the schedule is made here" if fact.reason == "vanished" else "the learning rate of 0 comes from here"))
         culprits += [culprit(site, Role.CREATE, f"`{name}` is zero in every element when training begins", Known.INFERRED) for name, site in fact.zeros]
         for writer in fact.writers:
             if fact.reason == "rebound":
                 continue
-            if fact.reason == "never-stepped":
-                culprits.insert(0, culprit(writer, Role.CALL, "this optimizer holds nothing that the loss before it gave a gradient to"))
+            if fact.reason == "vanished" and not fact.advanced:
+                continue
+            if fact.reason == "vanished":
+                culprits.insert(0, culprit(writer, Role.CALL, f"advances the schedule: {fact.advanced} times in the first {fact.since - 1} steps", Known.INFERRED))
+            elif fact.reason == "never-stepped":
+                culprits.insert(0, culprit(writer, Role.CALL, "takes a second step, with no `backward()` since its first" if fact.twice else "this optimizer holds nothing that the loss before it gave a gradient to"))
             else:
                 culprits.append(culprit(writer, Role.MUTATE, "writes into the gradients between `backward()` and the step" if len(fact.writers) > 1 else "leaves gradients that are all zero"))
+        if fact.backward is not None and fact.condition is None and fact.named is None:
+            culprits.insert(0, culprit(fact.backward, Role.CALL, "gives gradients, and no step uses them"))
+        if fact.closure is not None:
+            culprits.append(culprit(fact.closure, Role.LOST_GRAD, "the closure returns a loss, and has not called `backward()`", Known.INFERRED))
         if fact.site is not None:
             moves = "changes no parameter" if not fact.decayed else "moves the parameters by weight decay alone"
-            label = "puts a new tensor into the dictionary; the copy keeps its own" if fact.unloaded else {"rebound": "makes a new tensor; the parameter stays as it is", "average": "makes a new tensor; the copy's parameter stays as it is", "never-stepped": "never takes a step"}.get(fact.reason, moves)
+            label = "puts a new tensor into the dictionary; the copy keeps its own" if fact.unloaded else {"rebound": "makes a new tensor; the parameter stays as it is", "average": "makes a new tensor; the copy's parameter stays as it is", "never-stepped": "never takes a step", "at-rest": "is given an optimizer whose learning rate is 0"}.get(fact.reason, moves)
             average = fact.reason == "average"
             culprits.append(culprit(fact.site, Role.CREATE if average or fact.reason == "rebound" else Role.CALL, label, Known.INFERRED if average else Known.OBSERVED))
         if fact.reason == "rebound":
@@ -88,7 +98,9 @@ class NoUpdate(AuditRule):
             "zeroed": ("after `backward()` there were gradients, when `step()` was called they were zero",
                        "Look at what is done to the gradients between `backward()` and `step()`: a limit or a factor of 0 leaves nothing of them."),
             "learning-rate": ("the learning rate is 0" + (f", and the parameters are still the same after {fact.steps} steps" if fact.steps else ""), "Give the optimizer a learning rate above 0" + (", and look at what the scheduler makes of it." if fact.steps else ".")),
+            "at-rest": (f"the learning rate of this {fact.optimizer} is 0 for all its parameters, and no schedule has been made for it", "Give the optimizer a learning rate above 0."),
             "no-backward": ("the program has taken steps and never called `backward()`: no parameter of the optimizer has a gradient",
+                            "Call `loss.backward()` in the closure, before it returns the loss." if fact.closure is not None else
                             "Call `loss.backward()` before `optimizer.step()` (with its parentheses)."),
             "rebound": ("at the end of the program the parameters are bit for bit what they were at its first backward pass, although this "
                         "was computed from them and their gradients", "Write into the parameter, under `torch.no_grad()`: `p -= lr * p.grad`, or `p.sub_(lr * p.grad)`."),
@@ -110,9 +122,9 @@ class NoUpdate(AuditRule):
                               "Look for what multiplies by zero, or is flat, between the parameters and the loss."),
             "no-gradient": ("none of the optimizer's parameters has a gradient", "Give the optimizer the parameters that the loss depends on."),
         }.get(fact.reason, ("the cause was not found", "Look at what the optimizer holds."))  # fmt: skip
-        title = {"rebound": "the update makes new tensors and changes no parameter", "average": "the averaged copy of the model never moves: the update makes new tensors", "never-stepped": "the optimizer never takes a step",
+        title = {"at-rest": "the optimizer's steps will change no parameter", "rebound": "the update makes new tensors and changes no parameter", "average": "the averaged copy of the model never moves: the update makes new tensors", "never-stepped": "the optimizer never takes a step",
                  "barren": "the optimizer has no gradients to step with", "vanished": "the schedule takes the learning rate to nothing long before the end"}
-        first = "" if fact.reason in ("no-backward", "rebound", "average", "never-stepped", "barren", "vanished") else "every parameter is bit for bit the same before and after the first step"
+        first = "" if fact.reason in ("at-rest", "no-backward", "rebound", "average", "never-stepped", "barren", "vanished") else "every parameter is bit for bit the same before and after the first step"
         if fact.decayed:
             first = "the parameters do move, but by weight decay alone: towards zero, whatever the loss is"
         if fact.beside:

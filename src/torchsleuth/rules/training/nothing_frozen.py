@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
+from torchsleuth.auditor.observation_training import NotFrozen
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, observed
 from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
@@ -14,7 +15,8 @@ class NothingFrozen(AuditRule):
 
     What happened
     -------------
-    The program sets `requires_grad` of a module to False, or an attribute of a parameter whose name is misspelt. The
+    The program sets `requires_grad` of a module to False, or an attribute of a parameter whose name is misspelt; or a
+    statement compares it (`p.requires_grad == False`) and sets nothing. The
     parameters in question still require a gradient, got one, and the optimizer has changed them.
 
     Why
@@ -49,6 +51,9 @@ class NothingFrozen(AuditRule):
         fact = observation.not_frozen
         if fact is None:
             return
+        if fact.kind == "compared":
+            yield _compared(fact)
+            return
         module = fact.kind == "module"
         what = "a module" if module else "a parameter"
         yield Diagnosis(
@@ -61,3 +66,13 @@ class NothingFrozen(AuditRule):
             "`requires_grad` is a property of tensors; a module has none." if module else f"The property of a parameter is called `requires_grad`; `{fact.attribute}` is a new attribute.",
             (advice("`module.requires_grad_(False)` freezes all parameters of a module; `p.requires_grad = False` one of them."),),
         )  # fmt: skip
+
+
+def _compared(fact: NotFrozen) -> Diagnosis:
+    return Diagnosis(
+        NothingFrozen.name, "`==` compares and sets nothing: the parameters are trained", Confidence.CERTAIN,
+        (culprit(fact.site, Role.MUTATE, "gives True or False, which nobody looks at", Known.INFERRED),),
+        observed(f"{listed(fact.weights)} require a gradient, and training has changed them"),
+        "A comparison that stands alone has no effect; `=` is what sets an attribute.",
+        (advice("`p.requires_grad = False`, with one `=`; or `module.requires_grad_(False)` for all parameters of a module."),),
+    )  # fmt: skip
