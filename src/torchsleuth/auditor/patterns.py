@@ -12,8 +12,8 @@ import typing
 import torch
 from torch import nn
 
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
-from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.owners import built, class_origin

@@ -11,7 +11,7 @@ from torch import nn
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor import padded
 from torchsleuth.auditor.batch import Call, Leaf
-from torchsleuth.auditor.beginnings import beginning
+from torchsleuth.auditor.beginnings import beginning, way_back
 from torchsleuth.auditor.observation import InputFact
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
@@ -58,7 +58,15 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
 def with_beginnings(facts: list[InputFact], call: Call, step: Trace) -> list[InputFact]:
     """The same with the expression that made the input, where the program was seen to make it."""
     keys = {leaf.name: call.numbers.get(leaf.path) for leaf in call.leaves}
-    return [dataclasses.replace(fact, made=beginning(step, keys.get(fact.name))) if fact.made is None else fact for fact in facts]
+    return [dataclasses.replace(fact, made=_made(step, keys.get(fact.name), fact.kind)) if fact.made is None else fact for fact in facts]
+
+
+def _made(step: Trace, key: int | None, kind: str) -> Site | None:
+    """Where the input was made; bytes of a picture are scaled where they become numbers of floating point."""
+    for op in way_back(step, key) if kind == "unscaled-image" else ():
+        if op.place.code is op.place.user_code and op.ins and op.outs and op.outs[0].dtype.is_floating_point > op.ins[0].dtype.is_floating_point:
+            return step.site(op)
+    return beginning(step, key)
 
 
 def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFact]:

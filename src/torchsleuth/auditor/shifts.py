@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -191,13 +192,21 @@ def _labels_made(trace: Trace, loss: Op) -> list[tuple[Op, Site]]:
     found: dict[typing.Any, tuple[Op, Site]] = {}
     if len(loss.ins) < 2:
         return []
-    for op in trace.made_through(loss.ins[1], _LABELS_KEEP):
+    for op in _with_written(trace, trace.made_through(loss.ins[1], _LABELS_KEEP)):
         site = trace.site(op)
         if op.name in ("stack", "cat") and not op.place.direct:
             continue  # a data loader's
         if op.name in _CUTTING and site is not None and not site.library and op.place.code is op.place.user_code and (not found or _drops_some(op)):
             found.setdefault(site.span, (op, site))
     return list(found.values())
+
+
+def _with_written(trace: Trace, way: Iterable[Op]) -> Iterator[Op]:
+    """These calls, and behind each that writes (`labels[:, :-1] = ids[:, 1:]`) those that made what it wrote."""
+    for op in way:
+        yield op
+        if op.name == "__setitem__" and len(op.ins) > 1:
+            yield from (one for one in trace.made_through(op.ins[-1], _LABELS_KEEP) if _drops_some(one))
 
 
 def _shifted_before(trace: Trace, loss: Op) -> Site | None:
