@@ -969,3 +969,12 @@ def forces_by_a_transform():
 
     forces = torch.randn(5, 3)
     return {"model": M(hidden=nn.Linear(3, 8), out=nn.Linear(8, 1)), "batch": torch.randn(5, 3), "loss_fn": lambda out: F.mse_loss(out, forces)}
+
+
+@correct
+def ranges_watched_for_a_quantisation():
+    from torch.ao import quantization
+
+    model = nn.Sequential(quantization.QuantStub(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).train()
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    return {"model": quantization.prepare_qat(model), "batch": torch.randn(4, 6), "loss_fn": ce(Y4)}

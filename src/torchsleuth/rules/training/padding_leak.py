@@ -215,6 +215,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         library = f" inside {move.site.library}" if move.site.library else ""
         what = "state that a padded step changed, and that is used after it," if move.carried else "result that moved at real positions"
         facts.append(f"the first {what} is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if move.declares is not None:
+        facts.append(f"`pad_token_id` of the model's configuration is {move.declares}, and id {move.pad_id} stands at the padded positions of `{move.sequence}`")
     if move.alone:
         facts.append(move.alone)
     if _hides_queries(move):
@@ -296,6 +298,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
         fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
                      "Make a mask that hides the positions where the padding stands, all of them and no others: `positions >= lengths` of lengths; its axes and its parts in the same order as those of what it is laid along.")  # fmt: skip
+    elif move.declares is not None:
+        title = f"the model takes id {move.declares} for padding, and padded positions hold {move.pad_id}"
+        fix = advice(f"Set `model.config.pad_token_id = {move.pad_id}`, or pad with {move.declares}.")
     elif move.read:
         title = "a padded position is read for a row's last one"
         fix = advice("Read each row at `length - 1`: positions are counted from 0.")
