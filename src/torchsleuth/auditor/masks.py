@@ -43,7 +43,11 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
         return facts
     if found.op.name in ATTENTIONS and all(found.op.argument(position, name) is None for position, name in ATTENTIONS[found.op.name]):
         facts = {"unmasked": _asked_for(lab, found.op), **(unused(lab, padding, trace, found) if content else {})}
-        return facts | (idle_mask(lab, padding) or not_given(lab, trace, found.op))
+        facts |= idle_mask(lab, padding) or not_given(lab, trace, found.op)
+        site = lab.site(trace, found.op)
+        if padding.mask is None and site is not None and site.library and site.source.endswith("()"):  # `trainer.train()`: what the model is given is settled where the batch is made
+            facts["padded_site"] = lab.beginning(padding.leaf)
+        return facts
     if content and (facts := unused(lab, padding, trace, found)):
         return facts | ({} if facts["instead"] else not_given(lab, trace, found.op))
     if found.op.name in ATTENTIONS and (facts := beside_keys(lab, padding, trace, found)):

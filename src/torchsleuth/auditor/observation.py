@@ -57,6 +57,7 @@ class Move:
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()
     unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not
+    padded_site: Site | None = None  # where the batch was padded, of a library that calls the model by itself
     pooled: bool = False  # the moved output has no axis for positions
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
     pad_id: int | None = None

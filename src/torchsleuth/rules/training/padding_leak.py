@@ -200,6 +200,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
             f"the mask of `{move.of_other}` is applied here, to `{move.sequence}`" if move.of_other else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
+    if move.padded_site is not None and (site is None or move.padded_site.span != site.span):
+        culprits.append(culprit(move.padded_site, Role.CREATE, f"`{move.sequence}` is padded here, and no mask goes with it"))
+        what = f"the model is called in here, without `{move.unmasked}`: the padding is looked at like data"
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
     way = next((fact.polarity for fact in observation.inputs if fact.polarity is not None), None) if move.inverted and not move.turned else None
@@ -270,7 +273,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         fix = advice(f"Give the mask of the padding to this call: `{move.not_given}=`.")
     elif move.unmasked and site is not None and site.library:
         title = "padding takes part in an attention: nothing hides its keys"
-        fix = advice("Give this call the mask of its padding: `attention_mask=` for models of `transformers`, 1 at words and 0 at padding.")
+        fix = advice("Put the mask of the padding into the batch: `attention_mask` for models of `transformers`, 1 at words and 0 at padding." if move.padded_site is not None else
+                     "Give this call the mask of its padding: `attention_mask=` for models of `transformers`, 1 at words and 0 at padding.")
     elif move.unmasked or _hides_queries(move):
         title = "padding takes part in an attention: nothing hides its keys"
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
