@@ -9,6 +9,7 @@ from torch import nn
 
 from torchsleuth.auditor import batch as batches
 from torchsleuth.auditor.batch import HIDES
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.compare import moved_flags
 from torchsleuth.auditor.firstmoved import Found
 from torchsleuth.auditor.handing import derived, handed, hands_mask, idle_mask, idle_measure, made_of, mask_made, not_given
@@ -17,6 +18,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.sites import site_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
+from torchsleuth.origin import Origin
 
 _MASKING = {"masked_fill", "masked_fill_", "where", "add", "mul", "sub", "__setitem__", "add_", "mul_", "logical_and"}
 _THROUGH = ARRANGING | _MASKING | {"div", "dropout", "div_", "softmax"}
@@ -91,17 +93,21 @@ def _asked_for(lab: Lab, op: Op) -> str:
     return name
 
 
-def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> int | None:
-    """The one position that this operation reads of a row, told by its index, where that is a padded one."""
+def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> tuple[int, Site | None] | None:
+    """The one position that this operation reads of a row, told by its index, where that is a padded one; and where that index was computed."""
     index = next((seen for seen in found.op.ins[1:] if not seen.dtype.is_floating_point and seen.dtype is not torch.bool), None)
     values = _value(trace, index) if index is not None and found.op.name in ("gather", "__getitem__", "take_along_dim") else None
     for seen in found.op.ins[1:] if values is None or values.dim() == 1 else ():
-        values = _value(trace, seen)  # `h[rows, lengths - 1]`: the last index counts positions
+        index, values = seen, _value(trace, seen)  # `h[rows, lengths - 1]`: the last index counts positions
     if values is None or values.dim() < 1 or values.shape[0] != padding.valid.shape[0]:
         return None
     own = values[row].unique()
     position = int(own[0]) if own.numel() == 1 else -1
-    return position if 0 <= position < padding.valid.shape[1] and not bool(padding.valid[row, position]) else None
+    if not 0 <= position < padding.valid.shape[1] or bool(padding.valid[row, position]):
+        return None
+    kept = ARRANGING | {"long", "int", "clamp", "clamp_"}
+    computed = next((op for op in trace.made_through(index, kept) if op.name not in kept), None) if index is not None else None
+    return position, trace.site(computed) if computed is not None and origin_of_place(computed) is Origin.USER else None
 
 
 def _before_softmax(trace: Trace, found: Found, applied: Op) -> bool:

@@ -74,6 +74,7 @@ class Move:
     hollow: str = ""  # what the mask that was applied holds, if that hides nothing
     aside: str = ""  # which positions it hides, and where the padding stands instead
     read: str = ""  # which padded position is read, in words
+    computed_site: Site | None = None  # where that position was computed
     of_other: str = ""  # the input whose padding these are
     handed: str = ""  # what it is called at the call that gives it to the part (`made_site`), if the right one is at hand, too
     repeated: int = 0  # how often it was repeated as a whole, where each of its rows should have been

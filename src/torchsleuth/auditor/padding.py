@@ -119,7 +119,8 @@ def _padding_move(
         told |= {"made_site": lab.beginning(padding.mask), "turned": True}  # added, it has one meaning only
     read = masks.read_at(padding, trace, found, row) if found is not None else None
     if read is not None and padding.right:
-        told["read"] = f"in {padding.named(row)} position {read} is read, and the last that holds data is position {int(padding.valid[row].sum()) - 1}"
+        told["computed_site"] = read[1]
+        told["read"] = f"in {padding.named(row)} position {read[0]} is read, and the last that holds data is position {int(padding.valid[row].sum()) - 1}"
     return lab.move(
         "padding", changed, where, difference, found, trace, pooled=pooled, assumed=padding.assumed, pad_id=padding.pad_id, rank=rank,
         mask_name=padding.mask.name if padding.mask else "", real=padding.real, sequence=padding.leaf.name, inverted=inverted, **told,

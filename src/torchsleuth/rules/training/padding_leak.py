@@ -203,6 +203,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
     if move.padded_site is not None and (site is None or move.padded_site.span != site.span):
         culprits.append(culprit(move.padded_site, Role.CREATE, f"`{move.sequence}` is padded here, and no mask goes with it"))
         what = f"the model is called in here, without `{move.unmasked}`: the padding is looked at like data"
+    if move.computed_site is not None and (site is None or move.computed_site.span.line != site.span.line):
+        culprits.append(culprit(move.computed_site, Role.CREATE, "the position that is read is computed here"))
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
     way = next((fact.polarity for fact in observation.inputs if fact.polarity is not None), None) if move.inverted and not move.turned else None
