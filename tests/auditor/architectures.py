@@ -78,6 +78,10 @@ ARCHITECTURES = {
     "bert-classes": lambda: (hf.BertForSequenceClassification(hf.BertConfig(**SMALL)), _classes(text())),
     "bert-tags": lambda: (hf.BertForTokenClassification(hf.BertConfig(**SMALL)), _tags(text())),
     "bert-masked": lambda: (hf.BertForMaskedLM(hf.BertConfig(**SMALL)), _masked(text())),
+    "bert-questions": lambda: (  # chooses among all positions, padded ones too, as its authors train it
+        hf.BertForQuestionAnswering(hf.BertConfig(**SMALL)), {**text(), "start_positions": torch.tensor([1, 2, 0]), "end_positions": torch.tensor([3, 4, 2])}),
+    "llama-questions": lambda: (
+        hf.LlamaForQuestionAnswering(hf.LlamaConfig(**LLAMA)), {**text(), "start_positions": torch.tensor([1, 2, 0]), "end_positions": torch.tensor([3, 4, 2])}),
     "bert-plain": lambda: (hf.BertModel(hf.BertConfig(**SMALL)), text()),
     "roberta": lambda: (hf.RobertaForSequenceClassification(hf.RobertaConfig(**SMALL, pad_token_id=1)), _classes(text(1))),
     "distilbert": lambda: (
@@ -128,6 +132,18 @@ ARCHITECTURES = {
     "convnext": lambda: (
         hf.ConvNextForImageClassification(hf.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=3, patch_size=2)),
         {**images(), "pixel_values": torch.randn(B, 3, 32, 32)},
+    ),
+    "deepseek-sparse": lambda: (  # what chooses the keys is computed without gradient
+        hf.DeepseekV32ForCausalLM(hf.DeepseekV32Config(
+            **{k: v for k, v in LLAMA.items() if k not in ("head_dim", "num_key_value_heads")}, num_key_value_heads=2, kv_lora_rank=8, q_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8,
+            n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1,
+            index_n_heads=2, index_head_dim=8)),
+        language(),
+    ),
+    "layoutlm3": lambda: (  # its tables of distances are not trained
+        hf.LayoutLMv3ForSequenceClassification(hf.LayoutLMv3Config(
+            **{**SMALL, "hidden_size": 24}, max_2d_position_embeddings=64, coordinate_size=4, shape_size=4, input_size=16, patch_size=8, pad_token_id=0, num_labels=2)),
+        {**_classes(text()), "bbox": torch.tensor([2, 3, 9, 8]).expand(B, L, 4), "pixel_values": torch.randn(B, 3, 16, 16)},
     ),
     "clip": lambda: (
         hf.CLIPModel(hf.CLIPConfig(

@@ -956,3 +956,25 @@ def columns_with_a_table_each():
 
     kinds = torch.stack([torch.tensor([4, 1, 0, 3]), torch.tensor([0, 2, 1, 1])], 1)
     return {"model": M(tables=nn.ModuleList([nn.Embedding(5, 4), nn.Embedding(3, 4)]), out=nn.Linear(8, 3)), "batch": kinds, "loss_fn": ce(Y4)}
+
+
+@correct
+def forces_by_a_transform():
+    class M(Seq):
+        def energy(self, positions):
+            return self.out(self.hidden(positions).tanh()).sum()
+
+        def forward(self, positions):
+            return -torch.func.grad(self.energy)(positions)
+
+    forces = torch.randn(5, 3)
+    return {"model": M(hidden=nn.Linear(3, 8), out=nn.Linear(8, 1)), "batch": torch.randn(5, 3), "loss_fn": lambda out: F.mse_loss(out, forces)}
+
+
+@correct
+def ranges_watched_for_a_quantisation():
+    from torch.ao import quantization
+
+    model = nn.Sequential(quantization.QuantStub(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).train()
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    return {"model": quantization.prepare_qat(model), "batch": torch.randn(4, 6), "loss_fn": ce(Y4)}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -167,6 +168,69 @@ def test_model_that_cannot_run_twice():
     COUNT: list[int] = []
     report = torchsleuth.audit(Once(), X)
     assert report.outcome is Outcome.OK and any("could not be tested: RuntimeError: only once" in note for note in report.notes)
+
+
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 3, dtype=torch.cfloat)
+
+    def forward(self, x):
+        return self.out(x).abs()
+
+
+class Neighbours(Plain):
+    def __init__(self, layout):
+        super().__init__()
+        near = torch.eye(6) + torch.eye(6).roll(1, 0)
+        self.register_buffer("near", near.to_sparse() if layout is torch.sparse_coo else near.to_sparse_csr())
+
+    def forward(self, x):
+        return self.near @ super().forward(x)
+
+
+class Recomputed(Plain):
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(super().forward, x.clone().requires_grad_(), use_reentrant=True)
+
+
+@pytest.mark.parametrize(
+    "model, batch",
+    [
+        (Complex(), torch.randn(6, 4, dtype=torch.cfloat)),
+        (Neighbours(torch.sparse_coo), X),
+        (Neighbours(torch.sparse_csr), X),
+        (Recomputed(), X),
+    ],
+)
+def test_tensors_of_other_kinds_are_looked_at_or_left_alone(model, batch):
+    report = torchsleuth.audit(model, batch, loss_fn=F.cross_entropy, target=Y)
+    assert report.outcome is Outcome.OK and report.exception is None, [(d.rule, d.title) for d in report.diagnoses]
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_sparse_inputs_are_left_alone():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(4, 3))
+
+        def forward(self, x):
+            return x @ self.w
+
+    for given in (X.to_sparse(), X.to_sparse_csr()):
+        assert torchsleuth.audit(M(), given, loss_fn=F.cross_entropy, target=Y).outcome is Outcome.OK
+
+
+def test_a_model_without_numbers_is_said():
+    with pytest.raises(UsageError, match="on the meta device"):
+        torchsleuth.audit(Plain().to("meta"), X.to("meta"))
+
+
+def test_the_call_may_stand_under_inference_mode():
+    with torch.inference_mode():
+        report = torchsleuth.audit(Plain(), X, loss_fn=F.cross_entropy, target=Y)
+    assert report.outcome is Outcome.OK, [(d.rule, d.title) for d in report.diagnoses]
 
 
 def test_model_with_its_own_randomness():

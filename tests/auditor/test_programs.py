@@ -90,3 +90,43 @@ def test_correct_program_is_clean_and_undisturbed(path, tmp_path):
         left = runpy.run_path(str(fixed), run_name="__main__")
     assert printed == alone.getvalue()
     assert left is not None and random.getstate()
+
+
+LIBRARY = """
+class Fit:
+    def __init__(self, model, optimizer, batches):
+        self.model, self.optimizer, self.batches = model, optimizer, batches
+
+    def train(self):
+        for batch in self.batches:
+            self.optimizer.zero_grad()
+            self.model(**batch).loss.backward()
+            self.optimizer.step()
+"""
+FITTED = """
+import torch
+from fitting import Fit
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import BertConfig, BertForSequenceClassification
+
+def collate(texts):
+    ids = nn.utils.rnn.pad_sequence(texts, batch_first=True)
+    return {"input_ids": ids, "labels": torch.arange(len(texts)) % 2}
+
+torch.manual_seed(0)
+model = BertForSequenceClassification(BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, max_position_embeddings=16))
+texts = [torch.randint(1, 30, (n,)) for n in (9, 6, 4, 7)]
+Fit(model, torch.optim.Adam(model.parameters()), DataLoader(texts, 4, collate_fn=collate)).train()
+"""
+
+
+def test_where_a_library_calls_the_model_the_batch_is_what_is_to_be_changed(tmp_path, monkeypatch):
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "fitting.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(library)
+    (tmp_path / "train.py").write_text(FITTED)
+    report, _, _ = audited(tmp_path / "train.py")
+    (found,) = report.diagnoses
+    assert [c.span.line for c in found.culprits] == [9, 15] and "Put the mask of the padding into the batch" in found.fixes[0].title

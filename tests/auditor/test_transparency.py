@@ -115,7 +115,8 @@ def test_a_graph_waiting_for_its_backward_is_not_disturbed():
 def test_watched_training_is_bit_identical():
     def train(watch: bool):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
+        computed = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 3))  # who only asks for its weight moves it
+        model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU(), computed)
         watcher = StepWatch() if watch else None
         if watcher:
             watcher.start()

@@ -53,7 +53,7 @@ class Call:
 
     def _collect(self, value: typing.Any, name: str, path: Path) -> None:
         if isinstance(value, torch.Tensor):
-            if not value.is_sparse and not value.is_nested:
+            if value.layout is torch.strided and not value.is_nested and not value.is_quantized:
                 self.leaves.append(Leaf(name, path, value))
         elif isinstance(value, collections.abc.Mapping):
             for key, item in value.items():

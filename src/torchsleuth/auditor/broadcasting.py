@@ -9,7 +9,7 @@ import typing
 
 import torch
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation import Broadcast
 from torchsleuth.auditor.observation_parts import Shape
 from torchsleuth.auditor.oddaxis import shapes_made

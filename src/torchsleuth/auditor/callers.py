@@ -12,7 +12,8 @@ from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, site_of
 from torchsleuth.origin import Origin, origin_of_file
 
 if typing.TYPE_CHECKING:
-    from torchsleuth.auditor.trace import Trace
+    from torchsleuth.auditor.observation_parts import Site
+    from torchsleuth.auditor.trace import Op, Trace
 
 
 _PARTS = {"<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"}  # of a function
@@ -29,6 +30,15 @@ def caller_here(depth: int = 1) -> Place:
             inner = frame
         frame = frame.f_back
     return NOWHERE
+
+
+def of_several(trace: Trace, made: Op) -> Site | None:
+    """The line that called the function in which this was made, where the program calls it in several: what it is given there is what differs."""
+    if made.caller.code is None:
+        return None
+    here = (made.place.user_code, made.place.user_offset)
+    lines = {(op.caller.code, op.caller.offset) for op in trace.ops if op.name == made.name and (op.place.user_code, op.place.user_offset) == here}
+    return site_of(made.caller) if len(lines) > 1 else None
 
 
 def with_caller(trace: Trace, cut: Cut, loss: int | None, since: int) -> Cut:

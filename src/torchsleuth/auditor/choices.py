@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 
 from torchsleuth.auditor.batch import HIDES
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.compare import distance, moved_flags, output_leaves
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.auditor.trace import ARRANGING
+from torchsleuth.origin import Origin
 
 _CHOOSING = {"cross_entropy", "nll_loss"}
 
@@ -20,7 +22,10 @@ def choice_moves(lab: Lab, padding: Padding, step: StepView) -> list[Move]:
     if padding.axis > 1 or padding.leaf.tensor.dim() > 3:
         return []
     shape, valid = tuple(padding.valid.shape), padding.valid
-    asked = [(op, target) for op, target, _, _ in step.watch.targets if op.name in _CHOOSING and op.ins and op.ins[0].size == shape]
+    asked = [
+        (op, target) for op, target, _, _ in step.watch.targets
+        if op.name in _CHOOSING and op.ins and op.ins[0].size == shape and origin_of_place(op) is not Origin.LIBRARY  # a model's own loss is as its authors trained it
+    ]  # fmt: skip
     scores = [(name, leaf) for name, leaf in output_leaves(lab.base) if leaf.is_floating_point() and tuple(leaf.squeeze(-1).shape if leaf.dim() > 2 else leaf.shape) == shape]
     if not asked or not scores or not all(_asks_for_real(target, valid) for _, target in asked):
         return []

@@ -19,7 +19,7 @@ from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.rearranging import keeps_samples_apart, meant
 from torchsleuth.auditor.runner import BATCH_NORMS
-from torchsleuth.auditor.together import a_set_beside, each_with_each, in_groups, linked_by_table, sets_a_range, told_to_each
+from torchsleuth.auditor.together import a_set_beside, each_with_each, in_groups, linked_by_table, observes_ranges, sets_a_range, told_to_each
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 
 _SEQUENCE_OPERATIONS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "conv1d", "multi_head_attention_forward",
@@ -81,6 +81,8 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], "the samples are linked by BatchNorm without running values, which takes those of the batch; that is not reported"
     if found is not None and (found.op.name.endswith("_dynamic") or sets_a_range(trace, found.op)):
         return [], f"the samples are linked by quantisation, which takes its range over the whole batch (`{found.op.name}`); that is not reported"
+    if observes_ranges(lab.runner.model, found.op if found is not None else None):
+        return [], "the samples are linked by the ranges that the model's quantisation takes from the batch; that is not reported"
     if lab.runner.model.training and _clean_in_eval(lab, leaves, may, row, axis):
         how = "by batch statistics computed in the model's own code" if found is not None and found.op.name in _STATISTICS else "and in eval mode they are not"
         return [], f"in train mode the samples are linked {how}; that is not reported"

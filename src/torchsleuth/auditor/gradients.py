@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.branches import ends_a_row, on_another_way
+from torchsleuth.auditor.bydesign import ends_by_design, origin_of_place
 from torchsleuth.auditor.exits import Leaving, asked_by_torch, chooses, come_back
 from torchsleuth.auditor.leaves import LEAF
 from torchsleuth.auditor.observation_parts import Site
@@ -24,7 +25,7 @@ from torchsleuth.auditor.owners import bound_again, built, owner_classes
 from torchsleuth.auditor.sites import expression, site_of
 from torchsleuth.auditor.straightthrough import estimators_blamed
 from torchsleuth.auditor.trace import ENTRIES, EXITS, Op, Seen, Trace
-from torchsleuth.origin import Origin, origin_of_file
+from torchsleuth.origin import Origin
 
 _COMPARISONS = {"gt", "lt", "ge", "le", "eq", "ne", "__gt__", "__lt__", "isnan", "isfinite", "logical_and", "logical_or", "logical_not"}
 _INDICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "median", "mode", "kthvalue", "multinomial", "searchsorted",
@@ -186,6 +187,7 @@ class Flow:
         for weak in (silenced, lambda op: op.name == "grad", lambda op: op.name.endswith("_like") or op.name.startswith("new_")):
             strong = set().union(*(who for index, who in ends.items() if not weak(ops[index])))
             ends = {index: left for index, who in ends.items() if (left := who - strong if weak(ops[index]) else who)}
+        ends = {index: who for index, who in ends.items() if not ends_by_design(self.trace, ops[index], self.on_the_way)}
         ends = estimators_blamed(self.trace, self._to_blame(self._to_blame(ends, self._reopens), lambda index: self._alone(index, idle)), self.reason)
         if not ends:
             return [], set()
@@ -288,8 +290,8 @@ class Flow:
                 continue
             keys = {self.keys[name] for name in names}
             first = next((op for op in self.trace.ops if not op.writes and op.name not in _READING and any(seen.key in keys for seen in op.ins)), None)
-            if first is None or origin_of_place(first) is not Origin.USER:
-                continue
+            if first is None or origin_of_place(first) is not Origin.USER or first.transformed:
+                continue  # under `torch.func.grad` a derivative is taken of it, which no call shows
             below = self.trace.descendants(keys)
             if below & self.output_keys:
                 continue  # it is in what the model returns; the loss does not look at it
@@ -321,10 +323,6 @@ def _beside(op: Op, seen: Seen) -> bool:
 
 def _below(path: str, group: str) -> bool:
     return path.startswith(group + ".")
-
-
-def origin_of_place(op: Op) -> Origin:
-    return origin_of_file(op.place.code.co_filename) if op.place.code is not None else Origin.LIBRARY
 
 
 def follows_another(model: nn.Module, names: Iterable[str], weights: list[Weight], held: bool) -> bool:

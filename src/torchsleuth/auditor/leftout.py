@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_training import Unused
 from torchsleuth.auditor.overwritten import UNCHANGED
 from torchsleuth.auditor.trace import EXITS, Trace

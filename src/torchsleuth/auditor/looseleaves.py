@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_training import Unregistered
 from torchsleuth.auditor.owners import built, class_origin
 from torchsleuth.auditor.trace import Op, Trace

@@ -45,7 +45,11 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
         return facts
     if found.op.name in ATTENTIONS and all(found.op.argument(position, name) is None for position, name in ATTENTIONS[found.op.name]):
         facts = {"unmasked": _asked_for(lab, found.op), **(unused(lab, padding, trace, found) if content else {})}
-        return facts | (idle_mask(lab, padding) or not_given(lab, trace, found.op))
+        facts |= idle_mask(lab, padding) or not_given(lab, trace, found.op)
+        site = lab.site(trace, found.op)
+        if padding.mask is None and site is not None and site.library and site.source.endswith("()"):  # `trainer.train()`: what the model is given is settled where the batch is made
+            facts["padded_site"] = lab.beginning(padding.leaf)
+        return facts
     if content and (facts := unused(lab, padding, trace, found)):
         return facts | ({} if facts["instead"] else not_given(lab, trace, found.op))
     if found.op.name in ATTENTIONS and (facts := beside_keys(lab, padding, trace, found)):
@@ -93,6 +97,9 @@ def _asked_for(lab: Lab, op: Op) -> str:
     return name
 
 
+_HOLDING_WITHIN = frozenset({"clamp", "clamp_", "long", "int"})  # what keeps a number among those that are there
+
+
 def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> tuple[int, Site | None] | None:
     """The one position that this operation reads of a row, told by its index, where that is a padded one; and where the index was made."""
     index = next((seen for seen in found.op.ins[1:] if not seen.dtype.is_floating_point and seen.dtype is not torch.bool), None)
@@ -105,7 +112,7 @@ def read_at(padding: Padding, trace: Trace, found: Found, row: int) -> tuple[int
     position = int(own[0]) if own.numel() == 1 else -1
     if not 0 <= position < padding.valid.shape[1] or bool(padding.valid[row, position]):
         return None
-    made = maker(trace, index.key)
+    made = maker(trace, index.key, _HOLDING_WITHIN)
     return position, trace.site(made) if made is not None and made.place.direct else None
 
 

@@ -59,9 +59,11 @@ class Move:
     mask_shape: tuple[int, ...] = ()  # of the mask there, and of what it was to hide
     masked_shape: tuple[int, ...] = ()
     unmasked: str = ""  # the argument by which an attention could have been told what is padding, and was not
+    padded_site: Site | None = None  # where the batch was padded, of a library that calls the model by itself
     pooled: bool = False  # the moved output has no axis for positions
     assumed: bool = False  # the padding was told from the ids alone: there was no mask and no declared pad id
     pad_id: int | None = None
+    declares: int | None = None  # the pad id of the model's configuration, where another one stands at padded positions
     mask_name: str = ""
     real: str = ""  # what is True at real positions, in the model's own names
     mask_of_ids: bool = False  # the one that is applied is not that, but made of the ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_parts import Made
 from torchsleuth.auditor.trace import Op, Seen, Trace
 from torchsleuth.origin import Origin

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from torchsleuth.auditor.backward import variables_below
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Unregistered
 from torchsleuth.auditor.trace import Trace

@@ -6,7 +6,7 @@ import ast
 import os
 from collections.abc import Sequence
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Unused
 from torchsleuth.auditor.sites import site_of_node, syntax_of

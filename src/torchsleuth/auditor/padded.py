@@ -341,7 +341,7 @@ def _trailing(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     ids = leaf.values
     if ids.dim() == 3 and not ids.is_floating_point():
         return _trailing_sentences(leaf, pad_ids)
-    if ids.dim() != 2 or ids.shape[1] < 2:
+    if ids.dim() != 2 or ids.shape[1] < 2 or ids.is_complex():
         return None
     declared = [p for p in pad_ids if (ids[:, -1] == p).any()]
     for pad in declared or {0, int(ids[:, -1].mode().values)}:

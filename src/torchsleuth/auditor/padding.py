@@ -54,7 +54,29 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
         return []
     inverted = _inverted(lab, padding, scalars)
     moves = [_padding_move(lab, padding, one, found, trace, may, inverted and not rank, rank) for rank, (found, one) in enumerate(places)]
-    return [dataclasses.replace(move, alone=apart or "") for move in moves]
+    declared = _other_pad_id(lab, padding) if places[0][0] is None else None
+    return [dataclasses.replace(move, **(declared or {"alone": apart or ""})) for move in moves]
+
+
+def _other_pad_id(lab: Lab, padding: Padding) -> dict | None:
+    """The model tells padding by the id that its configuration names, and another one stands there: with that one in its place, a row gives
+    what it gives alone and without padding."""
+    config = next((c for m in lab.runner.model.modules() if isinstance(getattr(c := vars(m).get("config"), "pad_token_id", None), int)), None)
+    ids, row = padding.leaf.tensor, padding.padded_rows[0]
+    standing = ids[padding.like_leaf(~padding.valid)].unique()
+    if config is None or not padding.right or len(standing) != 1 or int(standing) == config.pad_token_id:
+        return None
+    filled = {padding.leaf.path: ids.masked_fill(padding.like_leaf(~padding.valid), config.pad_token_id)}
+    try:
+        without = lab.runner.run(*lab.call.replaced(row_alone(lab, padding, row, 0, int(padding.valid[row].sum()))[1]), mode="eval", changed=True)
+        with_it = lab.runner.run(*lab.call.replaced(filled), mode="eval", changed=True)
+    except Exception:
+        return None
+    for (name, one), (_, two) in zip(output_leaves(without), output_leaves(with_it), strict=False):
+        if one.is_floating_point() and one.dim() == two.dim() == 2 and one.shape[0] == 1:
+            same = float((one - two[row : row + 1]).abs().max()) <= max(lab.floor, 1e-4 * float(one.abs().max()))
+            return {"declares": config.pad_token_id, "pad_id": int(standing), "alone": f"with {config.pad_token_id} there, `{name}` of {padding.named(row)} is what that row gives without padding"} if same else None
+    return None
 
 
 def _weighed(

@@ -10,13 +10,11 @@ import math
 import typing
 
 import torch
-from torch import nn
 
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
-from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Alias, AxisFact, HotLine
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.owners import built, class_origin
 from torchsleuth.auditor.sites import call_at, expression, site_of_node, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, quietly, tensors_in
 from torchsleuth.origin import Origin

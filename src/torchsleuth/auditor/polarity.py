@@ -11,10 +11,12 @@ import torch
 
 from torchsleuth.auditor.batch import HIDES
 from torchsleuth.auditor.beginnings import given_by, maker, way_back
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_parts import Polarity, Site
-from torchsleuth.auditor.sites import call_at, expression, syntax_of
+from torchsleuth.auditor.sites import call_at, expression, library_name, syntax_of
 from torchsleuth.auditor.trace import ARRANGING, Op, Trace
 from torchsleuth.model import Span
+from torchsleuth.origin import Origin
 
 _INVERTING = {"__invert__", "bitwise_not", "logical_not", "rsub", "__rsub__"}
 _MULTIPLYING = {"mul", "__mul__", "__rmul__", "mul_"}
@@ -27,7 +29,8 @@ MOST_STEPS = 40
 
 def polarity(trace: Trace, taker: Op, mask: int, flags: typing.Container[int], name: str) -> Polarity:
     """Of a mask (by its key) that an operation takes and that hides the words there. `flags`: keys of masks among the inputs; `name`: what such an input is called."""
-    key: int | None = mask
+    handed = _handed(trace, mask, taker)
+    key: int | None = mask if handed is None else handed
     turns: list[Op] = []
     made: Op | None = None
     numbered: Op | None = None
@@ -50,7 +53,7 @@ def polarity(trace: Trace, taker: Op, mask: int, flags: typing.Container[int], n
             break
         turns += [made] if turned else []
         key = made.ins[0].key
-    parameter, hides = _parameter(taker)
+    parameter, hides = _parameter(taker) if handed is None else ("attention_mask", False)
     holds_words = hides != bool(len(turns) % 2)
     site = trace.site(made) if made is not None and made.place.user_code is not None and not _within(made, taker) else None
     if made is None and trace.beforehand is not None and (given := given_by(trace, list(way_back(trace, key)), key)) is not None:
@@ -68,6 +71,20 @@ def _numbers(op: Op) -> bool:
     """Does this make numbers of flags that hide where they are added?"""
     number = op.argument(2 if op.name.startswith("masked_fill") else 1, "value" if op.name.startswith("masked_fill") else "other")
     return (op.name in _MULTIPLYING or op.name.startswith("masked_fill")) and isinstance(number, (int, float)) and number < -HIDES
+
+
+def _handed(trace: Trace, mask: int, taker: Op) -> int | None:
+    """Of a mask that `transformers` makes of the one it is given: that one, by its key."""
+    here = (taker.place.user_code, taker.place.user_offset)
+    if here[0] is None or origin_of_place(taker) is not Origin.LIBRARY or library_name(taker.place.code.co_filename) != "transformers":
+        return None
+
+    def outside(op: Op) -> bool:
+        return (op.place.user_code, op.place.user_offset) != here
+
+    keys = trace.ancestors({mask}, without=outside)
+    given = [key for key in keys if (index := trace.producer.get(key)) is None or outside(trace.ops[index])]
+    return given[0] if len(given) == 1 else None
 
 
 def _turned(trace: Trace, op: Op, flags: typing.Container[int]) -> bool | None:
@@ -138,6 +155,8 @@ def _called(site: Site) -> str:
             continue
         if isinstance(node, ast.FunctionDef):
             name = f"{node.name}(…)"
+        elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Tuple, ast.Dict)):
+            name = ""  # it is one of several things that the function gives
         elif isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Tuple):
             target = node.targets[0]
             while isinstance(target, ast.Subscript):

@@ -66,10 +66,18 @@ def with_beginnings(facts: list[InputFact], call: Call, step: Trace, where: Site
 
     def made(fact: InputFact) -> Site | None:
         leaf = leaves.get(fact.name)
-        return (beginning(step, call.numbers.get(leaf.path)) or given(where, leaf.path)) if leaf is not None else None
+        return (_made(step, call.numbers.get(leaf.path), fact.kind) or given(where, leaf.path)) if leaf is not None else None
 
     begun = [dataclasses.replace(fact, made=made(fact)) if fact.made is None else fact for fact in facts]
     return [dataclasses.replace(fact, made=listed_at(fact.made)) if fact.kind == "lengths-reordered" else fact for fact in begun]
+
+
+def _made(step: Trace, key: int | None, kind: str) -> Site | None:
+    """Where the input was made; bytes of a picture are scaled where they become numbers of floating point."""
+    for op in way_back(step, key) if kind == "unscaled-image" else ():
+        if op.place.code is op.place.user_code and op.ins and op.outs and op.outs[0].dtype.is_floating_point > op.ins[0].dtype.is_floating_point:
+            return step.site(op)
+    return beginning(step, key)
 
 
 def crash_facts(call: Call, trace: Trace, error: BaseException) -> list[InputFact]:

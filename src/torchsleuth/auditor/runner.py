@@ -78,6 +78,7 @@ class Runner:
             if mode != "as-is":
                 self._set_mode(mode)
             _seed_all(self.seed + seed)
+            stack.enter_context(torch.inference_mode(False))  # what calls for the audit may stand in such a block
             stack.enter_context(torch.enable_grad() if grad or self.differentiates else torch.no_grad())
             if self.autocast is not None:
                 stack.enter_context(torch.autocast(self.autocast[0], dtype=self.autocast[1], enabled=not self.precise))

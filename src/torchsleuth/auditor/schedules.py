@@ -51,7 +51,7 @@ class ScheduleWatch:
         for key, reference in watch.schedules.items():
             schedule = reference()
             other = getattr(schedule, "optimizer", None)
-            if schedule is None or not isinstance(other, Optimizer) or other in watch.stepped:
+            if schedule is None or not isinstance(other, Optimizer) or other in watch.stepped or _same_rates(other, optimizer):
                 continue
             if key not in self._strays:
                 mine = {id(p) for p in parameters_of(optimizer)}
@@ -77,6 +77,11 @@ class ScheduleWatch:
             if steps >= LEAST_STEPS and key not in self._advanced and made is not None and not made.library and (named := _never_called(made)) is not None:
                 return IdleSchedule("named" if named else "unread", "", made, steps, named=named or None)
         return None
+
+
+def _same_rates(one: Optimizer, other: Optimizer) -> bool:
+    """Is one wrapped around the other (by `accelerate`, for a trainer)? Then they hold the same groups, and what a schedule writes there counts for both."""
+    return bool({id(group) for group in one.param_groups} & {id(group) for group in other.param_groups})
 
 
 def _never_called(made: Site) -> Site | bool | None:

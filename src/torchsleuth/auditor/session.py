@@ -106,6 +106,8 @@ def _audited(
     lazy = [name for name, p in inner.named_parameters() if is_lazy(p)]
     if lazy:
         raise UsageError(f"the model has lazy layers that have no weights yet ({', '.join(lazy[:3])}); call it once on a batch, then audit it")
+    if any(p.is_meta for p in inner.parameters()) and all(p.is_meta for p in inner.parameters()):
+        raise UsageError("the model is on the meta device: it has shapes and no numbers, and an audit looks at numbers")
     explicit, given = target is not None, target
     args, kwargs, target = arguments(inner, batch, target, loss_fn)
     call = Call(inner, args, kwargs)
@@ -141,14 +143,13 @@ class Session:
         self.budget_s = budget_s
         self._said = False
         self._forward: Forward | None = None
-        self.paddings, self.pad_ids = known_padding(call)
+        self.paddings, self.pad_ids = self.attempt("the padding of the inputs", lambda: known_padding(call)) or ([], set())
 
     # -- the whole ----------------------------------------------------------------------------
 
     def audit(self, overfit: bool = False) -> None:
         with self._quick():
-            inputs = preflight.batch_facts(self.call, self.pad_ids)
-            self.fields["inputs"] = tuple(inputs)
+            self.fields["inputs"] = tuple(self.attempt("the inputs", lambda: preflight.batch_facts(self.call, self.pad_ids)) or ())
             self.fields["shared"] = tuple(shared_layers(self.model))
             step = self.step()
             self.fields["inputs"] = tuple(map(self._with_maker, self.fields["inputs"]))
@@ -167,7 +168,7 @@ class Session:
         """The experiments for a step that a running program took by itself; `fields` is what was seen of it."""
         self.runner.generators = [generator for generator, _ in step.trace.generators]
         self.fields.update(fields)
-        before = preflight.batch_facts(self.call, self.pad_ids)
+        before = self.attempt("the inputs", lambda: preflight.batch_facts(self.call, self.pad_ids)) or []
         facts = [*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model)]
         self.fields["inputs"] = tuple(preflight.with_beginnings(facts, self.call, step.trace, self.where))
         self.fields["shared"] = tuple(shared_layers(self.model))
@@ -260,9 +261,8 @@ class Session:
         with paused(trace):
             if loss is not None and parameters:
                 if loss.requires_grad:
-                    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
-                    states = dict(zip(parameters, grad_states(grads), strict=True))
-                    if set(states.values()) & {"zero", "nan"}:
+                    states = self._states(loss, parameters)
+                    if states is not None and set(states.values()) & {"zero", "nan"}:
                         watch.attach(loss)  # once more, looking at every node
                         torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
                         watch.detach()
@@ -279,6 +279,17 @@ class Session:
             self.fields["optimizer"] = tuple(optimizer_facts(self.model, self.given_optimizer, states, None, {}))
             if not self.fields["optimizer"]:
                 self.fields["no_update"] = at_rest(self.given_optimizer, self.where)
+
+    def _states(self, loss: torch.Tensor, parameters: dict[str, torch.Tensor]) -> dict[str, str] | None:
+        """What each parameter's gradient is like; None where it can only be had by writing into `.grad`."""
+        try:
+            grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, retain_graph=True)
+        except RuntimeError as error:
+            if "use_reentrant=True" not in str(error):
+                raise
+            self.notes.append("gradients were not looked at: a checkpoint with `use_reentrant=True` gives them to `backward()` only")
+            return None
+        return dict(zip(parameters, grad_states(grads), strict=True))
 
     def once_more(self) -> None:
         """Forward and loss with nobody looking on, for who wants to see them fail."""

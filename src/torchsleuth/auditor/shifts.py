@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -223,7 +224,7 @@ def _labels_made(trace: Trace, loss: Op, moved: bool) -> list[tuple[Op, Site]]:
     pieces: list[tuple[Op, Site]] = []
     if len(loss.ins) < 2:
         return []
-    for op in trace.made_through(loss.ins[1], _LABELS_KEEP):
+    for op in _with_written(trace, trace.made_through(loss.ins[1], _LABELS_KEEP)):
         site = trace.site(op)
         if op.name in ("stack", "cat") and not op.place.direct:
             continue  # a data loader's
@@ -239,6 +240,14 @@ def _takes_piece(op: Op) -> bool:
     """Some of the positions, one after the other: `tokens[i + 1 : i + 1 + n]`."""
     before, after = (op.ins[0].size, op.outs[0].size) if op.ins and op.outs else ((), ())
     return op.name in ("__getitem__", "narrow", "slice") and len(op.ins) == 1 and len(before) == len(after) > 0 and after[-1] < before[-1]
+
+
+def _with_written(trace: Trace, way: Iterable[Op]) -> Iterator[Op]:
+    """These calls, and behind each that writes (`labels[:, :-1] = ids[:, 1:]`) those that made what it wrote."""
+    for op in way:
+        yield op
+        if op.name == "__setitem__" and len(op.ins) > 1:
+            yield from (one for one in trace.made_through(op.ins[-1], _LABELS_KEEP) if _drops_some(one))
 
 
 def _shifted_before(trace: Trace, loss: Op) -> Site | None:

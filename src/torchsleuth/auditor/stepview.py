@@ -13,7 +13,8 @@ from torch import nn
 from torchsleuth.auditor.averagedbefore import averaged_before
 from torchsleuth.auditor.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.broadcasting import broadcasts
-from torchsleuth.auditor.callers import with_caller
+from torchsleuth.auditor.bydesign import origin_of_place
+from torchsleuth.auditor.callers import of_several, with_caller
 from torchsleuth.auditor.clipping import ClipWatch
 from torchsleuth.auditor.compare import output_leaves
 from torchsleuth.auditor.derivatives import without_graph
@@ -41,6 +42,7 @@ from torchsleuth.auditor.unkept import unkept
 from torchsleuth.auditor.unregistered import unregistered
 from torchsleuth.auditor.views import crossed_labels, swapped_views
 from torchsleuth.auditor.watchers import Watch
+from torchsleuth.origin import Origin
 
 CHANCE = 1e-3  # that flags are zero at all padded positions, where nothing says so
 NOTHING = 1e-6  # a probability that adds nothing to a loss
@@ -209,14 +211,14 @@ class StepView:
     def _labels_made(self, loss: Op, alone: bool) -> Site | None:
         """Where the labels were made, unless they are the very tokens that the model is given (`alone`: they are not): these have no other value for padding."""
         made = maker(self.trace, loss.ins[1].key) if len(loss.ins) > 1 else None
-        inputs = self.trace.ancestors({lookup.op.ins[0].key for lookup in self.watch.lookups})
+        inputs = self.trace.ancestors({lookup.op.ins[0].key for lookup in self.watch.lookups}, without=_shifts_inside)
         if made is None and len(loss.ins) > 1 and (alone or not self.trace.ancestors({loss.ins[1].key}) & inputs):
             given = given_by(self.trace, list(way_back(self.trace, loss.ins[1].key)), loss.ins[1].key)
             return self.trace.beforehand.made(given, copied=True) if given is not None and self.trace.beforehand is not None else None
         if made is None or made.place.user_code is None:
             return None
         if alone or not any(seen.key in inputs for seen in made.outs):
-            return self.trace.site(made)
+            return of_several(self.trace, made) or self.trace.site(made)
         copies = (op for op in way_back(self.trace, loss.ins[1].key) if op.name == "clone" and op.place.code is op.place.user_code)
         return next((self.trace.site(op) for op in copies), None)
 
@@ -239,6 +241,11 @@ class StepView:
                     way = polarity(self.trace, op, mask, {key}, given.name if given is not None else "")
                     return [InputFact("mask-inverted", op.name, text, site=site, polarity=way)]
         return []
+
+
+def _shifts_inside(op: Op) -> bool:
+    """A library's model makes the inputs of its decoder of the labels: those are labels all the same."""
+    return op.name == "__setitem__" and origin_of_place(op) is Origin.LIBRARY
 
 
 def _wanted(weights: list[Weight]) -> list[Weight]:

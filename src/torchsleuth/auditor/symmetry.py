@@ -23,7 +23,7 @@ def equal_units(model: nn.Module, trace: Trace, before: int | None) -> list[Equa
     """Layers of more than one unit whose weights are the same for all of them, and whose gradients are, too. `before`: the step begins with this call."""
     found = []
     for name, module in model.named_modules():
-        weight = getattr(module, "weight", None) if isinstance(module, _LAYERS) else None
+        weight = module._parameters.get("weight") if isinstance(module, _LAYERS) else None  # one that is parametrized is computed when it is asked for
         if type(weight) is not nn.Parameter or weight.grad is None or weight.grad.is_sparse or weight.shape[0] < 2 or weight[0].numel() < 2:
             continue
         if stay_equal(weight) and _rows_alike(weight.grad) and bool(weight.grad.any()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import nn
 
 from torchsleuth.auditor.batch import Leaf
 from torchsleuth.auditor.compare import May, first_difference, moved_flags, output_leaves
@@ -19,6 +20,7 @@ _PICKING = {"__getitem__", "index_select", "gather", "embedding"}
 _PRODUCTS = ("mm", "matmul", "matmul__", "einsum")
 _EXTREMES = {"max", "amax", "min", "amin", "aminmax", "quantile", "norm"}
 _ROUNDING = {"round", "round_", "floor", "floor_", "fake_quantize_per_tensor_affine", "quantize_per_tensor"}
+_QUANTISING = ("torch.ao.quantization.", "torchao.quantization.")
 
 
 def in_groups(trace: Trace, op: Op, size: int) -> bool:
@@ -86,6 +88,12 @@ def sets_a_range(trace: Trace, op: Op) -> bool:
         return False
     derived = trace.descendants({seen.key for seen in op.outs})
     return any(later.name in _ROUNDING and any(seen.key in derived for seen in later.ins) for later in trace.ops[op.index :])
+
+
+def observes_ranges(model: nn.Module, op: Op | None) -> bool:
+    """Modules that watch the range of what passes, to quantise by it, made this (or it was seen nowhere)."""
+    watching = [path for path, module in model.named_modules() if type(module).__module__.startswith(_QUANTISING)]
+    return any(op is None or op.module == path or op.module.startswith(path + ".") for path in watching)
 
 
 def linked_by_table(lab: Lab, trace: Trace, op: Op, size: int) -> bool:

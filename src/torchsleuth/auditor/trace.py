@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchsleuth import env
 from torchsleuth.auditor.callers import caller_here
+from torchsleuth.auditor.modestack import transformed
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
@@ -42,6 +43,7 @@ ENTRIES = {"tensor", "as_tensor", "from_numpy", "asarray"}  # and those that bri
 MOST_VALUES = 64
 EXITS = {"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__", "is_nonzero"}
 CHANGING = {f"{name}_" for name in ("sub", "add", "mul", "div", "true_divide", "neg", "exp", "log", "sqrt", "pow")} | {"__isub__", "__iadd__", "__imul__", "__itruediv__"}
+FILLING = {"pad_sequence", "pad", "full", "new_full", "zeros", "new_zeros", "tensor"}  # so that samples of several lengths lie in one tensor
 SEVERING = {"data", "detach", "detach_", "grad", "numpy"}  # those that helpers of a program do for several of its lines
 
 
@@ -58,7 +60,7 @@ class Op:
     """One call. `tensors` is empty unless the trace keeps results."""
 
     __slots__ = ("index", "name", "place", "module", "ins", "outs", "plain", "grad_enabled", "scope", "tensors",
-                 "writes", "numbers", "values", "caller")  # fmt: skip
+                 "writes", "numbers", "values", "caller", "transformed")  # fmt: skip
 
     def __init__(self, index: int, name: str, place: Place, module: str, ins: tuple[Seen, ...], plain: tuple) -> None:
         self.index, self.name, self.place, self.module, self.ins, self.plain = index, name, place, module, ins, plain
@@ -68,6 +70,7 @@ class Op:
         self.caller: Place = NOWHERE  # of what cuts a history: where the function that does so was called
         self.tensors: tuple[torch.Tensor, ...] = ()
         self.writes = False
+        self.transformed = transformed()
         self.values: tuple[float, ...] = ()  # the first of those that an exit hands out, or that an entry brings in
         self.numbers = (0, 0)  # autograd sequence numbers before and after the call
 
@@ -226,7 +229,7 @@ class Trace(TorchFunctionMode):
         generator = kwargs.get("generator")
         if type(generator) is torch.Generator and not any(generator is known for known, _ in self.generators):
             self.generators.append((generator, generator.get_state()))
-        if name in SEVERING or name in CHANGING:
+        if name in SEVERING or name in CHANGING or name in FILLING:
             op.caller = caller_here(3)
         op.grad_enabled = torch.is_grad_enabled()
         if not op.grad_enabled and not torch.is_inference_mode_enabled():
@@ -302,12 +305,12 @@ class Trace(TorchFunctionMode):
                 return
             seen = op.ins[0]
 
-    def ancestors(self, keys: set[int]) -> set[int]:
-        """Keys of all tensors that these were computed from, themselves included."""
+    def ancestors(self, keys: set[int], without: Callable[[Op], bool] | None = None) -> set[int]:
+        """Keys of all tensors that these were computed from, themselves included; not by way of a call that is to be left out."""
         found, todo = set(keys), list(keys)
         while todo:
             index = self.producer.get(todo.pop())
-            if index is None:
+            if index is None or (without is not None and without(self.ops[index])):
                 continue
             for seen in self.ops[index].ins:
                 if seen.key not in found:

@@ -144,6 +144,8 @@ def is_square(seen: Seen) -> bool:
 
 
 def is_triangular(buffer: torch.Tensor) -> bool:
+    if buffer.layout is not torch.strided or buffer.is_meta or buffer.is_quantized:
+        return False
     square = buffer.detach().squeeze()
     if square.dim() != 2 or square.shape[0] != square.shape[1] or square.shape[0] < 3 or square.numel() > 1 << 24:
         return False

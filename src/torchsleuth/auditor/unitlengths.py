@@ -6,8 +6,8 @@ import typing
 
 import torch
 
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.classaxis import axis_before
-from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import AxisFact
 from torchsleuth.auditor.patterns import summed_axes
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in

@@ -8,7 +8,7 @@ import os
 
 import torch
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_training import Unkept
 from torchsleuth.auditor.sites import syntax_of
 from torchsleuth.auditor.trace import Op, Trace

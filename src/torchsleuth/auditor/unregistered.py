@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from torchsleuth.auditor.gradients import origin_of_place
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.observation_training import Unregistered
 from torchsleuth.auditor.owners import built
 from torchsleuth.auditor.trace import Op, Trace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import typing
 
+from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.classaxis import laid_by_layer
-from torchsleuth.auditor.gradients import origin_of_place
 from torchsleuth.auditor.observation import Swap
 from torchsleuth.auditor.rearranging import meant
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace

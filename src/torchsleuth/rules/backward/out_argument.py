@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
-from torchsleuth.model import Applicability, Confidence, Culprit, Diagnosis, Fact, Fix, Known, Role
+from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.wording import short
 

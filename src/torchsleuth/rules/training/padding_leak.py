@@ -231,6 +231,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
             f"the mask of `{move.of_other}` is applied here, to `{move.sequence}`" if move.of_other else \
             "the mask is applied here, and does not hide the padding"  # fmt: skip
         culprits.append(culprit(move.mask_site, Role.CREATE, label))
+    if move.padded_site is not None and (site is None or move.padded_site.span != site.span):
+        culprits.append(culprit(move.padded_site, Role.CREATE, f"`{move.sequence}` is padded here, and no mask goes with it"))
+        what = f"the model is called in here, without `{move.unmasked}`: the padding is looked at like data"
     if site is not None and (move.mask_site is None or site.span != move.mask_site.span):
         culprits.append(culprit(site, Role.CALL if site.library else Role.CREATE, what))
     way = next((fact.polarity for fact in observation.inputs if fact.polarity is not None), None) if move.inverted and not move.turned else None
@@ -246,6 +249,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         library = f" inside {move.site.library}" if move.site.library else ""
         what = "state that a padded step changed, and that is used after it," if move.carried else "result that moved at real positions"
         facts.append(f"the first {what} is that of `{move.operation}`{shape}{library}{' ' + where if where else ''}")
+    if move.declares is not None:
+        facts.append(f"`pad_token_id` of the model's configuration is {move.declares}, and id {move.pad_id} stands at the padded positions of `{move.sequence}`")
     if move.alone:
         facts.append(move.alone)
     if _hides_queries(move):
@@ -303,7 +308,8 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         fix = advice(f"Give the mask of the padding to this call: `{move.not_given}=`.")
     elif move.unmasked and site is not None and site.library:
         title = "padding takes part in an attention: nothing hides its keys"
-        fix = advice("Give this call the mask of its padding: `attention_mask=` for models of `transformers`, 1 at words and 0 at padding.")
+        fix = advice("Put the mask of the padding into the batch: `attention_mask` for models of `transformers`, 1 at words and 0 at padding." if move.padded_site is not None else
+                     "Give this call the mask of its padding: `attention_mask=` for models of `transformers`, 1 at words and 0 at padding.")
     elif move.unmasked or _hides_queries(move):
         title = "padding takes part in an attention: nothing hides its keys"
         whole = " (`memory_key_padding_mask=` for what a decoder of `nn.Transformer` reads)" if move.unmasked == "key_padding_mask" else ""
@@ -337,6 +343,9 @@ def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
         title = "the mask hides other positions than the padding, and padding leaks into the output"
         fix = advice(f"Give this call the mask of `{move.sequence}`, whose padding it is, in the place of `{move.handed}`." if move.handed else
                      "Make a mask that hides the padding, all of it and nothing else (of lengths: `torch.arange(n) >= lengths[:, None]` is True there), laid out like what it is applied to.")  # fmt: skip
+    elif move.declares is not None:
+        title = f"the model takes id {move.declares} for padding, and padded positions hold {move.pad_id}"
+        fix = advice(f"Set `model.config.pad_token_id = {move.pad_id}`, or pad with {move.declares}.")
     elif move.read:
         title = "a padded position is read for a row's last one"
         fix = advice("Read each row at `length - 1`: positions are counted from 0.")
