@@ -236,6 +236,7 @@ class LostGradient:
     bare: bool = False  # it was made from Python or numpy values whose origin was not seen
     frozen_at: tuple[Place, ...] = ()  # the expressions that froze the parameters
     frozen_used: tuple[str, ...] = ()  # frozen parameters that the root was computed from while recording was on
+    frozen_by: tuple[Place, ...] = ()  # the calls that had a function freeze what they gave it
     recorded: bool = False  # recording was on when the root itself was computed: what it was computed from had lost its history
 
 
@@ -265,6 +266,7 @@ class GradInput:
     root_has_history: bool
     root_leaves: tuple[str, ...]  # the named leaves that the root was computed from
     made_of: str = ""  # the tensor that this one is a view of, where the root was computed from that
+    cut: GradientCut | None = None  # what took the history from values that were computed from it, and that the root was computed from
 
 
 @dataclass(frozen=True, slots=True)

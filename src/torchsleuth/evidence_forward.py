@@ -31,6 +31,17 @@ class SizeOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class Divided:
+    """A size of a feature map that did not divide by what pooling or a stride divided it by."""
+
+    axis: int
+    before: int
+    after: int
+    times: int
+    made: Made
+
+
+@dataclass(frozen=True, slots=True)
 class BadValue:
     position: tuple[int, ...]
     value: float
@@ -52,11 +63,14 @@ class ValueRange:
     distinct: tuple[float, ...] = ()  # the bad values, a few of them
     kinds: int = 0  # how many different values there are, ignored ones not counted; 0 where nobody counted
     at_least: bool = False  # only the least and the greatest value are known: there may be more bad ones than counted
+    in_dataset: tuple[int, int, int] | None = None  # the smallest, the largest and the number of different labels of the whole dataset, where it was seen
 
     @property
     def counts_from_one(self) -> bool:
-        """Every number from 1 to the first illegal one occurs, and no other: they count from 1."""
+        """Every number from 1 to the first illegal one occurs (in this batch, or in the dataset), and no other: they count from 1."""
         from_end = -self.high - 1  # where indices may count from the end, too
+        if self.in_dataset is not None and self.low == 0:
+            return self.in_dataset == (1, self.high + 1, self.high + 1)
         return self.low in (0, from_end) and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
 
 
@@ -104,6 +118,7 @@ class Operand:
     kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of; "layers", "new layer": what holds or makes its layer, which the model does not own
     not_finite: NotFinite | None = None  # where NaN or infinity in it came from, where the error is about values
     carried_by: str = ""  # for a tensor of the user's call: the argument of the failing operation that has its values from it
+    divided: tuple[Divided, ...] = ()  # on the way from `input_made`, newest first: sizes that were divided and left a rest
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -195,6 +210,15 @@ class IndexItem:
     made: Made | None = None
     shape: tuple[int, ...] = ()
     operand: int | None = None  # position among the operands, for a tensor
+    sample: tuple[str, int, str] | None = None  # the number of the sample that a DataLoader asked for: its name, itself, and the sum that it is a term of
+
+    @property
+    def promised(self) -> Made | None:
+        """The length of the dataset from which the number of the sample was taken."""
+        made = self.made
+        while made is not None and made.operation != "length":
+            made = made.given
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +274,7 @@ class FailedOperation:
     container_made: Made | None = None  # where that container was made
     container: str = ""  # for Python's own indexing errors: what was indexed ("a list of 3 tensors")
     training: bool | None = None  # the failing module's mode
+    fitting: int | None = None  # the size of the model's input that, in place of the one number behind the layer's size, gives what it needs
     both_directions: bool = False  # the first operand's last size comes from a bidirectional recurrent layer
     refused_by: str = ""  # a library whose own check of sizes raised: no operation of torch's has failed then
     said: tuple[int, ...] = ()  # the numbers that such a check names

@@ -97,6 +97,21 @@ PROGRAMS = {
     "x = torch.randn(2, 5, 8)\ny = x.view(2, 5, 4, 8 / 4)": ("y = x.view(2, 5, 4, 8 // 4)", "safe"),
     "fc, pos_emb = nn.Linear(4, 8), torch.randn(1, 50, 8)\ny = fc(torch.randn(2, 7, 4)) + pos_emb": ("y = h + pos_emb[:, :h.size(1)]", "unsafe"),
     "w, v = torch.rand(3, 7), torch.randn(3, 7, 5)\ny = torch.bmm(w, v)": ("y = torch.bmm(w.unsqueeze(1), v)", "unsafe"),
+    "SIDE = 32\nnet = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(8 * (SIDE // 4) ** 2, 10))\ny = net(torch.rand(2, 1, 28, 28))": (
+        "SIDE = 28", "unsafe"),
+    "LONGEST = 10\npos = nn.Parameter(torch.randn(1, LONGEST, 8) * 0.02)\nx = torch.randn(2, 12, 8)\ny = x + pos[:, :x.size(1)]": ("LONGEST = 12", "unsafe"),
+    "def weight(inp, out):\n    return torch.randn(out, inp)\nx, ws = torch.randn(4, 5), [weight(5, 7)]\ny = x @ ws[0]": ("y = x @ ws[0].transpose(-1, -2)", "unsafe"),
+    "import random\nrandom.seed(1)\ndef pick(n):\n    return random.randint(0, n)\nids = torch.tensor([pick(3) for _ in range(40)])\ny = torch.zeros(3).index_select(0, ids)": (
+        "    return random.randint(0, n - 1)", "unsafe"),
+    "net = nn.Linear(4, 1)\ndef score(x):\n    return net(x).squeeze()\ny = torch.cat([score(part) for part in torch.randn(7, 4).split(3)])": (
+        "    return net(x).squeeze(-1)", "safe"),
+    "class Text(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.word, self.pos = nn.Embedding(9, 4), nn.Embedding(6, 4)\n"
+    "    def forward(self, ids):\n        return self.word(ids) + self.pos(torch.arange(ids.size(1)))\n"
+    "model, ids = Text(), torch.zeros(1, 3, dtype=torch.long)\nfor _ in range(5):\n    y = model(ids)\n    ids = torch.cat([ids, y.argmax(-1)[:, -1:]], dim=1)": (
+        "    y = model(ids[:, -6:])", "unsafe"),
+    "class Windows(torch.utils.data.Dataset):\n    def __init__(self):\n        self.x, self.size = torch.arange(20.0), 5\n    def __len__(self):\n        return len(self.x) - self.size\n"
+    "    def __getitem__(self, i):\n        return self.x[i:i + self.size], self.x[i + self.size + 1]\nfor y in torch.utils.data.DataLoader(Windows(), batch_size=4):\n    pass": (
+        "        return len(self.x) - self.size - 1", "unsafe"),
     "x, rows, picks = torch.randn(4, 9, 3), torch.arange(4), torch.zeros(4, 2, dtype=torch.long)\ny = x[rows, picks]": ("y = x[rows[:, None], picks]", "unsafe"),
 }  # fmt: skip
 

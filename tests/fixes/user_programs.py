@@ -956,6 +956,30 @@ for _ in range(3):
 """,
         },
     ),
+    "both sides to numpy": (
+        [
+            "    p = torch.sigmoid(scores)",
+            "    m = mask",
+            "    return (1 - both / (p.sum(axis=1) + m.sum(axis=1))).mean()",
+        ],
+        "safe",
+        {
+            "main.py": """\
+import torch
+torch.manual_seed(0)
+
+def overlap(scores, mask):
+    p = torch.sigmoid(scores).detach().numpy()
+    m = mask.numpy()
+    both = 2 * (p * m).sum(axis=1)
+    return torch.tensor(1 - both / (p.sum(axis=1) + m.sum(axis=1))).mean()
+
+net = torch.nn.Linear(4, 6)
+loss = overlap(net(torch.rand(3, 4)), (torch.rand(3, 6) > 0.5).float())
+loss.backward()
+"""
+        },
+    ),
     "numpy metric and loss": (
         [
             "    e = (p - t)",

@@ -211,3 +211,62 @@ def test_a_fix_that_only_moves_the_handled_error_is_refuted(tmp_path: Path) -> N
     done, report = _run(tmp_path, "--caught", "train.py")
     diagnosis = report["diagnoses"][0]
     assert all("h = h + 1" not in fix["diff"] or fix["verdict"]["status"] != "passed" for fix in diagnosis["fixes"]), done.stderr
+
+
+SIZES = "SIDE = 32\n"
+NET = """\
+import torch
+from torch import nn
+from sizes import SIDE
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool, self.head = nn.MaxPool2d(4), nn.Linear((SIDE // 4) ** 2 * 3, 5)
+
+    def forward(self, x):
+        return self.head(self.pool(x).flatten(1))
+"""
+PICTURES = """\
+import torch
+from net import Net
+
+net = Net()
+for step in range(3):
+    net(torch.rand(2, 3, 28, 28)).mean().backward()
+"""
+
+
+def test_a_fix_in_another_file_than_the_failure(tmp_path: Path) -> None:
+    for name, text in (("sizes.py", SIZES), ("net.py", NET), ("train.py", PICTURES)):
+        (tmp_path / name).write_text(text)
+    _, report = _run(tmp_path, "train.py")
+    fix = report["diagnoses"][0]["fixes"][0]
+    assert "+SIDE = 28" in fix["diff"]
+    assert fix["verdict"]["status"] == "passed", fix
+    assert "line 12 was passed" in fix["verdict"]["text"]
+
+
+MAPPED = """\
+import torch
+from torch.func import grad, vmap
+
+net = torch.nn.Linear(3, 4)
+
+
+def loss(x, label):
+    scores = net(x)
+    return torch.nn.functional.cross_entropy(scores, label.unsqueeze(0))
+
+
+print(vmap(grad(loss))(torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 0])).shape)
+"""
+
+
+def test_what_has_no_values_under_vmap_refutes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MAPPED)
+    _, report = _run(tmp_path, "train.py")
+    fix = report["diagnoses"][0]["fixes"][0]
+    assert "cross_entropy(scores.unsqueeze(0), label.unsqueeze(0))" in fix["diff"]
+    assert fix["verdict"]["status"] == "passed", fix

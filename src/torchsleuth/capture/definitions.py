@@ -300,23 +300,23 @@ class Definitions:
                 return found._replace(crossed=(partial, *found.crossed))
             return Source(frame.filename, elsewhere[0], "", ()) if constant_value(elsewhere[0]) == size else None
         if found is None and len(arguments) == 1 and isinstance(arguments[0], ast.BinOp):  # `2 * width`
-            behind, _ = constants_behind(self.numbers.files, frame, arguments[0], size, Agreed())
+            behind = constants_behind(self.numbers.files, frame, arguments[0], size, Agreed()).constants
             return behind[0] if len(behind) == 1 else None
         return found
 
-    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int]]:
+    def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int], int | None]:
         """For `nn.Linear(channels * side ** 2, …)`: what sets the numbers in its first argument, but those of factors that are agreed on."""
         call, frame = node_in(*stack[0]), frames_of(stack)
         if not isinstance(call, ast.Call) or frame is None:
-            return [], []
+            return [], [], None
         if len(stack) == 1 and not isinstance(frame.scope, ast.Module):
             frame = frame_at(frame.filename, call, frame.name)
         written = filled(frame, call) if frame is not None else call
         given = next((k.value for k in written.keywords if k.arg == keyword), written.args[0] if written.args else None)
         if frame is None or given is None or isinstance(given, ast.Starred):
-            return [], []
-        found, left = constants_behind(self.numbers.files, frame, given, size, agreed)
-        return [made for made in map(self.source_made, found) if made is not None], left
+            return [], [], None
+        behind = constants_behind(self.numbers.files, frame, given, size, agreed)
+        return [made for made in map(self.source_made, behind.constants) if made is not None], behind.not_counted, behind.fitting
 
     def size_asked_for(self, stack: typing.Sequence[tuple[types.CodeType, int]], axis: int | None) -> Source | None:
         """The one argument of a call that is the size of a tensor: `len(x)`, `x.size(1)`, `x.shape[1]`."""
@@ -399,7 +399,7 @@ class Definitions:
     def _computed_of(self, frame: Frame, value: ast.BinOp, number: int) -> Made | None:
         """`config.dim // config.heads`: the lines that set both numbers, one behind the other."""
         chain: Made | None = None
-        for found in reversed(constants_behind(self.numbers.files, frame, value, number, Agreed())[0][:3]):
+        for found in reversed(constants_behind(self.numbers.files, frame, value, number, Agreed()).constants[:3]):
             made = self.source_made(found._replace(crossed=()))
             chain = dataclasses.replace(made, given=chain) if made is not None else chain
         return chain

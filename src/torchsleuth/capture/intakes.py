@@ -39,16 +39,23 @@ def intake(module: torch.nn.Module | None, rank: int) -> Intake | None:
     return None
 
 
-def computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> tuple[tuple[Made, ...], tuple[SizeOrigin, ...]]:
-    """For a layer behind a flattened feature map, or behind tensors that were joined: what the size of its input was computed from; and
-    those of the tensors whose sizes are not in that sum."""
+class ComputedFrom(typing.NamedTuple):
+    """For a layer behind a flattened feature map, or behind tensors that were joined: what the size of its input was computed from."""
+
+    numbers: tuple[Made, ...] = ()
+    not_counted: tuple[SizeOrigin, ...] = ()  # those of the tensors whose sizes are not in that sum
+    fitting: int | None = None  # the size of the model's input that fits in place of the one number
+
+
+def computed_from(origins: Origins, module: torch.nn.Module | None, operands: list[Operand]) -> ComputedFrom:
     given = operands[0] if operands else None
     takes = intake(module, len(given.shape)) if given is not None else None
     if given is None or takes is None or not -len(given.shape) <= takes.axis < len(given.shape) or given.shape[takes.axis] == takes.size:
-        return (), ()
+        return ComputedFrom()
     mark, terms = mark_of(takes.parameter), given.terms_of(takes.axis)
     if mark is None:
-        return (), ()
-    agreed = Agreed(tuple(part.size for part in given.parts_of(takes.axis)), tuple(term.size for term in terms))
-    found, left = origins.constants_behind(mark, takes.size, takes.keyword, agreed)
-    return tuple(found), tuple(term for term in terms if term.size in left)
+        return ComputedFrom()
+    of_input = tuple(origin.size for origin in given.input_sizes if origin.axis > 1)  # neither the samples nor the channels
+    agreed = Agreed(tuple(part.size for part in given.parts_of(takes.axis)), tuple(term.size for term in terms), given.shape[takes.axis], of_input)
+    found, left, fitting = origins.constants_behind(mark, takes.size, takes.keyword, agreed)
+    return ComputedFrom(tuple(found), tuple(term for term in terms if term.size in left), fitting)

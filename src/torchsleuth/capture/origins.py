@@ -19,14 +19,13 @@ import torch._C._functorch as _wrapping
 
 from torchsleuth import source
 from torchsleuth.capture.axes import COUNTS, added, followed, joined
+from torchsleuth.capture.before_the_log import made_before_the_log
 from torchsleuth.capture.contexts import device_context
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import log_ran_to_the_end, place_at
-from torchsleuth.capture.finished import node_in
 from torchsleuth.capture.loaders import Loaders
 from torchsleuth.capture.reckoning import Agreed
-from torchsleuth.capture.returns import UNSEEN
 from torchsleuth.capture.trails import mark_of
 from torchsleuth.evidence import Place
 from torchsleuth.evidence_forward import Made, SizeOrigin
@@ -256,19 +255,8 @@ class Origins:
         return made if made is None or complete else Made(made.operation, made.place, False, made.given)
 
     def _before_the_log(self, operation: Operation, operand: Mark) -> Made | None:
-        """For an operand that came into being unseen (`torch.from_numpy`): what it was bound to, in a frame that is still alive; for a
-        sample of a batch what the dataset returned."""
-        for entry in self._failure.entries:
-            if entry.code is not operation.user_code or entry.origin is not Origin.USER:
-                continue
-            call = node_in(operation.user_code, operation.user_lasti)
-            for node in ast.iter_child_nodes(call) if call is not None else ():
-                node = node.value if isinstance(call, ast.Call) and isinstance(node, ast.Attribute) and node is call.func else node
-                value = entry.evaluator.value(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-                if isinstance(value, torch.Tensor) and id(value) == operand.ident and tuple(value.shape) == operand.shape:
-                    made = self.definitions.made(entry, node)
-                    return made if made is not None and made.operation in UNSEEN else None
-        return self.loaders.sample(operation)
+        """For an operand that came into being unseen; for a sample of a batch what the dataset returned."""
+        return made_before_the_log(self._failure, self.definitions, operation, operand) or self.loaders.sample(operation)
 
     def _layer_behind(self, operation: Operation, result: Mark, axis: int) -> Made | None:
         """A recurrent layer's features are its hidden size, once for each direction, and its states one for each layer and direction: its
@@ -361,7 +349,7 @@ class Origins:
 
     def property(self, mark: Mark, what: str) -> Made | None:
         """The call in which this dtype (or device) first appeared: no operand before it had the same."""
-        before, last = self._limit, None
+        before, last, complete = self._limit, None, True
         wanted = getattr(mark, what)
         for _ in range(_MOST_STEPS):
             found = self.producer(mark, before)
@@ -369,6 +357,7 @@ class Origins:
                 older = self._before_the_log(last, mark) if last is not None else None
                 if older is not None:
                     return older
+                complete = False
                 break
             last, _ = found
             same = [operand for operand in last.operands if getattr(operand, what) == wanted]
@@ -377,7 +366,9 @@ class Origins:
             if not same or len(same) < len(last.operands) and what == "dtype" and last.name in ("to", "type", "type_as"):
                 break
             mark, before = same[0], last.index
-        return self._made_on(last) if last is not None and what == "device" else self.made_by(last) if last is not None else None
+        made = self._made_on(last) if last is not None and what == "device" else self.made_by(last) if last is not None else None
+        # That one had it from a tensor that came into being unseen.
+        return dataclasses.replace(made, complete=False) if made is not None and not complete and what == "dtype" and made.operation == "index" else made
 
     def promoted(self, mark: Mark) -> Made | None:
         """The call in which a floating dtype won over another one: `half + table` of a table in float32."""
@@ -426,14 +417,19 @@ class Origins:
     def of_parameter(self, mark: Mark, size: int | None = None, axis: int | None = None) -> Made | None:
         """A parameter has lived since it was made, so its memory's newest entry in the log is its own, however old."""
         operation = self._maker(mark)
+        if operation is not None and axis is not None and origin_of(operation.user_code) is Origin.USER:
+            # `torch.triu(torch.ones(n, n))`, `nn.Parameter(torch.randn(n, d) * 0.02)`: the size is older than the tensor.
+            made = next(made for made in operation.results if (made.storage, made.shape) == (mark.storage, mark.shape))
+            first, complete, _, own = self._first_with(made, axis, operation.index + 1)
+            operation, axis = (first, own) if first is not None and complete else (operation, axis)
         return self.made_by(operation, size, axis) if operation is not None else None
 
-    def constants_behind(self, mark: Mark, size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int]]:
+    def constants_behind(self, mark: Mark, size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int], int | None]:
         """What sets the numbers of which a layer's first argument was computed, but those of factors or terms that are agreed on; and the
-        terms of the other side that are not in the sum. `mark`: a parameter of the layer."""
+        terms of the other side that are not in the sum; and which size of the input would fit in place of the one number. `mark`: a parameter of the layer."""
         operation = self._maker(mark)
         if operation is None or origin_of(operation.user_code) is not Origin.USER:
-            return [], []
+            return [], [], None
         return self.definitions.constants_behind(_callers(operation), size, keyword, agreed)
 
     def device_of_parameter(self, mark: Mark) -> Made | None:

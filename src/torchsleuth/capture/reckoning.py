@@ -7,6 +7,7 @@ The outcome is the check: unless the arithmetic on the constants found gives the
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import operator
 import typing
@@ -15,6 +16,7 @@ from collections import Counter
 from torchsleuth.capture.finished import Frame
 from torchsleuth.capture.number_sources import ANOTHER, At, Source
 from torchsleuth.capture.number_trails import Trail
+from torchsleuth.capture.scopes import constant_value
 
 _OPERATORS: dict[type, typing.Callable[[typing.Any, typing.Any], typing.Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
@@ -22,6 +24,7 @@ _OPERATORS: dict[type, typing.Callable[[typing.Any, typing.Any], typing.Any]] = 
 }  # fmt: skip
 _CALLS: dict[str, typing.Callable[..., typing.Any]] = {"int": int, "round": round, "floor": math.floor, "ceil": math.ceil, "max": max, "min": min, "abs": abs}
 _MOST_POWER = 8
+_MOST_FACTORS = 8
 
 
 class Worth(typing.NamedTuple):
@@ -36,36 +39,65 @@ class Agreed(typing.NamedTuple):
 
     factors: tuple[int, ...] = ()  # it was flattened of these
     terms: tuple[int, ...] = ()  # it was joined of these
+    size: int = 0  # all in all
+    of_input: tuple[int, ...] = ()  # the sizes of what all of it was computed from
 
 
-def constants_behind(files: tuple[str, ...], frame: Frame, node: ast.AST, number: int, agreed: Agreed) -> tuple[list[Source], list[int]]:
-    """The constants behind `number`, without those of factors or terms that are agreed on; and the terms agreed on that are not in the sum."""
+class Behind(typing.NamedTuple):
+    """What a number was computed from."""
+
+    constants: list[Source]  # without those of factors or terms that are agreed on
+    not_counted: list[int]  # the terms agreed on that are not in the sum
+    fitting: int | None = None  # the size of the input that in place of the one constant gives the size agreed on
+
+
+def constants_behind(files: tuple[str, ...], frame: Frame, node: ast.AST, number: int, agreed: Agreed) -> Behind:
     worth = _Reckoner(files).worth(At(frame), node)
     if worth is None or worth.value != number:
-        return [], []
+        return Behind([], [])
     summed = len(worth.terms) > 1 and len(agreed.terms) > 1
-    parts, left, rest = worth.terms if summed else worth.factors, Counter(agreed.terms if summed else agreed.factors), []
-    for part in parts or (worth,):
-        if len(parts) > 1 and isinstance(part.value, int) and left[part.value] > 0:
-            left[part.value] -= 1
-        else:
-            rest.append(part)
+    parts, left = worth.terms if summed else worth.factors, Counter(agreed.terms if summed else agreed.factors)
+    rest = _unlike(list(parts), agreed.factors) if not summed else None
+    if rest is None:
+        rest = []
+        for part in parts or (worth,):
+            if len(parts) > 1 and isinstance(part.value, int) and left[part.value] > 0:
+                left[part.value] -= 1
+            else:
+                rest.append(part)
     found = {(source.filename, id(source.node)): source for part in rest for source in part.constants}
-    return list(found.values()), list(left.elements()) if summed else []
+    constants, fitting = list(found.values()), None
+    if len(constants) == 1 and type(constant_value(constants[0].node)) is int:
+        instead = ((size, _Reckoner(files, {id(constants[0].node): size}).worth(At(frame), node)) for size in sorted(set(agreed.of_input)))
+        fitting = next((size for size, worth in instead if worth is not None and worth.value == agreed.size), None)
+    return Behind(constants, list(left.elements()) if summed else [], fitting)
+
+
+def _unlike(parts: list[Worth], agreed: tuple[int, ...]) -> list[Worth] | None:
+    """Factors of which neighbours multiply to the sizes agreed on, one after the other, but those that do: of `2 * width * side * side`
+    beside 8 × 7 × 7 the first two are the channels. None where no way to read it so has a size in common."""
+    best: tuple[int, list[Worth]] | None = None
+    for cuts in itertools.combinations(range(1, len(parts)), len(agreed) - 1) if 1 < len(agreed) <= len(parts) <= _MOST_FACTORS else ():
+        groups = [parts[first:last] for first, last in itertools.pairwise((0, *cuts, len(parts)))]
+        alike = [math.prod(part.value for part in group) == size for group, size in zip(groups, agreed)]
+        if any(alike) and not all(alike) and (best is None or sum(alike) > best[0]):
+            best = sum(alike), [part for group, same in zip(groups, alike) if not same for part in group]
+    return best[1] if best is not None else None
 
 
 class _Reckoner(Trail):
     """Follows names as a number's trail does, to whatever constants they lead."""
 
-    def __init__(self, files: tuple[str, ...]) -> None:
+    def __init__(self, files: tuple[str, ...], instead: dict[int, int] | None = None) -> None:
         super().__init__(files, 0)
+        self._instead = instead or {}  # of constants, by their nodes: as if these numbers stood there
         self._worths: dict[int, Worth] = {}  # of the expressions at which trails ended, by their nodes
 
     def worth(self, at: At, node: ast.AST) -> Worth | None:
         if at.left <= 0:
             return None
         if isinstance(node, ast.Constant):
-            return Worth(node.value, ()) if type(node.value) in (int, float) else None
+            return Worth(self._instead.get(id(node), node.value), ()) if type(node.value) in (int, float) else None
         if isinstance(node, ast.BinOp):
             return self._combined(at, node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

@@ -12,6 +12,7 @@ import types
 import typing
 
 from torchsleuth.bindings import bindings, function_node, returns_of
+from torchsleuth.capture.scopes import parameter_of
 from torchsleuth.origin import Origin, origin_of
 
 # Constructors that no `TorchFunctionMode` is told of.
@@ -27,6 +28,11 @@ def returned(function: typing.Any, scope: ast.AST | None, position: int | None) 
         return None
     if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR) or hasattr(function, "__wrapped__"):
         return None
+    return unseen_result(scope, position)
+
+
+def unseen_result(scope: ast.FunctionDef, position: int | None) -> ast.Call | None:
+    """The same for the syntax of a plain function alone."""
     returns = list(returns_of(scope))
     if len(returns) != 1:
         return None
@@ -36,14 +42,12 @@ def returned(function: typing.Any, scope: ast.AST | None, position: int | None) 
             return None
         value = value.elts[position]
     if isinstance(value, ast.Name):
-        found = [bound for bound in bindings(scope) if bound[0] == value.id]
-        if len(found) != 1 or found[0][3] != "assign" or value.id in inspect.getfullargspec(function).args:
-            return None
-        value = found[0][2]
-    if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-        return value if name in UNSEEN else None
-    return None
+        value = bound_at(scope, value.id, returns[0])
+    return value if is_unseen(value) else None  # type: ignore[return-value]
+
+
+def is_unseen(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in UNSEEN
 
 
 def returned_part(code: types.CodeType, key: int | str | None) -> ast.AST | None:
@@ -57,6 +61,18 @@ def returned_part(code: types.CodeType, key: int | str | None) -> ast.AST | None
     elif isinstance(key, str) and isinstance(value, ast.Dict):
         value = next((part for name, part in zip(value.keys, value.values) if isinstance(name, ast.Constant) and name.value == key), value)
     if isinstance(value, ast.Name):
-        bound = [found for found in bindings(scope) if found[0] == value.id]
-        value = bound[0][2] if len(bound) == 1 and bound[0][3] == "assign" else value
+        once = sum(bound[0] == value.id for bound in bindings(scope)) == 1
+        found = bound_at(scope, value.id, returns[0])
+        value = found if found is not None and (once or is_unseen(found)) else value
     return value
+
+
+def bound_at(scope: ast.FunctionDef, name: str, statement: ast.stmt) -> ast.AST | None:
+    """What a name was bound to when this statement ran: where it was bound but once, or last by one that always runs
+    (`x, y = load()`, and then `x = torch.from_numpy(x)`)."""
+    bound = [found for found in bindings(scope) if found[0] == name]
+    last = bound[-1] if bound else None
+    if last is None or last[3] != "assign" or last[1].lineno > statement.lineno:  # type: ignore[attr-defined]
+        return None
+    always = last[1] in scope.body and statement in scope.body
+    return last[2] if always or len(bound) == 1 and parameter_of(scope, name) is None else None

@@ -10,8 +10,10 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.bindings import bindings, function_node
 from torchsleuth.capture.definitions import Definitions
 from torchsleuth.capture.failure import Entry, Failure
+from torchsleuth.capture.kept_unseen import kept_unseen
 from torchsleuth.capture.returns import returned_part
 from torchsleuth.capture.unlogged import operation_word
 from torchsleuth.evidence_forward import Made
@@ -41,7 +43,7 @@ def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Mad
             if not isinstance(fetched, list):
                 return None
             keys = {key for tensor in tensors for sample in fetched for key in _keys_of(sample, tensor)}
-            owner = type(_innermost(getattr(scope.get("self"), "dataset", None)))
+            owner = type(innermost(getattr(scope.get("self"), "dataset", None)))
             function: typing.Any = getattr(owner, "__getitem__", None)
             if len(keys) != 1 or not _is_programs(function):
                 return None
@@ -50,7 +52,7 @@ def sample_made(failure: Failure, tensors: typing.Iterable[torch.Tensor]) -> Mad
 
 
 def kind_of_samples(dataset: typing.Any) -> type:
-    return type(_innermost(dataset))
+    return type(innermost(dataset))
 
 
 def part_made(owner: type, key: int | str | None) -> Made | None:
@@ -60,17 +62,36 @@ def part_made(owner: type, key: int | str | None) -> Made | None:
 
 
 def length_made(failure: Failure, definitions: Definitions, entry: Entry, index: ast.AST) -> Made | None:
-    """For an index that a DataLoader has counted: what the dataset's `__len__` returns."""
-    above, owner = failure.entries[entry.position - 1] if entry.position else None, locals_of(entry.frame).get("self")
-    if above is None or above.origin is not Origin.TORCH or not above.code.co_filename.endswith("fetch.py") or entry.code.co_name != "__getitem__":
-        return None
+    """For an index that a DataLoader has counted, or that is so much more than it: what the dataset's `__len__` returns."""
+    owner = locals_of(entry.frame).get("self")
     function: typing.Any = inspect.getattr_static(type(owner), "__len__", None)
-    if getattr(index, "id", "") != entry.code.co_varnames[1:2][0] or not _is_programs(function) or function.__code__.co_varnames[:1] != ("self",):
+    if sample_number(failure, entry, index) is None or not _is_programs(function) or function.__code__.co_varnames[:1] != ("self",):
         return None
     node = returned_part(function.__code__, None)
     place = source.place_of_node(function.__code__, node, Known.INFERRED) if node is not None else None
     given = definitions.made(entry, node) if isinstance(node, ast.Attribute) else None
     return Made("length", place, given=given) if place is not None else None
+
+
+def sample_number(failure: Failure, entry: Entry, index: ast.AST) -> tuple[str, int] | None:
+    """The number that the DataLoader asked this `__getitem__` for, where the index is it and terms that are added to it or taken away."""
+    above = failure.entries[entry.position - 1] if entry.position else None
+    if above is None or above.origin is not Origin.TORCH or not above.code.co_filename.endswith("fetch.py") or entry.code.co_name != "__getitem__":
+        return None
+    name = entry.code.co_varnames[1] if entry.code.co_argcount > 1 else ""
+    number = locals_of(entry.frame).get(name)
+    again = any(bound == name for bound, *_ in bindings(function_node(entry.code) or index))
+    return (name, number) if type(number) is int and not again and _times(index, name) == 1 else None
+
+
+def _times(node: ast.AST, name: str) -> int | None:
+    """How often a sum counts a name; None where it may do more than add and take away."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        left, right = _times(node.left, name), _times(node.right, name)
+        return None if left is None or right is None else left + right if isinstance(node.op, ast.Add) else left - right
+    if isinstance(node, ast.Name):
+        return int(node.id == name)
+    return None if any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(node)) else 0
 
 
 _MOST_CALLS = 4
@@ -84,6 +105,9 @@ def _made(owner: type, function: types.FunctionType, node: ast.AST | None) -> Ma
         if inner is None or part is None:
             break
         function, node = inner, part
+    kept = kept_unseen(function.__code__, node)
+    if kept is not None:
+        return kept
     place = source.place_of_node(function.__code__, node, Known.INFERRED) if node is not None else None
     return Made(operation_word(node), place) if node is not None and place is not None else None
 
@@ -110,7 +134,7 @@ def _keys_of(sample: typing.Any, tensor: torch.Tensor) -> typing.Iterator[int | 
         yield from (position for position, value in enumerate(sample) if value is tensor)
 
 
-def _innermost(dataset: typing.Any) -> typing.Any:
+def innermost(dataset: typing.Any) -> typing.Any:
     """Behind `Subset`, `random_split` and the like."""
     while type(dataset).__module__.startswith("torch.utils.data") and hasattr(dataset, "dataset"):
         dataset = dataset.dataset

@@ -104,7 +104,7 @@ def _sizes_written(call: ast.Call, name: str) -> list[ast.expr]:
 
 
 def slice_lengths(node: ast.Subscript) -> list[ast.AST]:
-    """The numbers that a slice says are its length: the `n` of `x[i : i + n]`, `x[:n]` and `x[-n:]`, where only one slice does so."""
+    """The numbers that a slice says are its length: the `n` of `x[i : i + n]`, `x[:n]` and `x[-n:]`, where no two slices say different ones."""
     found: list[ast.AST] = []
     for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
         if not isinstance(part, ast.Slice) or part.step is not None:
@@ -120,7 +120,7 @@ def slice_lengths(node: ast.Subscript) -> list[ast.AST]:
             rest = [term for term in terms if ast.dump(term) not in {ast.dump(one) for one in _summands(lower)}]
             if len(rest) == 1 and (start in map(ast.dump, terms) or len(terms) == len(_summands(lower)) + 1):
                 found += rest
-    return found if len(found) == 1 else []
+    return found[:1] if len({ast.dump(one) for one in found}) == 1 else []  # once, or the same: `x[:, :size, :size]`
 
 
 def _summands(node: ast.AST) -> list[ast.AST]:

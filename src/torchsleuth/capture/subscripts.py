@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import typing
 
 import torch
@@ -11,7 +12,7 @@ from torchsleuth import source
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry
 from torchsleuth.capture.operands import Gathering, Raw
-from torchsleuth.capture.samples import length_made
+from torchsleuth.capture.samples import length_made, sample_number
 from torchsleuth.evidence_forward import IndexItem, Made
 from torchsleuth.model import Known
 
@@ -60,6 +61,7 @@ def index_items(gathering: Gathering, entry: Entry) -> tuple[tuple[IndexItem, ..
                 _made(gathering, entry, item) if kind in ("int", "float", "str", "other") and not isinstance(item, ast.Constant) else None,
                 raw.shape if raw is not None else (),
                 operand,
+                _sample(gathering, entry, item) if kind == "int" else None,
             )
         )
     return tuple(items), raws
@@ -67,7 +69,21 @@ def index_items(gathering: Gathering, entry: Entry) -> tuple[tuple[IndexItem, ..
 
 def _made(gathering: Gathering, entry: Entry, item: ast.AST) -> Made | None:
     definitions = gathering.origins.definitions
-    return definitions.made(entry, item) or length_made(gathering.failure, definitions, entry, item)
+    length = length_made(gathering.failure, definitions, entry, _reckoned(gathering, entry, item))
+    made = definitions.made(entry, item) if length is None or isinstance(item, ast.Name) else None
+    return dataclasses.replace(made, given=length) if made is not None and length is not None else made or length
+
+
+def _sample(gathering: Gathering, entry: Entry, item: ast.AST) -> tuple[str, int, str] | None:
+    reckoned = _reckoned(gathering, entry, item)
+    found = sample_number(gathering.failure, entry, reckoned)
+    return (*found, ast.unparse(reckoned)) if found is not None else None
+
+
+def _reckoned(gathering: Gathering, entry: Entry, item: ast.AST) -> ast.AST:
+    """For the `j` of `j = i + 1` the sum."""
+    step = gathering.origins.definitions.step(entry, item)
+    return step[1] if step is not None and step[0] is entry and isinstance(step[1], ast.BinOp) else item
 
 
 def _guess(gathering: Gathering, item: ast.AST, value: typing.Any, entry: Entry, marks: list) -> tuple[str, Raw | None]:

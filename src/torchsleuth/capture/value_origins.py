@@ -68,7 +68,12 @@ class ValueOrigins:
             found = self._origins.producer(mark, before)
             written = self._last_write(mark, found[0].index if found else 0, before, position)
             if written is not None:
-                return self._made(written, None, first.value)
+                assigned = _assigned_from(written, mark, position)
+                if assigned is None:
+                    return self._made(written, None, first.value)
+                last, result, before = written, None, written.index
+                mark, position = assigned
+                continue
             if found is None:
                 break
             last, result = found
@@ -194,6 +199,25 @@ def _assigned(filename: str, target: ast.AST) -> tuple[ast.AST, tuple[()]] | Non
         if isinstance(statement, ast.Assign) and (statement is target or target in statement.targets):
             return statement.value, ()
     return None
+
+
+def _assigned_from(operation: Operation, mark: Mark, position: tuple[int, ...] | None) -> tuple[Mark, tuple[int, ...]] | None:
+    """`out[row, :n] = ids` copies: the tensor on the right, and the place in it that this element of `mark` was copied from."""
+    if operation.name != "__setitem__" or operation.arguments != (0, 2) or operation.index_used is None or position is None:
+        return None
+    if len(mark.strides) != len(position):
+        return None
+    given = operation.operands[1]
+    region = _indexed(operation.operands[0], operation.index_used)
+    if region is None or len(given.shape) > len(region[0]):
+        return None
+    shape, strides, offset = region
+    cell = mark.offset + sum(i * stride for i, stride in zip(position, mark.strides))
+    place = _place_in(mark._replace(shape=shape, strides=strides, offset=offset), cell)
+    if place is None:
+        return None
+    own = place[len(shape) - len(given.shape) :]
+    return given, tuple(0 if size == 1 else index for size, index in zip(given.shape, own))
 
 
 def _is_layer(made: Made) -> bool:

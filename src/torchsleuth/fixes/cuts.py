@@ -145,8 +145,10 @@ def _stays_tensor(scripts: Scripts, script: Script, node: ast.AST, lost: LostGra
 
 
 def _wants_arrays(scripts: Scripts, script: Script, node: ast.AST, wrapping: tuple[Script, ast.Call]) -> bool:
-    """On its way the value meets a function of numpy's, or one of the program's that uses numpy: those want arrays."""
+    """On its way the value meets a function of numpy's, or one of the program's that uses numpy, or another array: those want arrays."""
     maker, constructor = wrapping
+    if any(isinstance(call, ast.Call) and called(call) == "numpy" and call is not node for call in script.own_nodes(script.scope_of(node))):
+        return True
     own = [other for other in (script.parent(node), *constructor.args) if other is not None]
     for place, top in ((script, script.statement_of(node)), *((maker, argument) for argument in own)):
         for call in ast.walk(top) if top is not None else ():

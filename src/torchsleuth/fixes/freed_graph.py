@@ -133,6 +133,8 @@ def _carried(
         return _shared(scripts, script, backward, freed)
     if all(item.kept is None for item in carried):  # else it is used in a function that also goes on from step to step by itself
         fixes.append(detached_where_used(scripts, carried) or detached_where_used(scripts, carried[:1]))
+    if not loops and freed.consumptions == 1 and freed.first is not None and freed.first.span != freed.second.span:
+        fixes += _kept(scripts, freed, f"Both losses then train what computed `{carried[0].tensor.name}`.") if carried[0].tensor.name else []
     return fixes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence, GradInput
+from torchsleuth.fixes.cuts import without_detach
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Edit, Fix
@@ -22,6 +23,10 @@ class GradInputFixer(Fixer):
             return []
         if not found.tensor.requires_grad:
             return [asked_before(scripts, script, call, found.tensor.name, found.tensor.dtype)]
+        if found.cut is not None:
+            edits = without_detach(scripts, found.cut)
+            meaning = "The outer gradient then goes through this step; those of the inner loss count as constants in it, unless `create_graph=True` keeps their history."
+            return [scripts.fix(f"{edits[1]}: the history stays.", edits[0], meaning, safe=False)] if edits is not None else []
         return [_of_the_whole(scripts, script, call, found), _zero_for_others(scripts, script, call, found)]
 
 

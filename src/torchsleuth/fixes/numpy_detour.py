@@ -26,7 +26,7 @@ def with_torch(script: Script, node: ast.AST) -> tuple[list[Edit], str] | None:
     """The function around a `.numpy()` (or what it is the start of) rewritten without numpy; None where that is not sure."""
     scope, numpy, torch = script.scope_of(node), script.module_name("numpy"), script.module_name("torch")
     start = script.statement_of(node)
-    if torch is None or start is None or numpy is None:
+    if torch is None or start is None:
         return None
     statements = sorted(
         (item for item in script.own_nodes(scope) if isinstance(item, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))), key=lambda item: item.lineno
@@ -41,6 +41,7 @@ def with_torch(script: Script, node: ast.AST) -> tuple[list[Edit], str] | None:
             touched.append(statement)
             if not _comes_back(statement, torch):
                 tainted |= names_in(statement, ast.Store)
+    touched += _beside(script, scope, statements, touched, tainted)
     if any(isinstance(statement, (ast.AugAssign, ast.Expr)) or script.loops_around(statement) for statement in touched):
         return None
     edits: list[Edit] = []
@@ -49,7 +50,22 @@ def with_torch(script: Script, node: ast.AST) -> tuple[list[Edit], str] | None:
         if found is None:
             return None
         edits += found
-    return (edits, f"Compute it with `{torch}` instead of `{numpy}`: the history stays") if edits else None
+    return (edits, f"Compute it with `{torch}` instead of `{numpy or 'numpy'}`: the history stays") if edits else None
+
+
+def _beside(script: Script, scope: ast.AST, statements: list[ast.stmt], touched: list[ast.stmt], tainted: set[str]) -> list[ast.stmt]:
+    """`target = target.numpy()`, whose result only meets the values that stay tensors now: it must stay one, too."""
+    others = []
+    for statement in statements:
+        value = getattr(statement, "value", None)
+        if statement in touched or not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call) or called(value) != "numpy" or value.args:
+            continue
+        names = names_in(statement, ast.Store)
+        uses = [node for node in script.own_nodes(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names]
+        uses = [node for node in uses if script.statement_of(node) is not statement]
+        if uses and not names & tainted and all(script.statement_of(node) in touched for node in uses):
+            others.append(statement)
+    return others
 
 
 def _comes_back(statement: ast.stmt, torch: str) -> bool:
@@ -87,11 +103,13 @@ def _rewritten(script: Script, statement: ast.stmt, numpy: str, torch: str) -> l
         elif isinstance(node, ast.Call) and called(node) in _BACK and path_of(node.func).split(".")[0] == torch:
             if len(node.args) != 1 or any(keyword.arg != "requires_grad" for keyword in node.keywords):
                 return None
-            head = script.edit(script.start(node), script.start(node.args[0]), "")
-            tail = script.edit(script.end(node.args[0]), script.end(node), "")
-            if not isinstance(node.args[0], (ast.Name, ast.Call, ast.Attribute, ast.Subscript)) or script.between(script.end(node.func), script.start(node.args[0])) != "(":
+            opening, closing = script.between(script.end(node.func), script.start(node.args[0])), script.between(script.end(node.args[0]), script.end(node))
+            bare = isinstance(node.args[0], (ast.Name, ast.Call, ast.Attribute, ast.Subscript)) or isinstance(script.parent(node), (ast.Assign, ast.Return))
+            if opening != "(" or ")" not in closing:
                 return None
-            edits += [head, tail]
+            # Of `torch.tensor(1 - score).mean()` the bracket stays.
+            edits.append(script.edit(script.start(node), script.start(node.args[0]), "" if bare else "("))
+            edits.append(script.edit(script.end(node.args[0]), script.end(node), "" if bare else ")"))
     return edits
 
 

@@ -53,6 +53,9 @@ _QUESTIONS = {
 # Their sizes are numbers that some caller may have given; so are those of calls that are given no tensor.
 _GIVES_SIZES = {"view", "reshape", "expand", "repeat", "pad", "unflatten", "one_hot", "narrow", "unfold", "tile", "interpolate"}
 
+# Who called the function matters for these, too: it may freeze whatever it is given.
+_CALLERS_MATTER = _GIVES_SIZES | {"requires_grad=", "requires_grad_"}
+
 # Named tuples, and made with `tuple.__new__`: a dataclass's generated `__init__` costs ten times as much.
 _new = tuple.__new__
 
@@ -96,7 +99,7 @@ class Operation(typing.NamedTuple):
     results: tuple[Mark, ...]
     writes: tuple[Write, ...]
     raised: int  # id() of the exception that came out of it, else 0
-    stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off, or sizes are made: the program's frames, innermost first
+    stack: tuple[tuple[types.CodeType, int], ...]  # where grad mode was off, sizes are made or weights are frozen: the program's frames, innermost first
     module: int  # id() of torch's own module that asked for a result in place (`nn.ReLU(inplace=True)`), else 0
     index_used: object  # the index of an assignment `x[index] = …` made of plain numbers and slices, else None
     arguments: tuple[int, ...]  # for each operand, which of the call's arguments it was, or was in
@@ -209,7 +212,7 @@ class OperationLog(TorchFunctionMode):
                 _collect(value, operands, 3)
                 arguments += [position] * (len(operands) - len(arguments))
             position += 1
-        stack = () if grad_enabled and operands and name not in _GIVES_SIZES else _program_stack(program)
+        stack = () if grad_enabled and operands and name not in _CALLERS_MATTER else _program_stack(program)
         del frame, program, user
         marks = _marks(operands)
         sequence = self._sequence_number()

@@ -31,10 +31,12 @@ class Overlay(importlib.abc.MetaPathFinder):
     def __init__(self, job: Job) -> None:
         self._job = job
         self._texts = {name: Path(copy).read_bytes() for name, copy in job.overlay.items()}
+        # The failing statement is marked where it stands, which may be another file than the patched ones.
+        self._files = {*self._texts, os.path.realpath(job.point_file)}
 
     def find_spec(self, name, path=None, target=None):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.origin is None or os.path.realpath(spec.origin) not in self._texts:
+        if spec is None or spec.origin is None or os.path.realpath(spec.origin) not in self._files:
             return None
         if not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             return None

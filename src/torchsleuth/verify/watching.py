@@ -8,6 +8,7 @@ import time
 import typing
 
 import torch
+import torch._C._functorch as _transforms
 
 from torchsleuth.probe.names import locals_of
 from torchsleuth.verify.job import FURTHER, Backward
@@ -46,11 +47,13 @@ def leaves_of(roots: typing.Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def numbers_of(scope: typing.Mapping[str, object]) -> tuple[tuple[str, float], ...]:
-    """Name and number of each tensor of floats among these variables."""
+    """Name and number of each tensor of floats among these variables; none under `vmap` and `grad`, whose tensors hold no numbers of their own."""
     found = []
+    if _transforms.peek_interpreter_stack() is not None:
+        return ()
     for name, value in list(scope.items()):
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.is_floating_point() and value.numel() <= _MOST_SEEN:
-            if not name.startswith("__") and value.device.type != "meta":
+            if not name.startswith("__") and value.device.type != "meta" and not _transforms.is_functorch_wrapped_tensor(value):
                 found.append((name, number_of(value)))
     return tuple(sorted(found)[:_MOST_NAMES])
 

@@ -47,7 +47,7 @@ class UNet(nn.Module):
         self.last = nn.Conv2d(8, 1, 3, padding=1)
     def forward(self, x):
         skip = self.down(x)
-        deep = self.middle(self.pool(skip))
+        deep = self.middle(self.pool(skip))  #! create
         return self.last(torch.cat([self.up(deep), skip], dim=1))  #! operand
 image = torch.randn(2, 1, 25, 25)  #! create
 UNet()(image)

@@ -36,7 +36,7 @@ class Net(nn.Module):
         return self.head(x.flatten(1))  #! operand
 def cropped(photo, size):
     return photo[..., :size, :size]  #! create
-Net(Config())(cropped(torch.rand(2, 1, 40, 40), 28))
+Net(Config())(cropped(torch.rand(2, 1, 40, 40), 28))  #! create
 """, "matmul-shape", ("are 8 × 7 × 7", "the 512 is computed from this"), late=False),
     Case("hands-on-its-width", """\
 import torch

@@ -11,8 +11,9 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.failure import Failure, log_ran_to_the_end
+from torchsleuth.capture.freezing import frozen_at
 from torchsleuth.capture.investigations.backward_root import made_at
-from torchsleuth.capture.investigations.lost import Search, frozen_at
+from torchsleuth.capture.investigations.lost import Search
 from torchsleuth.capture.live_values import values_of
 from torchsleuth.capture.makers import module_made, owner_of
 from torchsleuth.capture.none_gradients import NoneGradient, is_none, none_gradient

@@ -10,15 +10,18 @@ import typing
 import torch
 
 from torchsleuth.capture.investigations.backward_root import made_at, root_fact
+from torchsleuth.capture.investigations.lost import Search
 from torchsleuth.capture.syntax import node_at
-from torchsleuth.evidence import GradInput, TensorFact
+from torchsleuth.evidence import GradientCut, GradInput, TensorFact
 from torchsleuth.probe import graph
 from torchsleuth.probe.tensors import storage_of
+from torchsleuth.record.oplog import Operation
 
 if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
 
 _MOST_LEAVES = 6
+_MOST_STEPS = 5000
 
 
 def investigate(crash: Crash) -> GradInput | None:
@@ -41,6 +44,7 @@ def investigate(crash: Crash) -> GradInput | None:
         root.grad_fn is not None,
         _leaves(crash),
         _shared(crash, tensor, reached),
+        _cut(crash, tensor),
     )
 
 
@@ -111,3 +115,36 @@ def _shared(crash: Crash, tensor: torch.Tensor, reached: set[int]) -> str:
         owners = [crash.names.by_id(id(variable))] if variable is not None else crash.names.with_grad_fn(node)
         return next((owner.name for owner in owners if owner is not None and storage_of(owner.tensor) == storage_of(tensor)), "")
     return ""
+
+
+def _cut(crash: Crash, tensor: torch.Tensor) -> GradientCut | None:
+    """The root was computed from the input's values all the same: one of its leaves was cut off from what they had become."""
+    search = Search(crash)
+    for node in crash.nodes:
+        leaf = getattr(node, "variable", None)
+        if leaf is None or leaf is tensor:
+            continue
+        made = search.producer(id(leaf), storage_of(leaf), None)
+        if made is not None and made.name == "requires_grad_":
+            made = search.producer(id(leaf), storage_of(leaf), made.index)
+        losing = next((mark for mark in made.operands if mark.requires_grad), None) if made is not None else None
+        if made is not None and losing is not None and _is_behind(search, made, id(tensor)):
+            cut = search.cut(made, losing, list(made.results))
+            if cut is not None and cut.reason == "detach":
+                return cut
+    return None
+
+
+def _is_behind(search: Search, operation: Operation, ident: int) -> bool:
+    """Whether what an operation gave was computed from the values of this tensor, by whatever way."""
+    pending, seen = [operation], {operation.index}
+    while pending and len(seen) < _MOST_STEPS:
+        current = pending.pop()
+        for mark in current.operands:
+            if mark.ident == ident:
+                return True
+            made = search.producer(mark.ident, mark.storage, current.index)
+            if made is not None and made.index not in seen:
+                seen.add(made.index)
+                pending.append(made)
+    return False

@@ -17,6 +17,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.alignment import called_name
 from torchsleuth.capture.cuts_by_syntax import cuts_by_syntax
+from torchsleuth.capture.freezing import frozen_at, frozen_by
 from torchsleuth.capture.investigations.backward_root import made_at, offending_root, root_fact
 from torchsleuth.capture.operand_sources import operand_name
 from torchsleuth.capture.syntax import (
@@ -42,7 +43,6 @@ if typing.TYPE_CHECKING:
 _TO_PYTHON = {"item", "tolist", "numpy", "__float__", "__int__", "__array__", "__complex__"}
 _COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor", "asarray", "Tensor", "FloatTensor", "full", "full_like"}
 _MOST_STEPS = 5000
-_MOST_FREEZING = 3  # places; where there are more, none of them is the one to look at
 
 
 def investigate(crash: Crash) -> LostGradient | None:
@@ -68,6 +68,7 @@ def investigate(crash: Crash) -> LostGradient | None:
         search.bare,
         frozen_at(crash, frozen),
         tuple(name for name, tensor in parameters if id(tensor) in search.frozen),
+        frozen_by(crash, frozen),
         search.recorded,
     )
 
@@ -113,7 +114,7 @@ class Search:
         self._to_python = [op for op in self._timeline.operations if op.name in _TO_PYTHON]
 
     def from_root(self, root: torch.Tensor) -> list[GradientCut]:
-        producer = self._producer(id(root), storage_of(root), None)
+        producer = self.producer(id(root), storage_of(root), None)
         # With each operation the one of its results that leads to the root (of `max` and `topk` it may be the indices), on
         # which side of a loss it lies, what took the values out of torch on the way, and what made whole numbers of them.
         pending: list[tuple[Operation, tuple[int, int], str, str, Operation | None]] = []
@@ -142,7 +143,7 @@ class Search:
             handed = operation.name if operation.name in _TO_PYTHON else handed
             unknown = operation.name in _COPIES
             for position, mark in enumerate(operation.operands):
-                producer = self._producer(mark.ident, mark.storage, operation.index)
+                producer = self.producer(mark.ident, mark.storage, operation.index)
                 if producer is not None:
                     pending.append((producer, (mark.ident, mark.storage), side or _side(operation, position), handed, chosen))
                 elif self._crash.names.by_id(mark.ident) is None or not mark.is_leaf:
@@ -207,7 +208,7 @@ class Search:
         pending, seen = [operation], {operation.index}
         while pending and len(seen) < _MOST_STEPS:
             for mark in pending.pop().operands:
-                producer = self._producer(mark.ident, mark.storage, operation.index)
+                producer = self.producer(mark.ident, mark.storage, operation.index)
                 if producer is not None and producer.index not in seen:
                     if producer.index in indices:
                         return True
@@ -231,13 +232,13 @@ class Search:
                 named = self._crash.names.by_id(mark.ident)
                 if mark.is_leaf and mark.requires_grad or named is not None and named.kind == "parameter":
                     continue  # another network's own weights: that they were copied from trained ones makes no path
-                producer = self._producer(mark.ident, mark.storage, operation.index)
+                producer = self.producer(mark.ident, mark.storage, operation.index)
                 if producer is not None and producer.index not in seen:
                     seen.add(producer.index)
                     pending.append(producer)
         return False
 
-    def _producer(self, ident: int, storage: int, before: int | None) -> Operation | None:
+    def producer(self, ident: int, storage: int, before: int | None) -> Operation | None:
         made = self._latest.get((ident, storage), [])
         return next((op for op in reversed(made) if before is None or op.index < before), None)
 
@@ -365,18 +366,6 @@ def _switching_call(code: types.CodeType, line: int) -> ast.Call | None:
     statement = source.statement_at(code.co_filename, line)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return call if isinstance(call, ast.Call) and called_name(call) == "set_grad_enabled" else None
-
-
-def frozen_at(crash: Crash, parameters: set[int]) -> tuple[Place, ...]:
-    """Where these parameters were frozen, if the log has seen it: a few places, in the order in which they ran."""
-    places = {}
-    for operation in crash.timeline.operations:
-        if operation.name in ("requires_grad=", "requires_grad_"):
-            if any(mark.ident in parameters and mark.requires_grad for mark in operation.operands):
-                place = crash.timeline.place_of_operation(operation)
-                if place is not None:
-                    places[place.span] = place
-    return tuple(places.values()) if len(places) <= _MOST_FREEZING else ()
 
 
 def _function_name(code: types.CodeType) -> str:

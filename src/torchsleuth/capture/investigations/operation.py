@@ -9,6 +9,7 @@ import typing
 import torch
 
 from torchsleuth import source
+from torchsleuth.capture.all_labels import with_dataset
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
 from torchsleuth.capture.entered import entered
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
@@ -72,6 +73,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         operands[limit.position] = _with_values(operands[limit.position], gathering, limit)
         call_operands = _with_carried(call_operands, operands[limit.position], gathering, limit)
     module = _module(failure)
+    computed = computed_from(origins, module, operands)
     return FailedOperation(
         name,
         place,
@@ -83,7 +85,8 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type(module).__name__ if module is not None else "",
         _module_made(failure, origins, module),
         _module_sizes(origins, module),
-        *computed_from(origins, module, operands),
+        computed.numbers,
+        computed.not_counted,
         type(crash.error).__name__,
         crash.message,
         _wrapper(failure),
@@ -95,6 +98,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         container_made=container_made,
         config=_config(failure),
         training=module.training if module is not None else None,
+        fitting=computed.fitting,
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
         foreign=foreign(failure, gathering, origins),
         entered=entered(failure),
@@ -146,7 +150,7 @@ def _name(failure: Failure, gathering: Gathering) -> str:
 
 
 def _with_values(operand: Operand, gathering: Gathering, limit: Limits) -> Operand:
-    values = measured(gathering.raws, limit)
+    values = with_dataset(measured(gathering.raws, limit), gathering.failure)
     if values is None:
         return operand
     raw = gathering.raws[limit.position]

@@ -9,6 +9,7 @@ from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.masking import placed, shortened
 from torchsleuth.fixes.forward.operands import Failed, text_of
+from torchsleuth.fixes.forward.tables import lengthened
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
 
@@ -23,7 +24,7 @@ class BroadcastFixer(Fixer):
         if len(failed.operands) != 2 or failed.in_library:
             return []
         small, large = sorted(failed.operands, key=lambda operand: len(operand.shape))
-        return [_to_size(failed, small, large) or _to_size(failed, large, small), _missing(failed, small, large) or placed(failed, small, large), shortened(failed, *failed.operands), _swapped(failed, small, large)]
+        return [_to_size(failed, small, large) or _to_size(failed, large, small), _missing(failed, small, large) or placed(failed, small, large), shortened(failed, *failed.operands), lengthened(failed, *failed.operands), _swapped(failed, small, large)]
 
 
 def _to_size(failed: Failed, resized: Operand, other: Operand) -> Fix | None:

@@ -7,6 +7,7 @@ import ast
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
+from torchsleuth.fixes.forward.counting import below, newest, promised
 from torchsleuth.fixes.forward.resizing import enlarged
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix
@@ -137,7 +138,7 @@ class IndexOutOfRangeFixer(Fixer):
             positions = truncated(failed)
         reserved = any(argument.name == "padding_idx" and argument.numbers == (0,) for argument in operation.arguments)
         counted = [_from_one(failed)] if not reserved else []
-        return [_loop_bound(failed), positions, _added_tokens(failed), *counted, *_more_rows(failed)]
+        return [_loop_bound(failed), promised(failed), newest(failed), below(failed), positions, _added_tokens(failed), *counted, *_more_rows(failed)]
 
 
 def _more_rows(failed: Failed) -> list[Fix | None]:

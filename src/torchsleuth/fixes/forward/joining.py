@@ -7,7 +7,7 @@ import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
+from torchsleuth.fixes.forward.operands import Failed, one_squeezed, text_of, truncated
 from torchsleuth.fixes.forward.padding import padded_batches, padded_list
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
@@ -30,6 +30,10 @@ class CatShapeFixer(Fixer):
         if shapes and all(shape == () for shape in shapes) and len(call.args) == 1 and not call.keywords:
             return [scripts.fix("`stack` makes one tensor of single numbers; `cat` joins along a dimension that is there.", failed.renamed(call, "stack"))]
         if len(shapes) < 2 or len({len(shape) for shape in shapes}) != 1:
+            lower = min(operation.operands, key=lambda operand: len(operand.shape), default=None)
+            bare = one_squeezed(failed, lower) if lower is not None and lower.shape == () else None
+            if bare is not None:
+                return [bare]
             return [_one_more_row(failed), _without_ones(failed), _for_each_step(failed)]
         axes = [axis for axis in range(len(shapes[0])) if len({shape[axis] for shape in shapes}) > 1]
         fix = _as_large(failed) or _for_each_sample(failed)

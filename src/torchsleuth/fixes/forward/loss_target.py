@@ -6,9 +6,8 @@ import ast
 import re
 
 from torchsleuth.evidence import Evidence
-from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, product
+from torchsleuth.fixes.forward.operands import Failed, one_squeezed, product
 from torchsleuth.fixes.forward.resizing import number_in
 from torchsleuth.fixes.forward.view_size import reflattened
 from torchsleuth.fixes.script import Scripts, called
@@ -28,9 +27,12 @@ class LossTargetFixer(Fixer):
             return []
         if "between 0 and 1" in failed.message:
             return [_with_logits(failed)]
+        classes = operation.name in ("nll_loss", "nll_loss_nd") or ("cross_entropy" in operation.name and "binary" not in operation.name)
+        if classes and len(scores.shape) == 1 and target.shape:
+            alone = failed.suffixed(scores, ".unsqueeze(0)", f"Give {scores.called} the batch dimension of the target: `.unsqueeze(0)`.")
+            return [one_squeezed(failed, scores) or alone] if target.shape == (1,) else []
         if scores.shape and target.shape and scores.shape[0] != target.shape[0]:
             return [_same_steps(failed), _rows(failed)]
-        classes = operation.name in ("nll_loss", "nll_loss_nd") or ("cross_entropy" in operation.name and "binary" not in operation.name)
         if classes:
             return _classes(failed, scores, target)
         whole = target.tensor.dtype in ("int64", "int32", "bool", "uint8")
@@ -46,24 +48,11 @@ class LossTargetFixer(Fixer):
             if len(other.shape) == 2 and len(longer.shape) > 2:
                 return [failed.suffixed(longer, ".flatten(1)", f"Give {longer.called} the shape of {other.called}: `.flatten(1)`.")]
         if target.shape == (*scores.shape, 1):
-            bare = _one_squeezed(failed, scores) if target.shape == (1,) else None
+            bare = one_squeezed(failed, scores) if target.shape == (1,) else None
             if bare is not None:
                 return [bare]
             return [failed.suffixed(target, ".squeeze(-1)", f"Drop the last dimension of {target.called}: `.squeeze(-1)`.")]
         return []
-
-
-def _one_squeezed(failed: Failed, scores: Operand) -> Fix | None:
-    """`model(x).squeeze()` of a last batch of one has lost the batch, too: `squeeze(-1)`."""
-    for made in scores.chain[:3]:
-        found = failed.scripts.node_at(made.place) if made.operation == "squeeze" else None
-        call = found[1] if found is not None else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and called(call) == "squeeze" and not call.args and not call.keywords:
-            line, column = found[0].end(call)
-            edits = [found[0].edit(found[0].end(call.func), (line, column), "(-1)")]
-            meaning = "Without a dimension, `squeeze` drops every one of size 1: of a batch of one sample the batch itself."
-            return failed.scripts.fix("Drop the last dimension only: `.squeeze(-1)`.", edits, meaning)
-    return None
 
 
 def _same_steps(failed: Failed) -> Fix | None:

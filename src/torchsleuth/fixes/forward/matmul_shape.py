@@ -10,7 +10,7 @@ from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.layers import flatten_between, other_width
 from torchsleuth.fixes.forward.operands import Failed, one_sample, product
-from torchsleuth.fixes.forward.resizing import resized
+from torchsleuth.fixes.forward.resizing import recomputed, resized
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
 
@@ -48,7 +48,8 @@ def _linear(failed: Failed, weight: Operand) -> list[Fix | None]:
     if entered is not None and len(entered.shape) == 3 and len(sizes) == 2 and product(sizes) == features:
         # A picture without its batch: `flatten(1)` has kept the channels apart.
         return [one_sample(failed)]
-    rebuilt = resized(failed, ("Linear",), 0, "in_features", features, sizes[-1], "features", given, -1, weight.origin_of(1))
+    reckoned = recomputed(failed, sizes[-1], "features", given)
+    rebuilt = [reckoned] if reckoned is not None else resized(failed, ("Linear",), 0, "in_features", features, sizes[-1], "features", given, -1, weight.origin_of(1))
     # A batch may have as many rows as the layer takes features: dimension 0 says nothing.
     axes = [axis for axis in range(1, len(sizes) - 1) if sizes[axis] == features]
     if len(axes) != 1 or data is None:
@@ -78,11 +79,29 @@ def _factors(failed: Failed, one: Operand, other: Operand) -> list[Fix | None]:
     if last and (not rows or one.shape == other.shape):
         # Where both would do and the two differ, which one is meant cannot be told.
         meaning = f"The result is then {[*one.shape[:-1], other.shape[-2]]}: each row of {one.called} with each row of {other.called}."
-        return [failed.suffixed(other, ".transpose(-1, -2)", f"Transpose {other.called}: `.transpose(-1, -2)`.", meaning, safe=False)]
+        return [failed.suffixed(other, ".transpose(-1, -2)", f"Transpose {other.called}: `.transpose(-1, -2)`.", meaning, safe=False), _made_turned(failed, other)]
     if rows and not last and len(one.shape) == len(other.shape):
         meaning = f"The result is then {[*one.shape[:-2], one.shape[-1], other.shape[-1]]}: a sum over the {one.shape[-2]} rows that both have."
         return [failed.suffixed(one, ".transpose(-1, -2)", f"Transpose {one.called}: `.transpose(-1, -2)`.", meaning, safe=False)]
     return []
+
+
+def _made_turned(failed: Failed, factor: Operand) -> Fix | None:
+    """`torch.randn(out, inp)` → `torch.randn(inp, out)`, for a weight that its maker gave the wrong way round."""
+    origins = [factor.origin_of(axis) for axis in range(2)] if len(factor.shape) == 2 else []
+    if len(origins) != 2 or origins[0] is None or origins[1] is None or origins[0].place.span != origins[1].place.span or not factor.tensor.is_leaf:
+        return None
+    found = failed.scripts.node_at(origins[0].place)
+    call = found[1] if found is not None else None
+    if found is None or not isinstance(call, ast.Call) or called(call) not in ("randn", "rand", "zeros", "ones", "empty") or not call.args:
+        return None
+    sizes = call.args[0].elts if isinstance(call.args[0], ast.Tuple) else call.args
+    if len(sizes) != 2 or any(isinstance(size, ast.Starred) for size in sizes):
+        return None
+    script = found[0]
+    edits = [script.replace(sizes[0], script.segment(sizes[1])), script.replace(sizes[1], script.segment(sizes[0]))]
+    title = f"Make {factor.called} the other way round: `{script.segment(sizes[1])}, {script.segment(sizes[0])}`."
+    return failed.scripts.fix(title, edits, "Every factor that is made there is then turned.", safe=False)
 
 
 def _reordered(failed: Failed) -> Fix | None:

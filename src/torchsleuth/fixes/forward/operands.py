@@ -7,7 +7,7 @@ import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand, shortened
-from torchsleuth.fixes.script import Function, Script, Scripts, names_in
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
 from torchsleuth.model import Edit, Fix
 
 CASTS = {"float32": ".float()", "float64": ".double()", "float16": ".half()", "bfloat16": ".bfloat16()", "int64": ".long()"}
@@ -110,6 +110,19 @@ def one_sample(failed: Failed) -> Fix | None:
     text = shortened(found[0].segment(found[1]))
     meaning = "The result then is a batch of one, too."
     return failed.scripts.fix(f"Make `{text}` a batch of one: `.unsqueeze(0)`.", found[0].wrapped(found[1], ".unsqueeze(0)"), meaning, safe=False)
+
+
+def one_squeezed(failed: Failed, scores: Operand) -> Fix | None:
+    """`model(x).squeeze()` of a last batch of one has lost the batch, too: `squeeze(-1)`."""
+    for made in scores.chain[:3]:
+        found = failed.scripts.node_at(made.place) if made.operation == "squeeze" else None
+        call = found[1] if found is not None else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and called(call) == "squeeze" and not call.args and not call.keywords:
+            line, column = found[0].end(call)
+            edits = [found[0].edit(found[0].end(call.func), (line, column), "(-1)")]
+            meaning = "Without a dimension, `squeeze` drops every one of size 1: of a batch of one sample the batch itself."
+            return failed.scripts.fix("Drop the last dimension only: `.squeeze(-1)`.", edits, meaning)
+    return None
 
 
 def truncated(failed: Failed) -> Fix | None:

@@ -97,6 +97,18 @@ def resized(
     return []
 
 
+def recomputed(failed: Failed, size: int, words: str, data: Operand) -> Fix | None:
+    """For a layer whose size was computed for inputs of another size: that one number, set to the size they have."""
+    operation = failed.operation
+    found = failed.scripts.node_at(operation.computed_from[0].place) if operation.fitting is not None and len(operation.computed_from) == 1 else None
+    node = found[1].value if found is not None and isinstance(found[1], (ast.Assign, ast.AnnAssign)) else found[1] if found is not None else None
+    was = number_in(node)
+    if found is None or was is None or data.input_made is None:
+        return None
+    meaning = f"The layer is then built for {counted(size, words)}. Right if inputs of {operation.fitting} are what is meant; if {was} is, give it those."
+    return failed.scripts.fix(f"Reckon with the size of the inputs: {operation.fitting} in place of {was}.", [found[0].replace(node, str(operation.fitting))], meaning, safe=False)
+
+
 def enlarged(failed: Failed, layers: tuple[str, ...], position: int, keyword: str, now: int, size: int, title: str, meaning: str, made: Made | None = None) -> list[Fix | None]:
     """Room for `size` entries: the number where it is set, or `len(vocab) + 1` where it is counted."""
     links = _links(failed, made or failed.operation.made_for(now), layers, position, keyword)
@@ -111,7 +123,7 @@ def enlarged(failed: Failed, layers: tuple[str, ...], position: int, keyword: st
     if size - now > _MOST_ADDED or not isinstance(link.node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp)) or _is_made_often(link.script, link.node):
         return []
     text = _sum(link.text, link.node, size - now)
-    counted_later = " Where the vocabulary has grown since it was counted, count it later instead." if "len(" in text else ""
+    counted_later = " Where more were added after they had been counted, count them later instead." if "len(" in text else ""
     return [failed.scripts.fix(f"{title}: `{text}`.", [link.script.replace(link.node, text)], f"{meaning}{counted_later}", safe=False)]
 
 

@@ -81,6 +81,8 @@ class GradInputRule(CrashRule):
 
 def _title(found: GradInput, unused: bool) -> str:
     call = short((found.call.via or found.call).source)
+    if unused and found.cut is not None:
+        return f"{upper_first(_root(found))} has its values from {found.tensor.called}, but the way back is cut at `{short(found.cut.place.source)}`"
     if unused:
         return f"{upper_first(_root(found))} was not computed from {found.tensor.called}, with respect to which `{call}` differentiates it"
     return f"{upper_first(found.tensor.called)} does not require grad, and `{call}` is to differentiate with respect to it"
@@ -91,9 +93,12 @@ def _root(found: GradInput) -> str:
 
 
 def _culprits(found: GradInput, unused: bool) -> list[Culprit]:
-    what = "was not used for it" if unused else "does not require grad"
+    cut = found.cut if unused else None
+    what = "cannot be reached" if cut is not None else "was not used for it" if unused else "does not require grad"
     culprits = [(found.call.via or found.call).culprit(Role.OPERAND, f"{found.tensor.called} {what}")]
-    for place, label in ((found.made, f"made {found.tensor.called}"), (found.root_made if unused else None, f"made {_root(found)}, from others")):
+    if cut is not None:
+        culprits.append((cut.place.via or cut.place).culprit(Role.LOST_GRAD, f"`{cut.operation}` cuts the history"))
+    for place, label in ((found.made, f"made {found.tensor.called}"), (found.root_made if unused else None, f"made {_root(found)}{'' if found.cut is not None else ', from others'}")):
         place = place.via or place if place is not None else None
         if place is not None and all((place.span.file, place.span.line) != (culprit.span.file, culprit.span.line) for culprit in culprits):
             culprits.append(place.culprit(Role.CREATE, label))
@@ -130,6 +135,11 @@ def _explanation(found: GradInput, unused: bool) -> str:
             "A gradient belongs to the very tensor that went into the computation. "
             f"{upper_first(found.tensor.called)} makes a new tensor, a view of `{found.made_of}`; {_root(found)} was computed without it."
         )
+    if found.cut is not None:
+        return (
+            f"{upper_first(_root(found))} was computed from what `{short(found.cut.place.source)}` returns: the same values without their history. "
+            f"So no recorded operation leads back to {found.tensor.called}, from which they came."
+        )
     return f"No recorded operation leads from {_root(found)} back to {found.tensor.called}: it took no part in computing it."
 
 
@@ -137,6 +147,8 @@ def _fixes(found: GradInput, unused: bool) -> list[Fix]:
     name = found.tensor.name or "x"
     if unused and found.made_of:
         return [Fix(f"Differentiate with respect to `{found.made_of}` and take the part you need from that gradient.", Applicability.DISPLAY_ONLY)]
+    if unused and found.cut is not None:
+        return [Fix(f"Leave out `{found.cut.operation}` on this way. A gradient that is part of it (`v - lr * g`) needs `create_graph=True` to be differentiated, too.", Applicability.DISPLAY_ONLY)]
     if unused:
         return [
             Fix(f"Compute {_root(found)} from {found.tensor.called}, or differentiate with respect to what it was computed from.", Applicability.DISPLAY_ONLY),

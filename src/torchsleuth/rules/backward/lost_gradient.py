@@ -130,6 +130,7 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
         what = "the parameters" if not lost.frozen_used or not lost.trainable else f"parameters that {lost.root.called} was computed from"
         what = what if len(lost.frozen_at) == 1 else f"some of {what}"
         found += [(place.via or place).culprit(Role.LOST_GRAD, f"froze {what}") for place in lost.frozen_at]
+        found += [place.culprit(Role.CALL, "had them frozen") for place in lost.frozen_by]
     for cut in cuts:
         if cut.wrapper is not None and cut.wrapper.in_library and cut.place.via is not None:
             if cut.place.via.span not in seen:  # each of the user's calls, and the library's line once, after them

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Place
-from torchsleuth.evidence_forward import FailedOperation, Made, Operand, SizeOrigin, shortened
+from torchsleuth.evidence_forward import Divided, FailedOperation, Made, Operand, SizeOrigin, shortened
 from torchsleuth.model import Culprit, Fact, Known, Role
 from torchsleuth.rules.forward._words import inferred, made_words, seen, shape, users
 
@@ -68,6 +68,8 @@ class Culprits:
 
 def _given_words(given: Made) -> str:
     text = shortened(given.place.source, 30)
+    if given.operation == "length":
+        return "the dataset says here how many samples there are"
     if given.operation == "with":
         return "this chooses the device"
     if given.operation == "layer":
@@ -124,6 +126,32 @@ def of_parts(one: Operand, other: Operand, axis: int) -> tuple[list[tuple[Made |
 
 def _of_part(operand: Operand, axis: int, part: SizeOrigin) -> tuple[Made | None, str]:
     return part.made, f"{operand.called} has the {part.size} in its {operand.shape[axis]} from here"
+
+
+def of_rests(one: Operand, other: Operand, axis: int) -> tuple[list[tuple[Made | None, str]], list[Fact]]:
+    """For feature maps of one network whose sizes went apart: where one of them was halved, and the other one not, with a rest."""
+    own = axis % len(one.shape)
+    rests = [
+        rest
+        for operand, beside in ((one, other), (other, one))
+        for rest in operand.divided
+        if rest.axis == own and rest not in beside.divided and _went_apart(operand, beside, own)
+    ][:2]
+    creates: list[tuple[Made | None, str]] = [(rest.made, _divided_words(rest, " here")) for rest in rests]
+    return creates, [seen(f"In {made_words(rest.made)} {_divided_words(rest)}.") for rest in rests]
+
+
+def _went_apart(divided: Operand, other: Operand, axis: int) -> bool:
+    """Both were computed from one input, or the other one has the size that the input of this one had (a decoder's target)."""
+    if divided.input_made is None:
+        return False
+    if other.input_made is not None and other.input_made.place.span == divided.input_made.place.span:
+        return True
+    return any(origin.axis == axis and origin.size == other.shape[axis] for origin in divided.input_sizes)
+
+
+def _divided_words(rest: Divided, here: str = "") -> str:
+    return f"{rest.before} becomes {rest.after}{here}, and {rest.times} × {rest.after} is {rest.times * rest.after}"
 
 
 def of_terms(operation: FailedOperation, operand: Operand | None, axis: int) -> tuple[list[tuple[Made | None, str]], list[Fact]]:

@@ -10,7 +10,7 @@ from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._broadcasting import aligned, clashing_axes
-from torchsleuth.rules.forward._culprits import Culprits, is_at_failure, size_creates
+from torchsleuth.rules.forward._culprits import Culprits, is_at_failure, of_rests, size_creates
 from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import (
     TRUNCATE, code, config_facts, expr, failed, fully, is_about_positions, made_words, operand_facts, other_facts, setting_facts, shape,
@@ -101,6 +101,9 @@ class Broadcast(CrashRule):
         for clash in [axis, *(a for a in axes if a != axis)][:3] if short is None else ():
             for operand in (one, other):
                 size_creates(culprits, operand, clash)
+        divided, rests = of_rests(one, other, axis) if len(one.shape) == len(other.shape) else ([], [])
+        for made, label in divided:
+            culprits.create(made, label)
         if len(one.shape) == len(other.shape) == 4 and axis >= -2 and one.input_made is not None and one.input_made == other.input_made:
             culprits.create(one.input_for(axis), "both sizes are computed from this input")
         facts = [
@@ -108,7 +111,7 @@ class Broadcast(CrashRule):
                  f"dimension {axis % len(operand.shape)}{_from(operand, axis, operation)}.", operand.known)
             for operand in (one, other)
         ]  # fmt: skip
-        facts += other_facts(operation, one, other)
+        facts += rests + other_facts(operation, one, other)
         facts += config_facts(operation, first, second) + setting_facts(operation)
         explanation = f"Broadcasting lines shapes up at the right; sizes fit where they are equal or one of them is 1:\n{aligned([one, other], product)}"
         if product:

@@ -8,9 +8,9 @@ from collections import Counter
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import FailedOperation, Operand
-from torchsleuth.model import Diagnosis
+from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
-from torchsleuth.rules.forward._culprits import of_axis, of_tensor, squeezed, squeezer
+from torchsleuth.rules.forward._culprits import of_axis, of_rests, of_tensor, squeezed, squeezer
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, seen, shape
 
@@ -120,7 +120,9 @@ class CatShape(CrashRule):
             one, odd, got, want = first, 0, want, got
             creates = creates[::-1]
             facts.append(inferred(f"Most tensors have shape {shape(usual)}: the odd one is number 0, {first.called}."))
-        creates += _image(tensors, dim)
+        images, rests = _image(tensors, dim)
+        creates += images
+        facts += rests
         if not any(made is not None for made, *_ in creates):
             creates.append((operation.sample_made, "the dataset's samples have their tensor from here"))
         called = one.called if one is not None else "a tensor"
@@ -184,13 +186,15 @@ def _creates(one: Operand | None, first: Operand | None, dim: re.Match | None) -
     return creates
 
 
-def _image(tensors: list[Operand], dim: re.Match | None) -> list:
+def _image(tensors: list[Operand], dim: re.Match | None) -> tuple[list, list[Fact]]:
     """Feature maps whose sizes went apart in one network: the input that both were computed from."""
     ends = [tensor.input_made for tensor in tensors if len(tensor.shape) >= 4 and tensor.input_made is not None]
     if len(tensors) != 2 or len(ends) != 2 or ends[0].place.span != ends[1].place.span:
-        return []
+        return [], []
     axes = (k for k, (a, b) in enumerate(zip(tensors[0].shape, tensors[1].shape)) if a != b and (dim is None or k != int(dim[1])))
-    return [(tensors[0].input_for(next(axes, -1)), "both sizes are computed from this input")]
+    axis = next(axes, -1)
+    creates, rests = of_rests(tensors[0], tensors[1], axis)
+    return [*creates, (tensors[0].input_for(axis), "both sizes are computed from this input")], rests
 
 
 def _pooled(tensors: list[Operand]) -> Operand | None:

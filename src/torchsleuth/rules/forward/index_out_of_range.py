@@ -168,10 +168,11 @@ class IndexOutOfRange(CrashRule):
         what = f"{item.source} = {item.value}" if named else f"index {item.value}"
         culprits.lead(operation, Role.INDEX, f"{what}; dimension {item.axis} has size {item.size}: legal {span}")
         loop = item.made is not None and item.made.operation == "loop"
-        counted = item.made is not None and item.made.operation == "length"
-        here = "the dataset says here how many samples there are" if counted else f"{item.source} = {item.value} comes from here"
+        counted = item.promised is not None
+        here = "the dataset says here how many samples there are" if item.made is item.promised and counted else f"{item.source} = {item.value} comes from here"
         culprits.create(item.made, f"{item.source} reaches {item.value} here" if loop else here)
-        if base is not None and item.axis is not None and (item.made is None or counted):
+        further = item.value - item.sample[1] if item.sample is not None else 0
+        if base is not None and item.axis is not None and (item.made is None or counted and further <= 0):
             origin = base.origin_of(item.axis)
             culprits.create(origin, f"{called} has its {item.size} at dimension {item.axis} from here")
         facts = [
@@ -184,7 +185,10 @@ class IndexOutOfRange(CrashRule):
         if off_by_one:
             why += f"{item.value} is one past the last."
         fixes = []
-        if counted:
+        if counted and further > 0 and item.sample is not None:
+            facts.append(Fact(f"`{item.sample[0]}` is {item.sample[1]}, and `{item.sample[2]}` {further} more: {item.size} values are enough for {max(item.size - further, 0)} samples.", Known.OBSERVED))
+            fixes.append(f"A DataLoader asks for as many samples as `__len__` says: let it return {max(item.size - further, 0)}.")
+        elif counted:
             fixes.append(f"A DataLoader asks for as many samples as `__len__` says: let it return at most the {item.size} that {called} has, or make {called} longer.")
         elif off_by_one and loop:
             fixes.append(f"Count to `{called.strip('`')}.shape[{item.axis}]`: the loop runs once too often.")
@@ -364,7 +368,8 @@ def _story(operation: FailedOperation, bad: Operand, table: Operand | None) -> t
 
 
 def _are_positions(operation: FailedOperation, index: Operand) -> bool:
-    return is_about_positions(operation, index.source) and "token_type" not in operation.module
+    counted = operation.name in _EMBEDDINGS and index.value_made is not None and index.value_made.operation == "arange"
+    return counted or is_about_positions(operation, index.source) and "token_type" not in operation.module
 
 
 def _name(operand: Operand) -> str:

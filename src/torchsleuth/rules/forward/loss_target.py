@@ -12,7 +12,7 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import elsewhere, of_axis, of_parts, of_tensor, squeezed
 from torchsleuth.rules.forward._not_finite import cause_facts, cause_fixes, cause_why, causes
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import bad_values, expr, failed, inferred, line_of, seen, shape
+from torchsleuth.rules.forward._words import bad_values, expr, failed, inferred, line_of, plural, seen, shape
 
 _PROBABILITY = r"all elements of (input|target) should be between 0 and 1"
 
@@ -69,6 +69,7 @@ class LossTarget(CrashRule):
         r"only batches of spatial targets supported",
         r"weight tensor should be defined either for all",
         r"size mismatch \(got input",
+        r"For 1D input, 1D target",
         _PROBABILITY,
         r"Using a target size \(torch\.Size",
         r"Target size \(torch\.Size",
@@ -100,7 +101,7 @@ class LossTarget(CrashRule):
         title = why = line_of(message)
         label, lead = "the target does not suit the scores", target
         creates = []
-        if re.search(r"batch_size|Target size|Using a target|size mismatch|Expected target size|multi-target|spatial targets", message):
+        if re.search(r"batch_size|Target size|Using a target|size mismatch|For 1D input|Expected target size|multi-target|spatial targets", message):
             title, why, fixes, axis = _shapes(operation, scores, target)
             facts += squeezed(scores) or squeezed(target)
             label = f"{shape(scores.shape)} and {shape(target.shape)} do not belong together" if scores and target else label
@@ -168,6 +169,12 @@ def _shapes(
             axis = len(scores.shape) - 1
             fix = [f"Bring the classes to dimension 1: `{own}.transpose(1, {axis})`, or flatten both: `{own}.flatten(0, {axis - 1})`, `{name}.flatten()`."]
             return f"The class axis is in the wrong place: {both}", why + f" Here the classes seem to be at dimension {axis}.", fix, None
+        if len(scores.shape) == 1 and target.shape:
+            classes = plural(scores.shape[0], "class", "classes")
+            read = f" Scores of one dimension are one sample's: these are read as {classes}, and go with a single class number of shape []."
+            fix = f"Give the scores the batch dimension that the target has: `{own}.unsqueeze(0)`." if target.shape == (1,) else (
+                f"Give the loss scores [{target.shape[0]}, C]: one row for each of the {target.shape[0]} targets, one column for each class.")  # fmt: skip
+            return f"The scores have no batch dimension: {both}", why + read, [fix], None
         if len(target.shape) == len(scores.shape) and target.shape == (*scores.shape[:1], 1, *scores.shape[2:]):
             return f"The target has an extra dimension of size 1: {both}", why, [f"Drop it: `{name}.squeeze(1)`."], None
         if target.shape == scores.shape:

@@ -15,7 +15,7 @@ def frozen(module):
 maker, critic = nn.Linear(3, 4), nn.Linear(4, 1)
 critic.bias.requires_grad = False  # culprit: lost-grad
 of_maker, of_critic = torch.optim.SGD(maker.parameters(), lr=0.1), torch.optim.SGD(critic.parameters(), lr=0.1)
-with frozen(critic):
+with frozen(critic):  # culprit: call
     made = -critic(maker(torch.randn(2, 3))).mean()
     of_maker.zero_grad()
     made.backward()
