@@ -304,6 +304,60 @@ class RolledOn(Function):
         return torch.roll(g, ctx.steps, dims=-1), None  # culprit
 
 
+# is: the gradient for `weight` is 3.333 times too large
+class PartsThatMayBeLeftOut(Function):
+    @staticmethod
+    def forward(ctx, x, residual=None, weight=None, scale=1.0):
+        y = x * scale if weight is None else x * scale * weight
+        ctx.save_for_backward(x, weight)
+        ctx.scale, ctx.added = scale, residual is not None
+        return y if residual is None else y + residual
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        gx, gw = g * ctx.scale, None
+        if weight is not None:
+            gw = (g * x).reshape(-1, weight.numel()).sum(0)  # culprit
+            gx = gx * weight
+        return gx, g if ctx.added else None, gw, None
+
+
+def put_together(x, residual=None, weight=None, scale=1.0):
+    return PartsThatMayBeLeftOut.apply(x, residual, weight, scale)
+
+
+# is: for values a fifth as large
+class HingeOfDistances(Function):
+    @staticmethod
+    def forward(ctx, a, b, margin):
+        diff = a - b
+        dist = diff.pow(2).sum(1).add(1e-9).sqrt()
+        gap = (margin - dist).clamp(min=0)
+        ctx.save_for_backward(diff, dist, gap)
+        return (dist + gap.pow(2)).sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        diff, dist, gap = ctx.saved_tensors
+        ga = g * ((1 + 2 * gap) / dist).unsqueeze(1) * diff  # culprit
+        return ga, None, None
+
+
+class CodebookExchanged(Function):
+    @staticmethod
+    def forward(ctx, z, codebook):
+        index = torch.cdist(z, codebook).argmin(-1)
+        ctx.save_for_backward(index, codebook)
+        return codebook[index]
+
+    @staticmethod
+    def backward(ctx, g):
+        index, codebook = ctx.saved_tensors
+        gc = torch.zeros_like(codebook).index_add_(0, index, g)
+        return gc, g
+
+
 class SecondDerivativeLeftOut(Function):
     @staticmethod
     def forward(ctx, grad, x):
@@ -332,6 +386,9 @@ class Cube(Function):
 def main():
     x, scale = torch.randn(6, 4, requires_grad=True), torch.randn(6, 1, requires_grad=True)
     scaled(x, scale).sum().backward()
+    put_together(x)
+    put_together(x, torch.randn(6, 4, requires_grad=True), torch.randn(4, requires_grad=True), scale=0.3)
+    HingeOfDistances.apply(x, torch.randn(6, 4), 1.0)
     w, targets = torch.randn(5, 1, requires_grad=True), torch.randn(20, 1)
     (HuberOfAConstant.apply(torch.randn(20, 5) @ w, targets, 1.0) + HuberWithoutDelta.apply(torch.randn(20, 5) @ w, targets, 1.0)).backward()
     MeanOfAllSteps.apply(torch.randn(4, 6, 8, requires_grad=True), torch.ones(4, 6, dtype=torch.bool)).sum().backward()

@@ -61,6 +61,13 @@ def test_a_learned_limit_or_slope_is_guessed_positive(name):
     assert report.ok and not report.diagnoses, str(report)
 
 
+def test_gradients_that_are_exchanged_are_not_hidden_by_equal_sizes():
+    function = called_styles.CodebookExchanged
+    report = report_of((check_trial(function, *guessed_inputs(function).inputs, made=True),))
+    assert {d.rule for d in report.diagnoses} == {"backward-wrong-shape", "backward-swapped-gradients"}, str(report)
+    assert any("g, gc" in edit.replacement for d in report.diagnoses for fix in d.fixes for edit in fix.edits), str(report)
+
+
 SLOPE = """
     import torch
 

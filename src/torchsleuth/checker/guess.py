@@ -227,9 +227,21 @@ def _told_apart(subject: Subject, combination: tuple) -> tuple:
     for other in variants.told_apart(arguments, bench.generator, bench.takes):
         if len(other.values) == len(combination):
             again = tuple(_as_trained(v, o.requires_grad) if is_float(o) else v for v, o in zip(other.values, combination, strict=True))
-            if not _doubt(subject, again):
+            if not _doubt(subject, again) or _in_each_others_place(subject, again):
                 return again
     return combination
+
+
+def _in_each_others_place(subject: Subject, combination: tuple) -> bool:
+    """Whether the gradients have the inputs' shapes, in another order: equal sizes would hide that they are exchanged."""
+    try:
+        arguments = arguments_for(subject, combination, Noise(0), made=True)
+        raw = Bench(subject, Noise(0)).evaluate(arguments).raw
+    except Exception:
+        return False
+    wanted = [tuple(arguments.values[k].shape) for k in arguments.checked]
+    returned = [tuple(raw[k].shape) if k < len(raw) and isinstance(raw[k], torch.Tensor) else () for k in arguments.checked]
+    return returned != wanted and sorted(returned) == sorted(wanted)
 
 
 def _along_another(subject: Subject, choices: _Choices, combination: tuple) -> tuple:

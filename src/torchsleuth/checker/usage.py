@@ -207,20 +207,21 @@ class Reader:
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found = _parameter(scope, node.id)
                 if found is not None:
-                    return self.value(found, inside) if isinstance(found, ast.expr) else self._handed(scope, found, depth)
+                    handed = self._handed(scope, node.id) if depth == 1 else NOTHING
+                    return handed if handed is not NOTHING else self.value(found, inside) if isinstance(found, ast.expr) else _of_annotation(found)
         value = self.namespace.get(node.id, BUILTINS.get(node.id, NOTHING))
         return value if isinstance(value, (bool, int, float, str, tuple, torch.Tensor, torch.dtype, types.FunctionType, type(None))) else NOTHING
 
-    def _handed(self, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg, depth: int) -> typing.Any:
-        """What the file's first call of a helper function hands over for a parameter, where that is known."""
+    def _handed(self, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> typing.Any:
+        """What the file hands over for a parameter of a helper function, in the call that hands over the most."""
         names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-        if depth == 1 and parameter.arg in names:
-            for call, around in _with_surroundings(self.tree):
-                if isinstance(call.func, ast.Name) and call.func.id == function.name and not any(isinstance(a, ast.Starred) for a in call.args):
-                    given = dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
-                    found = self.value(given[parameter.arg], around) if parameter.arg in given else NOTHING
-                    return found if found is not NOTHING else _of_annotation(parameter)
-        return _of_annotation(parameter)
+        calls = [
+            (dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords}, around)
+            for call, around in _with_surroundings(self.tree)
+            if isinstance(call.func, ast.Name) and call.func.id == function.name and not any(isinstance(a, ast.Starred) for a in call.args)
+        ]
+        given, around = max(calls, key=lambda c: len(c[0]), default=({}, None))
+        return self.value(given[parameter], around) if parameter in given else NOTHING
 
     def _bound(self, found: tuple[ast.expr, ast.expr], name: str, around: Around) -> typing.Any:
         target, value = found
