@@ -4,7 +4,8 @@ import inspect
 import re
 import textwrap
 
-import guessed_styles as styles
+import called_styles
+import guessed_styles
 import pytest
 import setting_styles as settings
 import torch
@@ -15,13 +16,24 @@ from torchsleuth.checker.report import report_of
 from torchsleuth.cli import main
 from torchsleuth.errors import UsageError
 
-SOURCE = inspect.getsource(styles).split("\n")
-FUNCTIONS = [v for v in vars(styles).values() if isinstance(v, type) and issubclass(v, torch.autograd.Function) and v.__module__ == styles.__name__]
+SOURCES = {module.__name__: inspect.getsource(module).split("\n") for module in (guessed_styles, called_styles)}
+
+
+def expected_words(function) -> str:
+    """The comment above a class; empty for what is a part of another one."""
+    above = SOURCES[function.__module__][inspect.getsourcelines(function)[1] - 2]
+    return above.removeprefix("# is: ") if above.startswith("# is: ") else ""
+
+
+FUNCTIONS = [
+    v for module in (guessed_styles, called_styles) for v in vars(module).values()
+    if isinstance(v, type) and issubclass(v, torch.autograd.Function) and v.__module__ == module.__name__ and expected_words(v)
+]  # fmt: skip
 
 
 def expected(function) -> tuple[str, set[int]]:
     lines, first = inspect.getsourcelines(function)
-    return SOURCE[first - 2].removeprefix("# is: "), {first + n for n, line in enumerate(lines) if re.search("# culprit", line)}
+    return expected_words(function), {first + n for n, line in enumerate(lines) if re.search("# culprit", line)}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -47,6 +59,13 @@ def test_a_learned_limit_or_slope_is_guessed_positive(name):
     function = getattr(settings, name)
     report = report_of((check_trial(function, *guessed_inputs(function).inputs, made=True),))
     assert report.ok and not report.diagnoses, str(report)
+
+
+def test_gradients_that_are_exchanged_are_not_hidden_by_equal_sizes():
+    function = called_styles.CodebookExchanged
+    report = report_of((check_trial(function, *guessed_inputs(function).inputs, made=True),))
+    assert {d.rule for d in report.diagnoses} == {"backward-wrong-shape", "backward-swapped-gradients"}, str(report)
+    assert any("g, gc" in edit.replacement for d in report.diagnoses for fix in d.fixes for edit in fix.edits), str(report)
 
 
 SLOPE = """

@@ -158,7 +158,7 @@ class OnlyPositive(Function):
 
 
 # rule: backward-conditional-gradient
-# says: right only where mask
+# says: right only where `mask` is True
 # inputs: rand(3, 4), mask(3, 4)
 class OnlyMasked(Function):
     @staticmethod

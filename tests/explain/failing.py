@@ -135,6 +135,12 @@ EXACT = (
     ("ragged", "torch.tensor([[0] * {a}, [0] * {b}])"),
     ("fake-broadcast", "raise RuntimeError('Attempting to broadcast a dimension of length {b} at -1! Mismatching argument at index 1 had "
                        "torch.Size([{a}, {b}]); but expected shape should be broadcastable to [{a}, {c}]')", False),
+    ("gradient-of-no-tensor", _FUNCTION.format("torch.ones({a}, {b}), grad").replace("None).backward", "2.0).backward").replace("x * 2", "x * y")),
+    ("right-hand-side", "torch.linalg.solve(torch.eye({a}), torch.zeros({b}, {c}))"),
+    ("spatial-dimensions", "torch.nn.functional.interpolate(torch.zeros(1, 3, {a}), size=({b}, {c}))"),
+    ("nothing-to-draw-from", "torch.randint({a} + {b}, {a}, (2,))"),
+    ("hyperparameter", "torch.optim.Adam(torch.nn.Linear(2, 2).parameters(), betas=(1.{a}, 0.9))"),
+    ("size-overflows", "torch.empty({a}0000000000, {b}0000000000)"),
     ("index-out-of-bounds", "torch.zeros({a}, {b}).gather(1, torch.tensor([[{b} + {c}]]))"),
     ("index-out-of-bounds", "torch.zeros({a}, {b}).index_add_(0, torch.tensor([{a} + {c}]), torch.ones(1, {b}))"),
     ("pool-too-small", "torch.nn.MaxPool2d(9)(torch.zeros(2, {a}, 3, 4))", False),

@@ -751,6 +751,24 @@ WHOLE = {
                 err[i] = torch.abs(w - w * scale[i, 0]).mean(axis=0, keepdim=True)
             return err
     """,
+    "overlap_per_class": """
+        def f(pred: torch.Tensor, target: torch.Tensor, smooth: float = 1.0):
+            total = 0.0
+            for c in range(pred.shape[1]):
+                p = pred[:, c].reshape(-1)
+                t = target[:, c].reshape(-1)
+                total += 1 - (2 * (p * t).sum() + smooth) / (p.sum() + t.sum() + smooth)
+            return total / pred.shape[1]
+    """,
+    "scores_of_one_query": """
+        def f(q: torch.Tensor, k: torch.Tensor):
+            b, t, d = q.shape
+            scores = torch.zeros(b, t, t)
+            for i in range(t):
+                for j in range(t):
+                    scores[:, i, j] = (q[:, i] * k[:, j]).sum(-1) / d**0.5
+            return scores
+    """,
     "confusion_matrix": """
         def f(pred: torch.Tensor, target: torch.Tensor, k: int):
             cm = torch.zeros(k, k, dtype=torch.long)

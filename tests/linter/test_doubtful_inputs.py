@@ -100,7 +100,7 @@ def test_a_rank_for_which_it_differs_is_said() -> None:
 
 def test_one_weight_a_row_is_not_excluded_by_a_product() -> None:
     result = rewritten(WEIGHED)
-    assert not result.applied and "equally many dimensions" in result.left[0].fixes[0].verdict.text
+    assert not result.applied and not result.left
 
 
 @pytest.mark.parametrize(("text", "said"), [

@@ -7,7 +7,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import variants
+from torchsleuth.checker import plainvalues, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, finite, settle
 from torchsleuth.checker.mechanics import same_values
@@ -66,11 +66,11 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
     others = [arguments, arguments, variants.redrawn(arguments, bench.generator), variants.moved(arguments, bench.generator)]
     sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
     others += [variants.with_sizes(arguments, {n: n + 1}, bench.generator) for n in sizes[:4]]
-    others += [other for _, other in variants.other_constants(arguments)]
+    others += [other for _, other in plainvalues.other_constants(arguments)]
     # Others that forward takes may still be none that the Function is for: what backward refuses proves nothing.
     more = [*itertools.islice(variants.told_apart(arguments, bench.generator, bench.takes), 4), variants.doubled(arguments, bench.generator)]
-    more += [other for other in variants.other_integers(arguments) if bench.takes(other)]
-    more += [*variants.larger_constants(arguments)]
+    more += [other for other in plainvalues.other_integers(arguments) if bench.takes(other)]
+    more += [*plainvalues.larger_constants(arguments)]
     shapes = any(problem.kind == "shape" for problem in evaluation.problems)
     others += [other for other in more if other is not None and not _refused(bench, other, ("raises",) if shapes else ("raises", "shape"))]
     out = []
@@ -89,7 +89,7 @@ def _cases(bench: Bench, evaluation: Evaluation) -> list[Case]:
 
 def _right_otherwise(bench: Bench, evaluation: Evaluation) -> typing.Iterator[Case]:
     """Passes with a flag the other way that are right as they are: a sign for both ways mends the one and spoils the other."""
-    for other in variants.other_flags(evaluation.arguments):
+    for _, other in plainvalues.other_flags(evaluation.arguments):
         try:
             run = bench.forward(other)
             case = _case(bench, evaluation._replace(arguments=other, run=run, grads=bench.random_grads(run))) if finite(run) else None

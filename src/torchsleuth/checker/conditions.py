@@ -7,10 +7,11 @@ import dataclasses
 
 import torch
 
-from torchsleuth.checker import layouts, mechanics, origins, second, slices, source, transforms, variants
+from torchsleuth.checker import layouts, mechanics, origins, plainvalues, second, slices, source, transforms, variants
 from torchsleuth.checker.arguments import Arguments, dtype_name, in_dtypes
 from torchsleuth.checker.bench import Evaluation, finite, is_float, length
 from torchsleuth.checker.judgement import Judge, sample_of
+from torchsleuth.checker.randomness import random_state, unchanged
 from torchsleuth.checker.trial import Finding
 from torchsleuth.checker.truth import differing, through_forward, verdict
 from torchsleuth.model import Role
@@ -31,8 +32,22 @@ class Conditions(Judge):
         self.attempt("other signs", variants.other_signs(study, generator), given=False)
         self.attempt("values five times as large", variants.wider(study), given=False)
         self.attempt("other masks", variants.other_masks(study, generator), given=False)
-        for name, other in variants.other_constants(study):
+        for name, other in plainvalues.other_constants(study):
             self.attempt(name, other, given=False)
+
+    def other_flags(self) -> None:
+        """A branch that a flag decides is tried as well, unless it makes forward draw random numbers, or write, where it did not."""
+        for name, other in plainvalues.other_flags(self.study):
+            copies = other.with_values(v.clone() if isinstance(v, torch.Tensor) else v for v in other.values)
+            watch, before = mechanics.Watch(copies.values), random_state()
+            try:
+                self.bench.forward(copies)
+            except Exception as error:
+                self.refused.append((name, second.described(error)))
+                continue
+            drew = not unchanged(before)
+            if (self.bench.writes or not watch.written()) and (self.bench.random or not drew):
+                self.attempt(name, other, given=False)
 
     def unequal(self) -> None:
         outputs = self.bench.forward(self.study).outputs if self.square else ()

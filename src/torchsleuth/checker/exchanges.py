@@ -208,6 +208,9 @@ def calls(method: Method, scope: Scope, node: ast.AST) -> typing.Iterator[Change
     if name in ("sum", "mean") and not node.args and not node.keywords:
         for dim in (0, 1, -1):
             yield Change(node, f"{owner}.{name}({dim})")
+        kept = [number for number in scope.numbers if number.rpartition(".")[2] in ("dim", "axis")]
+        for place in (*kept, -1, 1, 0):
+            yield Change(node, f"{owner}.{name}({place}, keepdim=True)")
     if name in ("sum", "mean") and (node.args or node.keywords) and not any(k.arg == "keepdim" for k in node.keywords):
         yield Change(node, f"{owner}.{name}({rest[1:-1]}, keepdim=True)")
 

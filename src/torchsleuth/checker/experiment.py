@@ -77,9 +77,13 @@ class Experiment(Conditions):
             if together is None and not self.writes_of_backward():
                 self.other_inputs()
                 self.layouts(self.base)
+            if not self.bad:
+                self.other_flags()
             if self.made and not self.bad and variants.elements(self.study) <= variants.SMALL and not _squares(self.study):
                 # Guessed sizes are small: one window, one block, one segment hides where the next one lies.
                 self.attempt("sizes twice as large", variants.doubled(self.study, self.generator), quiet=True, given=False)
+                # And large ones lie outside of a margin.
+                self.attempt("values a fifth as large", variants.narrower(self.study), quiet=True, given=False)
             autocast = not self.findings and not self.bad
             if not (autocast and self.types_and_autocast(together.evaluation if together else self.base, given)):
                 self.types(self.base)

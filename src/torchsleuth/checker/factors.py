@@ -12,7 +12,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import variants
+from torchsleuth.checker import plainvalues, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, is_float
 from torchsleuth.checker.trial import Relation, Size
@@ -52,8 +52,8 @@ def _measured(bench: Bench, evaluation: Evaluation, k: int) -> list[tuple[Argume
     sizes = sorted({n for j in variants.tensors(arguments) for n in arguments.values[j].shape if n > 0})
     others = [variants.with_sizes(arguments, {n: n + 2}, bench.generator) for n in sizes[:4]]
     others += [*variants.told_apart(arguments, bench.generator, bench.takes), variants.doubled(arguments, bench.generator)]
-    others += [other for _, other in variants.other_constants(arguments)]
-    others += [other for other in variants.other_integers(arguments) if bench.takes(other)]
+    others += [other for _, other in plainvalues.other_constants(arguments)]
+    others += [other for other in plainvalues.other_integers(arguments) if bench.takes(other)]
     out = []
     for other in others:
         if other is None or variants.elements(other) > 16 * variants.LARGE:

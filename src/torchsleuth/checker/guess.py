@@ -52,6 +52,13 @@ SETTING_NAMES = re.compile(
 )  # fmt: skip
 
 
+VARIANCE_NAMES = re.compile(r"(^|_)(var(iance)?|std)$", re.IGNORECASE)
+MODE_NAMES = re.compile(r"^(is_)?train(ing)?$|^eval(uation)?$", re.IGNORECASE)
+# Mistakes of backward whatever the shapes are, and how little they speak against a guess.
+BUGS = (NameError, AttributeError, IndexError)
+SELF_EVIDENT = 4
+
+
 class Guess(typing.NamedTuple):
     """Inputs, and a sentence about them."""
 
@@ -115,8 +122,9 @@ class _Choices:
         if symmetric:
             # And perhaps positive, or with gaps between its eigenvalues: random numbers are not, and nothing they show counts.
             raise UsageError(f"{subject.name}: forward expects a symmetric matrix for {', '.join(symmetric)}, and no more is known of it; pass inputs")
-        # `apply` needs as many gradients as it got arguments: those with a default are passed where backward has a place for them.
-        count = returned_count(backward) if backward is not None else 0
+        # `apply` needs as many gradients as it got arguments: those with a default are passed where backward has a place for them,
+        # or where the file passes them.
+        count = max([returned_count(backward) if backward is not None else 0, *(len(c.values) for c in calls)])
         least = sum(p.default is p.empty for p in positional)
         self.parameters = positional if subject.separate or count >= len(positional) else positional[: max(least, min(count, len(positional)))]
         self.seen = {p.name: [c.values[k] for c in calls if len(c.values) > k] for k, p in enumerate(self.parameters)}
@@ -124,14 +132,29 @@ class _Choices:
             ranks = {v.rank if isinstance(v, Unknown) else v.ndim for v in values if isinstance(v, (Unknown, torch.Tensor))} - {-1}
             if len(ranks) == 1 and self.read[name].rank < 0:
                 self.read[name].rank = ranks.pop()
+            if any(isinstance(v, torch.Tensor) or isinstance(v, Unknown) and v.tensor for v in values):
+                self.read[name].tensor = True
         self.sizes = sorted({n for values in self.seen.values() for v in values if isinstance(v, torch.Tensor) for n in v.shape if 1 < n < 10})
         self.candidates = [self._of(p) for p in self.parameters]
+
+    def turned(self) -> list[list]:
+        """The candidates where backward has a gradient for what is none of its business, or None for what is: a return in the wrong order."""
+        found = []
+        for parameter, usual in zip(self.parameters, self.candidates, strict=True):
+            reading = self.read[parameter.name]
+            plain, given = reading.plain, not reading.constant
+            reading.constant = given
+            others = [] if plain else self._of(parameter)
+            found.append([*usual[:2], *others, *usual[2:]] if given else others or usual)
+        return found
 
     def _of(self, parameter: inspect.Parameter) -> list:
         # A factor of 1 or 0 hides what is forgotten of it.
         seen = [0.7 if isinstance(v, float) and v in (0.0, 1.0) else v for v in self.seen[parameter.name] if not isinstance(v, Unknown)]
         reading = self.read[parameter.name]
-        if parameter.default is not parameter.empty and (parameter.default is not None or reading.constant):
+        if seen and len(seen) == len(self.seen[parameter.name]) and not any(isinstance(v, torch.Tensor) or v is None for v in seen):
+            out = seen  # a plain value wherever the file passes it, whatever backward returns for it
+        elif parameter.default is not parameter.empty and (parameter.default is not None or reading.constant):
             out = [*[v for v in seen if not isinstance(v, torch.Tensor)], parameter.default]
         else:
             out = [*seen, *_candidates(parameter, reading, _shapes(reading, self.wide, self.sizes), self.generator)]
@@ -172,8 +195,8 @@ def _chosen(subject: Subject, choices: _Choices) -> Guess:
     error: Exception | None = None
     # float32 only where forward takes nothing else: some kernels know no other type.
     single = [[_as_trained(v.detach().float(), v.requires_grad) if is_float(v) else v for v in c] for c in choices.candidates]
-    for candidates in (choices.candidates, single):
-        search = Search(subject, candidates)
+    for candidates in (lambda: choices.candidates, lambda: single, choices.turned):
+        search = Search(subject, candidates())
         for values, run in search.accepted():
             if not any(is_float(o) and o.numel() for o in run.outputs):
                 continue
@@ -204,9 +227,21 @@ def _told_apart(subject: Subject, combination: tuple) -> tuple:
     for other in variants.told_apart(arguments, bench.generator, bench.takes):
         if len(other.values) == len(combination):
             again = tuple(_as_trained(v, o.requires_grad) if is_float(o) else v for v, o in zip(other.values, combination, strict=True))
-            if not _doubt(subject, again):
+            if not _doubt(subject, again) or _in_each_others_place(subject, again):
                 return again
     return combination
+
+
+def _in_each_others_place(subject: Subject, combination: tuple) -> bool:
+    """Whether the gradients have the inputs' shapes, in another order: equal sizes would hide that they are exchanged."""
+    try:
+        arguments = arguments_for(subject, combination, Noise(0), made=True)
+        raw = Bench(subject, Noise(0)).evaluate(arguments).raw
+    except Exception:
+        return False
+    wanted = [tuple(arguments.values[k].shape) for k in arguments.checked]
+    returned = [tuple(raw[k].shape) if k < len(raw) and isinstance(raw[k], torch.Tensor) else () for k in arguments.checked]
+    return returned != wanted and sorted(returned) == sorted(wanted)
 
 
 def _along_another(subject: Subject, choices: _Choices, combination: tuple) -> tuple:
@@ -233,7 +268,11 @@ def _doubt(subject: Subject, combination: tuple) -> int:
     except Exception:
         return 1000
     weights = {"raises": 100, "shape": 30, "unexpected": 30, "count": 30, "not-tensor": 30, "none": 10}
-    doubt = sum(weights.get(p.kind, 0) for p in evaluation.problems)
+    doubt = sum(SELF_EVIDENT if isinstance(p.exception, BUGS) else weights.get(p.kind, 0) for p in evaluation.problems)
+    doubt += sum(50 for o in evaluation.run.outputs if is_float(o) and not bool(o.isfinite().all()))
+    doubt += sum(35 for k in range(len(combination)) if _one_mode_only(subject, combination, k))
+    # What may be left out belongs to a whole test; only a misfit speaks for leaving it out.
+    doubt += sum(2 * SELF_EVIDENT for v in combination if v is None)
     values = arguments.values
     for k in arguments.checked:
         grad = evaluation.raw[k] if k < len(evaluation.raw) else None
@@ -246,6 +285,13 @@ def _doubt(subject: Subject, combination: tuple) -> int:
     return doubt
 
 
+def _one_mode_only(subject: Subject, combination: tuple, k: int) -> bool:
+    """Whether an input says that the model is trained, or is not, and forward refuses the rest in the other mode."""
+    if type(combination[k]) is not bool or not MODE_NAMES.search(list(subject.signature.parameters)[k]):
+        return False
+    return not _runs(subject, tuple(not v if j == k else v for j, v in enumerate(combination)))
+
+
 def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tuple[int, ...]], generator: torch.Generator) -> list:
     """What an argument may be, likeliest first, by its annotation, its uses and its name."""
     note = "" if parameter.annotation is parameter.empty else parameter.annotation
@@ -256,7 +302,7 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
     if setting:
         shapes = sorted(shapes, key=lambda shape: (reading.rank >= 0 and len(shape) != reading.rank, len(shape) > 1, len(shape)))
     floats = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-    floats = [v.abs() for v in floats] if setting else floats
+    floats = [v.abs() for v in floats] if setting or VARIANCE_NAMES.search(name) else floats
     if not as_tensor:
         if reading.values:
             return [*reading.values]

@@ -11,6 +11,7 @@ import ast
 import builtins
 import contextlib
 import io
+import re
 import sys
 import typing
 
@@ -20,7 +21,7 @@ from torchsleuth.checker import edits, slices, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation
 from torchsleuth.checker.cases import Case, experiments, finite_at_zero, passes, right_already, seen_first
-from torchsleuth.checker.change import Change, Scope, applied, mend_of
+from torchsleuth.checker.change import Change, Scope, applied, bracketed, mend_of
 from torchsleuth.checker.compiling import Compiler, from_text, visible_names
 from torchsleuth.checker.saved import saved_otherwise
 from torchsleuth.checker.source import Method, method_of, own_nodes, returned_expression
@@ -92,6 +93,9 @@ def _mended(
             continue
         if change.after.count("/") > method.segment(change.node).count("/") and not finite_at_zero(bench, cases[0], wanted, backward):
             continue
+        earlier = _where_defined(method, change)
+        if earlier is not None and (other := compiler.compiled(earlier)) is not None and passes(bench, cases, wanted, right, other):
+            change, text, backward = earlier, applied(method, earlier), other
         found = mend_of(method, change, text, len(cases))
         if wanted.issuperset(wrong) or passes(bench, cases, set(wrong), right, backward):
             return found
@@ -99,6 +103,20 @@ def _mended(
             # One slip may spoil several gradients: a change that mends them all is better, and looked for a little longer.
             partial, limit = found, min(limit, tried + FURTHER)
     return partial or saved_otherwise(bench, cases, wanted, right)
+
+
+def _where_defined(method: Method, change: Change) -> Change | None:
+    """A change of a part that is only put together with others, made where it gets its value: `da = dy * cdf`, not `torch.cat([da, db])`."""
+    name = change.node
+    together = (e for n in own_nodes(method.tree) if isinstance(n, (ast.List, ast.Tuple)) and isinstance(n.ctx, ast.Load) for e in n.elts)
+    if not isinstance(name, ast.Name) or not any(e is name for e in together):
+        return None
+    uses = [n for n in own_nodes(method.tree) if isinstance(n, ast.Name) and n.id == name.id]
+    values = [n.value for n in own_nodes(method.tree) if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], ast.Name) and n.targets[0].id == name.id]
+    if len(uses) != 2 or len(values) != 1 or not isinstance(values[0], (ast.BinOp, ast.Call)):
+        return None
+    after, found = re.subn(rf"(?<![\w.]){re.escape(name.id)}(?!\w)", lambda _: bracketed(method, values[0]), change.after)
+    return Change(values[0], after, True) if found == 1 else None
 
 
 def in_other_places(bench: Bench, method: Method, evaluation: Evaluation, node: ast.AST, places: dict[int, int]) -> Mend | None:

@@ -12,7 +12,7 @@ import typing
 
 import torch
 
-from torchsleuth.checker import layouts, second, variants
+from torchsleuth.checker import layouts, plainvalues, second, variants
 from torchsleuth.checker.arguments import Arguments
 from torchsleuth.checker.bench import Bench, Evaluation, finite, gradients, is_float, product
 from torchsleuth.checker.subject import Run
@@ -24,6 +24,7 @@ if typing.TYPE_CHECKING:
 
 # Values five times as large may saturate: what is left of the gradient then drowns in the rounding of a shorter step.
 A_STEP = 1e-7
+FEW = 16  # elements
 
 
 class Together(typing.NamedTuple):
@@ -59,6 +60,11 @@ def all_at_once(trial: Experiment) -> Together | None:
             names = []
     if together is None:
         return None
+    if names and variants.elements(usual) < FEW:
+        # One row, repeated without memory, may lie on one side of a threshold: the other constants again, with all rows.
+        whole, _ = _other_values(trial, study)
+        if whole is not None and trial.bench.takes(whole) and not _right(trial, whole, sizes):
+            return None
     cases = [("a batch of 3" if single else "a batch of 1", batch.shapes())] if batch is not None else []
     cases += _LAYOUTS
     cases += [(name, "") for name in names]
@@ -249,7 +255,7 @@ def _other_values(trial: Experiment, study: Arguments) -> tuple[Arguments | None
             names.append(name)
     done: set[str] = set()
     while True:
-        changed = next((c for c in variants.other_constants(study) if c[0].split("=")[0] not in done), None)
+        changed = next((c for c in plainvalues.other_constants(study) if c[0].split("=")[0] not in done), None)
         if changed is None:
             break
         done.add(changed[0].split("=")[0])

@@ -6,6 +6,7 @@ numbers is not taken for a law. The first relation that holds everywhere is the 
 
 from __future__ import annotations
 
+import ast
 import itertools
 import typing
 
@@ -15,6 +16,8 @@ from torchsleuth.checker import origins, paths, terms, variants
 from torchsleuth.checker.arguments import Arguments, dtype_name
 from torchsleuth.checker.bench import Bench, Evaluation, expands_to, finite
 from torchsleuth.checker.factors import sizes_of_factor
+from torchsleuth.checker.mechanics import methods
+from torchsleuth.checker.source import own_nodes
 from torchsleuth.checker.trial import Relation
 from torchsleuth.checker.truth import differing, through_forward, true_gradient
 
@@ -309,8 +312,14 @@ def _rearranged(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:
         n = pairs[0].true.shape[dim]
         for shift in sorted(range(1, n), key=lambda s: min(s, n - s))[:32]:
             if all(same(p.returned, p.true.roll(shift, dim)) for p in pairs):
-                return Relation("rearranged", dims=(dim,), detail="halves" if 2 * shift == n else "shifted", factor=min(shift, n - shift))
+                halves = 2 * shift == n and not _rolls(bench)  # a roll by half of a small size is by less of another one
+                return Relation("rearranged", dims=(dim,), detail="halves" if halves else "shifted", factor=min(shift, n - shift))
     return None
+
+
+def _rolls(bench: Bench) -> bool:
+    found = (node for method in methods(bench) if method is not None for node in own_nodes(method.tree))
+    return any(isinstance(node, ast.Attribute) and node.attr == "roll" for node in found)
 
 
 def _adjoint(bench: Bench, pairs: list[Pair], k: int) -> Relation | None:

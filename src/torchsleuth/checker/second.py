@@ -261,6 +261,9 @@ def _intermediate(bench: Bench, evaluation: Evaluation, constant: bool = False):
         node = next((p for p in nodes if isinstance(p, ast.Call) and p.func is node), node)
         if node is not None:
             return source.culprit_of(backward, node, "cuts the graph of backward", Role.LOST_GRAD), "cut"
+        node = next((p for p in nodes if isinstance(p, ast.Call) and isinstance(p.func, ast.Attribute) and p.func.attr == "apply"), None)
+        if node is not None:
+            return source.culprit_of(backward, node, "what this Function's own backward leaves out", Role.LOST_GRAD), "other"
     return None, kind
 
 

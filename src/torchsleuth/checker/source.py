@@ -142,10 +142,22 @@ def culprit_at(file: str, line: int, label: str, name: str, role: Role) -> Culpr
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
             if not isinstance(node, (*_BLOCKS, ast.ClassDef)) or node.lineno == line:
                 inner = node
-    if inner is None or isinstance(inner, (*_BLOCKS, ast.ClassDef)):
+    if inner is None or (target := _evaluated(inner)) is None:
         return None
-    target = inner.value if isinstance(inner, (ast.Return, ast.Assign, ast.Expr)) and inner.value is not None else inner
     return culprit_of(Method(file, text, typing.cast(Definition, inner), name), target, label, role)
+
+
+def _evaluated(statement: ast.stmt) -> ast.AST | None:
+    """What a statement computes on its first line; None of a definition."""
+    if isinstance(statement, (ast.If, ast.While)):
+        return statement.test
+    if isinstance(statement, ast.For):
+        return statement.iter
+    if isinstance(statement, ast.With):
+        return statement.items[0].context_expr
+    if isinstance(statement, (*_BLOCKS, ast.ClassDef)):
+        return None
+    return statement.value if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None else statement
 
 
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.While, ast.With, ast.Try)

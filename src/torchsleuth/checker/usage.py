@@ -63,7 +63,7 @@ def calls_of(function: type, seed: int = 0) -> list[Call]:
     if tree is None:
         return []
     names = _aliases(tree, function.__name__)
-    reader = Reader(vars(module) if module is not None else {}, seed)
+    reader = Reader(vars(module) if module is not None else {}, seed, tree)
     found = []
     for call, around in _with_surroundings(tree):
         arguments = _arguments(call, function.__name__, names)
@@ -141,8 +141,9 @@ def _with_surroundings(tree: ast.Module) -> typing.Iterator[tuple[ast.Call, Arou
 class Reader:
     """Evaluates expressions of a file that has been imported, from what is written around them."""
 
-    def __init__(self, namespace: dict[str, typing.Any], seed: int):
+    def __init__(self, namespace: dict[str, typing.Any], seed: int, tree: ast.Module):
         self.namespace = namespace
+        self.tree = tree
         self.generator = torch.Generator().manual_seed(seed)
         self.pending: set[int] = set()  # nodes being evaluated: a name may be defined by itself
         self.known: dict[tuple[int, int], typing.Any] = {}  # one object per expression: a name that is used twice is one tensor
@@ -175,21 +176,21 @@ class Reader:
             return NOTHING if any(isinstance(p, Unknown) for p in parts) else tuple(parts) if isinstance(node, ast.Tuple) else parts
         if isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
             operand = self.value(node.operand, around)
-            return operand if isinstance(operand, Unknown) else UNARY[type(node.op)](operand)
+            return operand if isinstance(operand, Unknown) else _recorded(UNARY[type(node.op)](operand), operand)
         if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
             left, right = self.value(node.left, around), self.value(node.right, around)
             if isinstance(left, Unknown) or isinstance(right, Unknown):
                 return Unknown(True) if any(isinstance(v, torch.Tensor) or isinstance(v, Unknown) and v.tensor for v in (left, right)) else NOTHING
             if isinstance(node.op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > 64:
                 return NOTHING
-            return BINARY[type(node.op)](left, right)
+            return _recorded(BINARY[type(node.op)](left, right), left, right)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, around)
         if isinstance(node, ast.Subscript):
             base, place = self.value(node.value, around), self.value(node.slice, around) if not isinstance(node.slice, ast.Slice) else NOTHING
             if isinstance(base, Unknown) or isinstance(place, Unknown):
                 return Unknown(True) if isinstance(base, torch.Tensor) or isinstance(base, Unknown) and base.tensor else NOTHING
-            return base[place]
+            return _recorded(base[place], base)
         return self._called(node, around) if isinstance(node, ast.Call) else NOTHING
 
     # -- names --------------------------------------------------------------------------------------
@@ -206,9 +207,21 @@ class Reader:
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found = _parameter(scope, node.id)
                 if found is not None:
-                    return self.value(found, inside) if isinstance(found, ast.expr) else _of_annotation(found)
+                    handed = self._handed(scope, node.id) if depth == 1 else NOTHING
+                    return handed if handed is not NOTHING else self.value(found, inside) if isinstance(found, ast.expr) else _of_annotation(found)
         value = self.namespace.get(node.id, BUILTINS.get(node.id, NOTHING))
         return value if isinstance(value, (bool, int, float, str, tuple, torch.Tensor, torch.dtype, types.FunctionType, type(None))) else NOTHING
+
+    def _handed(self, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> typing.Any:
+        """What the file hands over for a parameter of a helper function, in the call that hands over the most."""
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        calls = [
+            (dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords}, around)
+            for call, around in _with_surroundings(self.tree)
+            if isinstance(call.func, ast.Name) and call.func.id == function.name and not any(isinstance(a, ast.Starred) for a in call.args)
+        ]
+        given, around = max(calls, key=lambda c: len(c[0]), default=({}, None))
+        return self.value(given[parameter], around) if parameter in given else NOTHING
 
     def _bound(self, found: tuple[ast.expr, ast.expr], name: str, around: Around) -> typing.Any:
         target, value = found
@@ -341,6 +354,13 @@ def _asks_for_grad(scope: ast.AST, name: str, before: int) -> bool:
         if isinstance(node, ast.Assign) and any(_path(t) == (name, "requires_grad") for t in node.targets) and node.lineno < before:
             return isinstance(node.value, ast.Constant) and node.value.value is True
     return False
+
+
+def _recorded(result: typing.Any, *parts: typing.Any) -> typing.Any:
+    """A result that requires grad as its operands do: nothing is recorded while a file is read."""
+    if isinstance(result, torch.Tensor) and result.is_floating_point() and any(isinstance(p, torch.Tensor) and p.requires_grad for p in parts):
+        return result.requires_grad_()
+    return result
 
 
 def _requiring_grad(value: typing.Any) -> typing.Any:

@@ -8,16 +8,18 @@ none; then both are timed.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import sys
 import time
 
 from torchsleuth.linter.prover_inputs import Inputs
+from torchsleuth.linter.prover_parts import faster, listed, orders_parts, weighs_parts
 
+SLOWER = 0.6  # the loop's time by the rewrite's: below it is no improvement
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 # Kinds of values that the source seldom excludes, and what a rewrite takes for granted that differs on them.
-ORDERING = frozenset("sort argsort topk kthvalue msort softmax log_softmax cumsum cumprod logcumsumexp flip roll diff".split())
 DOUBTS = {
     "nan": ("no value is NaN", "NaN"),
     "whole": ("values are floating-point", "whole numbers"),
@@ -76,6 +78,7 @@ class Comparison:
         self.original = self._function("original")
         self.rewritten = self._function("rewritten")
         self.facts: list[str] = []
+        self.slower = ""
         self.inputs = Inputs(job["parameters"], torch)
 
     def _function(self, which: str):
@@ -100,6 +103,8 @@ class Comparison:
         if self.backward_failure:
             return {"status": "not-run", "text": f"not proven: the loop itself fails in backward ({self.backward_failure})"}
         speed = self._speed(ranks[0])
+        if self.slower:
+            return {"status": "not-run", "text": f"not applied: the same on made-up inputs, and not faster: {self.slower}", "facts": self.facts}
         checked = "same values, gradients, shapes and dtypes" if self.has_gradients else "same values, shapes and dtypes"
         included = f", {', '.join(self.edges[:-2] + [' and '.join(self.edges[-2:])])} included" if self.edges else ""
         text = f"{checked} on {self.runs} inputs{self._ranks_text(ranks)}{included}"
@@ -134,9 +139,9 @@ class Comparison:
                 raise difference
             several = [p for p in self.job["parameters"] if p.get("rank", 0) is None]
             ranks = sorted({p["entries"] + p["extra"] + extra for p in several})
-            raise EdgeDiffers(f"not where {_listed(several)} {'has' if len(several) == 1 else 'have'} {' or '.join(map(str, ranks))} dimensions: there {difference}")
+            raise EdgeDiffers(f"not where {listed(several)} {'has' if len(several) == 1 else 'have'} {' or '.join(map(str, ranks))} dimensions: there {difference}")
         if not agreeing:
-            return []
+            return self._with_equal_sizes() if not self.inputs.alike else []
         extra = agreeing[0]
         classes = {c: 7 + n for n, c in enumerate(dict.fromkeys(self.job["axes"]))}
         self._trial(classes, extra, seed=1, must_run=True)
@@ -154,6 +159,22 @@ class Comparison:
             self._trial({self.job["axes"][-1]: 0}, extra, seed=5, must_run=False, name="no column")
         return agreeing
 
+    def _with_equal_sizes(self) -> list[int]:
+        """The loop does not run on sizes that are all different: with two of them equal it may."""
+        failure = self.failure
+        own = [s for s in self.job["parameters"] if s.get("dims") and s["kind"] == "float"]
+        for one, other in itertools.combinations(own, 2):
+            for dim, (a, b) in enumerate(zip(one["dims"], other["dims"], strict=False)):
+                if a == b or not {a, b}.isdisjoint({*self.job["axes"], "const", "free"}) or a.startswith("=") or b.startswith("="):
+                    continue
+                self.inputs.alike = {b: a}
+                if ranks := self._trials():
+                    self._say(f"taken for granted: `{one['name']}` and `{other['name']}` are equally long along dimension {dim} (with other sizes the loop raises an error)")
+                    return ranks
+        self.inputs.alike = {}
+        self.failure = failure
+        return []
+
     def _fewer_dimensions(self) -> None:
         """One turn's part taken to be a single number: an error there is said, another value is not accepted."""
         names = [p for p in self.job["parameters"] if p.get("rank", 0) is None]
@@ -161,7 +182,7 @@ class Comparison:
         if len(ranks) != 1 or min(p["extra"] for p in names) < 1:
             return
         (least,) = ranks
-        self._trial_in_doubt({}, -1, 10, "ordinary", f"{_listed(names)} {'has' if len(names) == 1 else 'have'} {least} or more dimensions", "fewer", refuse=not _orders_parts(ast.parse(self.job["original"])))
+        self._trial_in_doubt({}, -1, 10, "ordinary", f"{listed(names)} {'has' if len(names) == 1 else 'have'} {least} or more dimensions", "fewer", refuse=not orders_parts(ast.parse(self.job["original"])))
 
     def _unequal_dimensions(self, agreeing: list[int]) -> None:
         """Several of unknown rank are taken to have the same one; `x[i] * w[i]` also runs with one weight for each row."""
@@ -174,8 +195,8 @@ class Comparison:
             try:
                 self._trial({}, extra, seed=11, must_run=False)
             except Differs:
-                granted = f"{_listed(several)} have equally many dimensions"
-                if _weighs_parts(ast.parse(self.job["original"])):
+                granted = f"{listed(several)} have equally many dimensions"
+                if weighs_parts(ast.parse(self.job["original"])):
                     raise EdgeDiffers(f"only if {granted}, which nothing here says; with fewer of `{spec['name']}` the loop does something else") from None
                 self._say(f"taken for granted: {granted} (with fewer of `{spec['name']}` the loop does something else)")
             finally:
@@ -229,7 +250,7 @@ class Comparison:
                 finally:
                     spec["dims"][0] = label
         for spec in self.job["parameters"]:
-            if spec["kind"] != "number":
+            if spec["kind"] != "number" or spec.get("annotated"):
                 continue
             classes = {p["class"] for p in self.job["parameters"] if p["kind"] == "size"}
             for label in sorted({c for p in self.job["parameters"] for c in p.get("dims", [])} | classes | {"tail"}):
@@ -253,6 +274,8 @@ class Comparison:
             if must_run:
                 raise EdgeDiffers(f"the loop raised {old[1]} on one of them")
             return False
+        if new[0] == "raised" and name and new[1].startswith("IndexError") and any(p.get("picked") for p in self.job["parameters"]):
+            return False  # what the turn of a loop around this one picks is not there: that loop has no such turn
         if new[0] == "raised":
             kind = EdgeDiffers if name else Differs
             raise kind(f"on {name or 'an input the loop handles'} the rewrite raised {new[1]}")
@@ -337,25 +360,30 @@ class Comparison:
     # Speed ------------------------------------------------------------------------------------------
 
     def _speed(self, extra: int) -> str:
-        torch = self.torch
+        """How much faster, in words; on smaller tensors where large ones make the rewrite the slower one, as its memory may."""
         turns = {1: 512, 2: 48}.get(len(self.job["axes"]), 14)
+        try:
+            with self.torch.no_grad():
+                self.original(**self.inputs.made({}, extra, 0, "ordinary", grad=False)[0])  # warm up
+                ratio, shape = self._ratio(extra, turns, 64)
+                small, small_shape = (ratio, shape) if ratio >= SLOWER else self._ratio(extra, min(turns, 32), 16)
+        except Exception:
+            return ""
+        if small < SLOWER:
+            self.slower = f"the loop takes {ratio:.1f} times as long as the rewrite on {shape}"
+        elif ratio < 1.2:
+            self.facts.append(f"the rewrite is not faster here ({ratio:.1f}x on {shape})")
+        return faster(small, small_shape) if small >= 1.2 else ""
+
+    def _ratio(self, extra: int, turns: int, others: int):
         sizes = dict.fromkeys(self.job["axes"], turns)
         for spec in self.job["parameters"]:
             for label in spec.get("dims", []):
                 if label not in ("const", "free") and not label.startswith("="):
-                    sizes.setdefault(label, 64)
-        try:
-            with torch.no_grad():
-                self.original(**self.inputs.made({}, extra, 0, "ordinary", grad=False)[0])  # warm up
-                slow, shape = self._timed(self.original, sizes, extra, 0.12)
-                fast, _ = self._timed(self.rewritten, sizes, extra, 0.05)
-        except Exception:
-            return ""
-        ratio = slow / max(fast, 1e-9)
-        if ratio < 1.2:
-            self.facts.append(f"the rewrite is not faster here ({ratio:.1f}x on {shape})")
-            return ""
-        return f"{ratio:.0f}× faster on {shape}" if ratio >= 10 else f"{ratio:.1f}× faster on {shape}"
+                    sizes.setdefault(label, others)
+        slow, shape = self._timed(self.original, sizes, extra, 0.12)
+        fast, _ = self._timed(self.rewritten, sizes, extra, 0.05)
+        return slow / max(fast, 1e-9), shape
 
     def _timed(self, function, sizes, extra, budget: float):
         best, spent, runs = float("inf"), 0.0, 0
@@ -369,27 +397,3 @@ class Comparison:
         if not shape:
             shape = next((list(v.shape) for v in given.values() if isinstance(v, self.torch.Tensor)), [])
         return best, shape
-
-
-# What the loop itself says of its parts -----------------------------------------------------------
-
-
-def _listed(specs: list[dict]) -> str:
-    return " and ".join(f"`{spec['name']}`" for spec in specs)
-
-
-def _called(node: ast.AST) -> str:
-    function = node.func if isinstance(node, ast.Call) else None
-    return function.attr if isinstance(function, ast.Attribute) else ""
-
-
-def _orders_parts(loop: ast.AST) -> bool:
-    """A turn's part has a dimension: nobody sorts a single number."""
-    return any(_called(n) in ORDERING for n in ast.walk(loop))
-
-
-def _weighs_parts(loop: ast.AST) -> bool:
-    """One thing is multiplied by another and not summed up at once, as a scalar product is: it may be one weight a row."""
-    summed = {id(inner) for n in ast.walk(loop) if _called(n) in ("sum", "mean") for inner in ast.walk(n)}
-    products = [n for n in ast.walk(loop) if isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, (ast.Mult, ast.Div)) and id(n) not in summed]
-    return any(not isinstance(side, ast.Constant) for n in products for side in [n.right if isinstance(n, ast.BinOp) else n.value])

@@ -22,6 +22,7 @@ class Inputs:
     def __init__(self, parameters: list[dict], torch) -> None:
         self.parameters, self.torch = parameters, torch
         self.modules: dict = {}
+        self.alike: dict[str, str] = {}  # a size -> the one that it is equal to
 
     def made(self, sizes: dict, extra: int, seed: int, values: str, grad: bool = True):
         """One set of arguments, and the leaves whose gradients are to be compared."""
@@ -30,6 +31,7 @@ class Inputs:
         known = dict(sizes)
 
         def size(label, least=0):
+            label = self.alike.get(label, label)
             if label.startswith("="):
                 return int(label[1:])
             if label == "const":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Found, Reading, call, raising, reads, running
+from torchsleuth.messages import NO_RULE, Found, Reading, call, raising, reads, running
 
 
 @reads(
@@ -142,3 +142,20 @@ def inverted_floats(found: Found) -> Reading:
         ("`~mask.bool()`, or `1 - mask` for floats.",),
         falsehoods=(),
     )
+
+
+@reads(
+    r"linalg\.solve: Incompatible shapes of A and B for the equation AX = B \((?P<a>\d+)x(?P<b>\d+) and (?P<c>\d+)x(?P<d>\d+)\)",
+    example="RuntimeError: linalg.solve: Incompatible shapes of A and B for the equation AX = B (3x3 and 4x1)",
+)
+def right_hand_side(found: Found) -> Reading:
+    n, rows, columns = found.int("a"), found.int("c"), found.int("d")
+    return Reading(
+        f"{n} equations and {rows} right-hand sides",
+        f"`A` is {n} x {found['b']}, so the right-hand side needs {n} rows; it has {rows}" + (" (a vector counts as one column)." if columns == 1 else "."),
+        (f"Several right-hand sides lie in rows: [{rows}, {n}] instead of [{n}, {rows}]." if columns == n else "The right-hand side belongs to another system, or was cut differently.",
+         "A batch of vectors [batch, n] is read as a matrix: it needs a last dimension, `b.unsqueeze(-1)`."),
+        raising(f"torch.linalg.solve(torch.eye({n}), torch.zeros({rows}, {columns}))", raises=f"({n}x{n} and {rows}x{columns})"),
+        ("`torch.linalg.solve(A, b.unsqueeze(-1)).squeeze(-1)` for a batch of vectors; `b.mT` where rows are columns.",),
+        rule=NO_RULE,
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, dtype, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Reading, call, dtype, raising, reads, running, shape
 
 
 @reads(
@@ -53,7 +53,7 @@ def attn_mask_shape(found: Found) -> Reading:
 @reads(
     r"Expected key_padd(?:ed|ing)_mask\.shape\[(?P<dim>\d)\] to be (?P<want>\d+), but got (?P<got>\d+)",
     example="AssertionError: Expected key_padded_mask.shape[0] to be 3, but got 5",
-    fragments=(r"key_padd(ed|ing)_mask",),
+    fragments=(r"Expected key_padd(ed|ing)_mask",),
 )
 def key_padding_mask(found: Found) -> Reading:
     dim, want, got = found.int("dim"), found.int("want"), found.int("got")
@@ -94,6 +94,34 @@ def key_padding_mask(found: Found) -> Reading:
                 ),
             ),
         ),
+    )
+
+
+@reads(
+    r"expecting key_padding_mask shape of \((?P<want>[\d, ]+)\), but got torch\.Size\(\[(?P<got>[\d, ]*)\]\)",
+    example="AssertionError: expecting key_padding_mask shape of (3, 7), but got torch.Size([7, 3])",
+)
+def key_padding_mask_shape(found: Found) -> Reading:
+    want, got = found.ints("want"), found.ints("got")
+    turned = got == want[::-1] and got != want
+    return Reading(
+        f"a padding mask of {shape(got)} where {shape(want)} is needed",
+        f"`key_padding_mask` is [batch, keys], True where a key is padding: the layer sees a batch of {want[0]} and {want[1]} keys. The mask is {shape(got)}.",
+        (
+            *(("The sizes are the other way round: `batch_first=True` is missing, so the layer reads [time, batch, features]; or the mask is transposed.",) if turned else ()),
+            "The mask was made before truncation, or before a special token was added.",
+            *(() if turned else ("`batch_first` is not what the data is: the layer takes the batch for the sequence.",)),
+        ),
+        raising(
+            "layer = torch.nn.MultiheadAttention(8, 2)",
+            f"x = torch.zeros({want[1]}, {want[0]}, 8)                      # read as [time, batch, features]",
+            f"layer(x, x, x, key_padding_mask=torch.zeros({call(got)}, dtype=torch.bool))",
+            raises="AssertionError: ",
+            says=OLD_WORDS,
+        )
+        if len(got) == 2
+        else None,
+        ("Make the layer with `batch_first=True` for [batch, time, features] data; build the mask from the ids: `ids == pad_id`.",),
     )
 
 

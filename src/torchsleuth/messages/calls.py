@@ -129,3 +129,74 @@ def no_such_folder(found: Found) -> Reading:
         (f"`os.makedirs({folder!r}, exist_ok=True)` before.",),
         rule=NO_RULE,
     )
+
+
+# What is no tensor, by the name that torch's message gives it, and how it got there.
+NOT_TENSORS = {
+    "numpy.ndarray": "A NumPy array: `torch.from_numpy(x)`, mostly with `.float()`.",
+    "tuple": "A tuple: a layer that returns several things (an LSTM: output and state) was not unpacked; or a comma stands at the end of a line.",
+    "list": "A list: `torch.stack(x)` for tensors of one shape, `torch.tensor(x)` for numbers.",
+    "NoneType": "None: a function without `return`, or an option that was not set.",
+    "str": "A text: a key where its value was meant.",
+    "dict": "A dictionary: one of its values was meant.",
+}
+PLAIN = frozenset(("int", "float", "bool", "tuple", "str", "NoneType", "torch.dtype", "torch.device"))
+# What takes a tensor first; `linspace`, `full` or `randint` do not.
+ON_TENSORS = frozenset("conv1d conv2d conv3d conv_transpose1d conv_transpose2d linear max_pool2d avg_pool2d mm matmul bmm relu softmax log_softmax sum mean max min argmax exp log sqrt sigmoid tanh "
+                       "abs clamp embedding layer_norm batch_norm dropout cat stack norm var std flatten reshape squeeze unsqueeze transpose permute".split())  # fmt: skip
+
+
+@reads(
+    r"(?P<function>\w+)\(\) received an invalid combination of arguments - got \((?P<got>[^)\n]*)\)",
+    example="TypeError: conv2d() received an invalid combination of arguments - got (numpy.ndarray, Parameter, Parameter, tuple, tuple, tuple, int), but expected one of:",
+)
+def argument_kinds(found: Found) -> Reading:
+    function, got = found["function"], [part.strip().rpartition("=")[2] for part in found["got"].split(",") if part.strip()]
+    first = got[0] if got else ""
+    odd = first if function in ON_TENSORS and first in NOT_TENSORS else ""
+    return Reading(
+        f"no form of `{function}` takes ({', '.join(got)})",
+        f"torch compares the kinds of the arguments with each form of `{function}` that it knows; the message lists them below. None begins with these"
+        + (f": the first argument has to be a tensor, and is a {odd}." if odd else "."),
+        (NOT_TENSORS[odd],) if odd
+        else (
+            "An argument has the wrong kind: a float where a whole number is meant (`/` instead of `//`), a tensor where a number is, a list in a list.",
+            "An argument is missing, or its name is one that this function does not know.",
+            *((NOT_TENSORS[k] for k in dict.fromkeys(got) if k in ("numpy.ndarray", "NoneType", "dict"))),
+        ),
+        raising("import numpy as np", "torch.nn.Conv2d(3, 8, 3)(np.zeros((1, 3, 8, 8)))", raises="conv2d() received an invalid combination of arguments - got (numpy.ndarray")
+        if (function, odd) == ("conv2d", "numpy.ndarray")
+        else raising("torch.linspace(0, 1)", raises="linspace() received an invalid combination of arguments - got (int, int)") if (function, found["got"]) == ("linspace", "int, int")
+        else None,
+        ("Print the types of what is handed over, and compare them with the forms in the message.",),
+        rule="not-a-tensor" if odd else NO_RULE,
+    )  # fmt: skip
+
+
+@reads(
+    r"(?P<kind>\w+)\.__init__\(\) missing (?P<count>\d+) required (?:positional|keyword-only) arguments?: (?P<names>'\w+'(?:,? (?:and )?'\w+')*)",
+    example="TypeError: Conv2d.__init__() missing 1 required positional argument: 'kernel_size'",
+)
+def constructor_incomplete(found: Found) -> Reading:
+    kind, names = found["kind"], found["names"]
+    return Reading(
+        f"making a `{kind}` takes {names}",
+        f"`{kind}(...)` was called without {names}, which {'has' if found['count'] == '1' else 'have'} no default.",
+        ("The call leaves it out, or an argument in front of it.", "A subclass calls `super().__init__()` without handing on what the base class needs.", "The class was handed over where an object is expected, and something makes it without arguments."),
+        raising("torch.nn.Conv2d(3, 8)", raises="missing 1 required positional argument: 'kernel_size'") if kind == "Conv2d" and names == "'kernel_size'" else None,
+        (f"Give {names}; `help({kind})` shows the order of the arguments.",),
+        rule=NO_RULE,
+    )
+
+
+@reads(r"expected np\.ndarray \(got (?P<kind>\w+)\)", example="TypeError: expected np.ndarray (got list)")
+def not_an_array(found: Found) -> Reading:
+    kind = found["kind"]
+    return Reading(
+        f"`from_numpy` was given a {kind}",
+        "`torch.from_numpy` shares the memory of a NumPy array and takes nothing else.",
+        ("The data is a plain list or a column of a table." if kind != "Tensor" else "It is a tensor already.",),
+        raising("torch.from_numpy([1, 2])", raises="expected np.ndarray (got list)") if kind == "list" else None,
+        ("`torch.tensor(x)` for numbers and lists; `torch.from_numpy(x.to_numpy())` for pandas." if kind != "Tensor" else "Use it as it is.",),
+        rule=NO_RULE,
+    )

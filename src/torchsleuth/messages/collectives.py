@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import NO_RULE, Found, Reading, reads
+from torchsleuth.messages import NO_RULE, Found, Reading, raising, reads
 
 FIRST = "The first error of all ranks' logs, in time, is the cause; the others only follow."
 
@@ -183,5 +183,34 @@ def ranks_part(found: Found) -> Reading:
         ),
         None,
         ("TORCH_DISTRIBUTED_DEBUG=DETAIL names the collective and its shapes on each rank; let every rank take the same branches.", FIRST),
+        rule=NO_RULE,
+    )
+
+
+@reads(
+    r"device_ids and output_device arguments only work with single-device/multiple-device GPU modules or CPU modules, but got device_ids (?P<ids>\[[^\]]*\]), output_device (?P<output>\w+), "
+    r"and module parameters \{(?P<devices>[^}]*)\}",
+    example="ValueError: DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU modules or CPU modules, but got device_ids [0], "
+    "output_device None, and module parameters {device(type='cpu')}.",
+)
+def wrapped_elsewhere(found: Found) -> Reading:
+    on_cpu = "'cpu'" in found["devices"]
+    return Reading(
+        f"`device_ids={found['ids']}` for a module " + ("on the CPU" if on_cpu and found["devices"].count("type=") == 1 else "on several devices"),
+        "`device_ids` names the one GPU that the module's parameters lie on. DistributedDataParallel moves nothing: "
+        + ("the parameters are on the CPU." if on_cpu and found["devices"].count("type=") == 1 else f"the parameters are on {found['devices']}."),
+        ("`model.to(local_rank)` is missing, or comes after the wrapper, or its result of a function that returns a new model was not kept.", "The module is meant to run on the CPU (gloo), and `device_ids` stayed."),
+        raising(
+            "import torch.distributed as dist",
+            "dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)",
+            "try:",
+            "    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), device_ids=[0])",
+            "finally:",
+            "    dist.destroy_process_group()",
+            raises="but got device_ids [0]",
+        )
+        if on_cpu and found["ids"] == "[0]"
+        else None,
+        ("`model.to(local_rank)` first, then `DistributedDataParallel(model, device_ids=[local_rank])`; on the CPU leave `device_ids` out.",),
         rule=NO_RULE,
     )

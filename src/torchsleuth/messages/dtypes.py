@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, dtype, raising, reads, running
+from torchsleuth.messages import NO_RULE, Falsehood, Found, Reading, dtype, raising, reads, running
 
 
 def _named(found: Found, *pairs: tuple[str, str]) -> tuple[str, str]:
@@ -337,3 +337,45 @@ def embedding_dtype(found: Found) -> Reading:
         ("`ids.long()`.",),
         running(f"print(tuple(torch.nn.Embedding(5, 3)(torch.zeros(2, dtype={kind}).long()).shape))", prints="(2, 3)"),
     )  # fmt: skip
+
+
+@reads(
+    r"value cannot be converted to type (?P<kind>(?:at|c10)::(?:Half|BFloat16)|u?int\d*_t|int) without overflow",
+    example="RuntimeError: value cannot be converted to type c10::Half without overflow",
+)
+def number_too_large(found: Found) -> Reading:
+    half = found["kind"].lower().endswith("half")
+    kind = "torch.float16" if half else "torch.bfloat16" if "BFloat16" in found["kind"] else f"the type `{found['kind']}`"
+    return Reading(
+        f"a number is too large for {kind}",
+        "float16 ends at 65504." if half else f"The number does not fit in {kind}.",
+        ("Scores are masked with -1e9 (or -1e20), and mixed precision has made them float16." if half else "A constant was written for another dtype.",),
+        raising("scores = torch.zeros(2, dtype=torch.float16)", "scores.masked_fill(torch.tensor([True, False]), -1e9)", raises="without overflow") if half else None,
+        ("`scores.masked_fill(mask, float('-inf'))`, or `torch.finfo(scores.dtype).min`, which is right in every dtype.",) if half else ("Use a number that fits: `torch.finfo(x.dtype).max` or `torch.iinfo(x.dtype).max`.",),
+        running("scores = torch.zeros(2, dtype=torch.float16)", "print(scores.masked_fill(torch.tensor([True, False]), torch.finfo(scores.dtype).min).softmax(0))", prints="tensor([0., 1.]") if half else None,
+        rule=NO_RULE,
+    )  # fmt: skip
+
+
+@reads(
+    r"binary_cross_entropy and torch\.nn\.BCELoss are unsafe to autocast",
+    example="RuntimeError: torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.",
+)
+def unsafe_to_autocast(found: Found) -> Reading:
+    return Reading(
+        "`BCELoss` on probabilities inside of autocast",
+        "Under autocast the probabilities may be float16, where everything close to 0 or 1 is rounded away before the logarithm is taken. So torch refuses to compute this loss there.",
+        ("The model ends in a sigmoid, and the loss is `nn.BCELoss`.",),
+        None,
+        (
+            "Take the sigmoid out of the model and use `nn.BCEWithLogitsLoss`, which autocast takes; `torch.sigmoid` for predictions only.",
+            "Where the probabilities must stay: leave autocast for the loss, `with torch.autocast('cuda', enabled=False): loss = criterion(p.float(), target)`.",
+        ),
+        running(
+            "with torch.autocast('cpu', dtype=torch.bfloat16):",
+            "    logits = torch.nn.Linear(3, 1)(torch.zeros(2, 3))",
+            "    print(torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.ones(2, 1)).dtype)",
+            prints="torch.float32",
+        ),
+        rule=NO_RULE,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Found, Reading, raising, reads, running
+from torchsleuth.messages import NO_RULE, Found, Reading, raising, reads, running
 
 
 @reads(
@@ -137,4 +137,43 @@ def local_object(found: Found) -> Reading:
         ),
         raising("import io", "def make():", "    return lambda x: x", "torch.save(make(), io.BytesIO())", raises="local object 'make.<locals>.<lambda>'"),
         ("Define it at the top of a module (`functools.partial` for arguments), save `model.state_dict()`, or use `num_workers=0`.",),
+    )
+
+
+@reads(r"each element in list of batch should be of equal size", example="RuntimeError: each element in list of batch should be of equal size")
+def lists_of_unequal_length(found: Found) -> Reading:
+    return Reading(
+        "the samples hold lists of different lengths",
+        "The default `collate_fn` turns a batch of lists into a list of batches: first elements together, second elements together. So all lists need the same length.",
+        ("A sample holds a list that is as long as its content: token ids, boxes, labels of several objects, a sentence that was split.",),
+        raising("data = [[1, 2, 3], [4, 5]]", "next(iter(torch.utils.data.DataLoader(data, batch_size=2)))", raises="each element in list of batch should be of equal size"),
+        ("Return tensors and pad them in a `collate_fn` of your own (`torch.nn.utils.rnn.pad_sequence`), or keep them in a list there: `collate_fn=list`.",),
+        running(
+            "from torch.nn.utils.rnn import pad_sequence",
+            "def collate(batch):",
+            "    return pad_sequence([torch.tensor(ids) for ids in batch], batch_first=True)",
+            "loader = torch.utils.data.DataLoader([[1, 2, 3], [4, 5]], batch_size=2, collate_fn=collate)",
+            "print(next(iter(loader)).tolist())",
+            prints="[[1, 2, 3], [4, 5, 0]]",
+        ),
+        rule=NO_RULE,
+    )
+
+
+@reads(r"Trying to resize storage that is not resizable", example="RuntimeError: Trying to resize storage that is not resizable")
+def storage_not_resizable(found: Found) -> Reading:
+    return Reading(
+        "the samples of a batch have different shapes, or a tensor's memory belongs to somebody else",
+        "In a worker process the default `collate_fn` stacks the samples into shared memory that was measured by the first of them; it cannot grow for a larger batch than that. "
+        "(Elsewhere: `resize_`, or `out=`, on a tensor whose memory is NumPy's, a file's or another process's.)",
+        (
+            "The samples differ in shape: pictures of several sizes, one with an alpha channel or without colour, sequences that are not padded.",
+            "A sample is a view of a larger tensor in some samples and not in others.",
+        ),
+        raising("import numpy as np", "torch.from_numpy(np.zeros(2)).resize_(9)", raises="Trying to resize storage that is not resizable"),
+        (
+            "Run the loader with `num_workers=0`: the error then names the shapes (`stack expects each tensor to be equal size`).",
+            "Resize or pad in `__getitem__` (`Resize((h, w))`, `image.convert('RGB')`), or in a `collate_fn`.",
+        ),
+        rule=NO_RULE,
     )

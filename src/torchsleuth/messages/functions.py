@@ -245,3 +245,25 @@ def grad_assigned(found: Found) -> Reading:
                 raises=f"attempting to assign a gradient of size '{shape(got)}' to a tensor of size '{shape(want)}'"),
         ("Pair gradients and parameters in the same order, and keep their shapes.",),
     )  # fmt: skip
+
+
+@reads(
+    r"function (?P<name>\w+) returned a gradient different (?:than|from) None at position (?P<place>\d+), but the corresponding forward input was not a Variable",
+    example="RuntimeError: function GBackward returned a gradient different than None at position 2, but the corresponding forward input was not a Variable",
+    rule="custom-backward-returns",
+)
+def gradient_of_no_tensor(found: Found) -> Reading:
+    name, place = found["name"].removesuffix("Backward"), found.int("place")
+    return Reading(
+        f"`{name}.backward` returned a gradient for its argument {place}, which is no tensor",
+        f"`backward` returns one value per argument of `forward`, in their order. Argument {place}, counted from 1 and without `ctx`, was a number, a flag, None or another plain value: its place must hold None.",
+        (
+            "The returned values are in another order than the arguments of `forward`, or a None is missing in front of this one.",
+            "The argument is sometimes a tensor and sometimes a number; here it was a number.",
+        ),
+        _function(
+            name if name.isidentifier() else "G", ", ".join(("x", *(f"k{n}" for n in range(2, place + 1)))), f"x * k{place}", ", ".join(("grad * 2.0", *["None"] * (place - 2), "grad")),
+            f"{name if name.isidentifier() else 'G'}.apply(torch.ones(2, requires_grad=True), {', '.join(['2.0'] * (place - 1))}).sum().backward()", f"at position {place}, but the corresponding",
+        ) if 2 <= place <= 9 else None,
+        (f"Return None in place {place}; for an argument that may be either, `grad if ctx.needs_input_grad[{place - 1}] else None`.",),
+    )  # fmt: skip

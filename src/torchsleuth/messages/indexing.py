@@ -267,6 +267,8 @@ def dimension_out_of_range(found: Found) -> Reading:
     r"invalid index of a 0-dim tensor",
     r"iteration over a 0-d tensor",
     r"len\(\) of a 0-d tensor",
+    r"slice\(\) cannot be applied to a 0-dim tensor",
+    r"chunk expects at least a 1-dimensional tensor",
     example="IndexError: invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
     "0-dim tensor to a number",
     fragments=(r"0-d(?:im)? tensor",),
@@ -282,7 +284,7 @@ def scalar_indexed(found: Found) -> Reading:
         ),
         raising(
             "loss = torch.tensor(3.0)",
-            "loss[0]" if "index" in found.match[0] else "len(loss)" if "len" in found.match[0] else "list(loss)",
+            "loss[:1]" if "slice" in found.match[0] else "loss.chunk(2)" if "chunk" in found.match[0] else "loss[0]" if "index" in found.match[0] else "len(loss)" if "len" in found.match[0] else "list(loss)",
             raises=found.match[0],
         ),
         ("`loss.item()` for the number; `squeeze(dim)` to remove only the dimension meant; `reshape(1)` to get one back.",),

@@ -62,6 +62,30 @@ def torch_hidden(found: Found) -> Reading:
     )
 
 
+# The release that brought a name in, as far as its absence is met often.
+SINCE = {"torch.nn.RMSNorm": "2.4", "torch.nn.functional.rms_norm": "2.4", "torch.nn.functional.scaled_dot_product_attention": "2.0", "torch.amp.GradScaler": "2.3", "torch.nn.attention": "2.2",
+         "torch.library.custom_op": "2.4", "torch.utils._pytree.register_pytree_node": "2.2", "torch.nn.utils.parametrizations.weight_norm": "2.0"}  # fmt: skip
+
+
+@reads(r"module '(?P<module>torch\.[\w.]+)' has no attribute '(?P<name>\w+)'", example="AttributeError: module 'torch.nn' has no attribute 'RMSNorm'")
+def not_in_this_release(found: Found) -> Reading:
+    module, name = found["module"], found["name"]
+    since = SINCE.get(f"{module}.{name}")
+    return Reading(
+        f"this torch has no `{module}.{name}`",
+        f"`{module}` was imported, and there is no `{name}` in it."
+        + (f" It came with PyTorch {since}: the one that runs is older." if since else " It may have come with a later release than the one that runs, have been taken out of it, or never have been there."),
+        (("The code, or a library, was written for a later torch.",) if since else ("A library expects another release of torch.", "The name is misspelt, or lives in another module.")),
+        None,
+        (
+            f"`pip install 'torch>={since}'`, or a release of the library that belongs to this torch." if since else "`print(torch.__version__)`, and look where that release has it: the library's own requirements name the torch it was made for.",
+            "In a notebook: restart the kernel after installing; the old torch stays imported until then.",
+        ),
+        running("print(hasattr(torch.nn, 'LayerNorm'))", prints="True"),
+        rule=NO_RULE,
+    )
+
+
 @reads(r"module 'torch' has no attribute '(?P<name>compile|amp|vmap|func|accelerator|xpu|inference_mode|set_default_device|nested|float8_e4m3fn|mps)'",
        example="AttributeError: module 'torch' has no attribute 'compile'")  # fmt: skip
 def torch_too_old(found: Found) -> Reading:

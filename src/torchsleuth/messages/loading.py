@@ -295,3 +295,41 @@ def weights_only(found: Found) -> Reading:
             prints="{'args': {'lr': 0.1}}",
         ),
     )
+
+
+@reads(r"Expected state_dict to be dict-like, got (?P<kind><class '[\w.<>]+'>)", example="TypeError: Expected state_dict to be dict-like, got <class 'torch.nn.modules.linear.Linear'>.")
+def not_a_state_dict(found: Found) -> Reading:
+    kind = found["kind"][8:-2].rpartition(".")[2]
+    return Reading(
+        f"`load_state_dict` was given a `{kind}`",
+        "It takes the dictionary of names and tensors that `state_dict()` returns.",
+        ("The file holds a whole model (`torch.save(model, path)`), not its state." if kind not in ("str", "PosixPath", "Path") else "The path was given, not what is in the file.",
+         "The checkpoint holds several things, and another one of them was taken."),
+        raising("model = torch.nn.Linear(2, 2)", "model.load_state_dict(torch.nn.Linear(2, 2))", raises="Expected state_dict to be dict-like, got <class 'torch.nn.modules.linear.Linear'>"),
+        ("`model.load_state_dict(torch.load(path)['model'])`; of a whole model `.state_dict()`. Save states: `torch.save(model.state_dict(), path)`.",),
+        rule=NO_RULE,
+    )
+
+
+@reads(r"No module named '(?!torch|triton)(?P<module>[\w.]+)'", example="ModuleNotFoundError: No module named 'models'")
+def module_not_found(found: Found) -> Reading:
+    module = found["module"]
+    top = module.partition(".")[0]
+    reading = any(word in found.text for word in ("torch.load", "torch/serialization", "Unpickler", "pickle_module", "find_class"))
+    whole = "A checkpoint was saved as a whole object (`torch.save(model, path)`). Such a file names the class by its module and does not hold it, so that `torch.load` imports it."
+    return Reading(
+        f"python does not find `{module}`",
+        f"`import {module}`, by this program or by what reads a file for it, looked in the folders of `sys.path` and found nothing of that name.",
+        (
+            *((whole,) if reading else ()),
+            f"The package `{top}` is not installed in the environment that runs (its name on PyPI may be another), or a notebook's kernel uses another one.",
+            f"`{top}` is a folder of the project, and the program was started from elsewhere.",
+            *(() if reading else (f"If `torch.load` raised it: {whole[0].lower()}{whole[1:]}",)),
+        ),
+        None,
+        (
+            "`python -m pip install ...` with the python that runs the program; or start it where the folder is: `python -m package.train`.",
+            "For a checkpoint: put the source it was written with on `PYTHONPATH`, load it once, and save `model.state_dict()`.",
+        ),
+        rule=NO_RULE,
+    )

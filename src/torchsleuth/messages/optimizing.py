@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Found, Reading, count, raising, reads, running
+from torchsleuth.messages import NO_RULE, Found, Reading, count, raising, reads, running
 
 
 @reads(
@@ -103,7 +103,7 @@ def parameter_twice(found: Found) -> Reading:
 
 
 @reads(
-    r"Tried to step (?P<steps>\d+) times\. The specified number of total steps is (?P<total>\d+)",
+    r"Tried to step (?P<steps>\d+) times\. The (?:specified number of )?total(?: number of)? steps is (?P<total>\d+)",
     example="ValueError: Tried to step 11 times. The specified number of total steps is 10",
 )
 def too_many_schedule_steps(found: Found) -> Reading:
@@ -271,3 +271,27 @@ def norm_not_finite(found: Found) -> Reading:
         ),
         ("Find the first operation that gives it (`torch.autograd.set_detect_anomaly(True)`); with `GradScaler` leave `error_if_nonfinite=False`.",),
     )
+
+
+@reads(
+    r"param '(?P<entry>\w+)' is not specified in param_groups\[(?P<group>\d+)\] when resuming",
+    example="KeyError: \"param 'initial_lr' is not specified in param_groups[0] when resuming scheduler with last_epoch >= 0.\"",
+)
+def schedule_resumed_alone(found: Found) -> Reading:
+    return Reading(
+        "a schedule was told that it goes on, and the optimizer has not begun",
+        f"`last_epoch=n` says that training goes on after epoch n. The schedule then reads the learning rate that training began with from `{found['entry']}` in the optimizer's groups, "
+        f"where the first schedule had written it. In group {found['group']} there is none.",
+        ("The optimizer is new: its state was not loaded, or it was loaded after the schedule was made.", "`last_epoch` was taken for the number of epochs to train."),
+        raising("optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)", "torch.optim.lr_scheduler.StepLR(optimizer, 1, last_epoch=3)",
+                raises=f"param '{found['entry']}' is not specified in param_groups[{found['group']}] when resuming") if (found["entry"], found["group"]) == ("initial_lr", "0") else None,
+        ("Leave `last_epoch` out, and load both: `optimizer.load_state_dict(...)`, then `schedule.load_state_dict(...)`.",),
+        running(
+            "optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)",
+            "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)",
+            "schedule.load_state_dict({'last_epoch': 3, '_step_count': 4})",
+            "print(schedule.last_epoch)",
+            prints="3",
+        ),
+        rule=NO_RULE,
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Falsehood, Found, Reading, call, count, dtype, raising, reads, running, shape
+from torchsleuth.messages import OLD_WORDS, Falsehood, Found, Reading, call, count, dtype, raising, reads, running, shape
 
 
 @reads(
@@ -177,3 +177,17 @@ def cell_batch(found: Found) -> Reading:
         raising(f"torch.nn.GRUCell(4, 8)(torch.zeros({batch}, 4), torch.zeros({hidden}, 8))", raises=found.match[0]),
         ("Start a new state when the batch size changes: `x.new_zeros(x.shape[0], hidden)`.",),
     )
+
+
+@reads(r"input must have (?P<want>[23]) dimensions, got (?P<got>\d)", example="RuntimeError: input must have 3 dimensions, got 2")
+def dimensions_of_old(found: Found) -> Reading:
+    want, got = found.int("want"), found.int("got")
+    packed = want == 2
+    return Reading(
+        f"a recurrent layer got an input with {got} dimensions",
+        "A packed sequence's data is [all steps, features]." if packed
+        else "A recurrent layer reads [time, batch, features], or [batch, time, features] with `batch_first=True`. (Since PyTorch 1.11 two dimensions are taken for one sequence without a batch.)",
+        ("One sequence, or one step of a batch, was given without the dimension that counts the others." if got < want else "A dimension of size 1 is left over.",),
+        raising("torch.nn.LSTM(3, 4)(torch.zeros(3))" if got < 2 else "torch.nn.LSTM(3, 4)(torch.zeros(2, 2, 2, 3))", raises="LSTM: Expected input to be 2D or 3D", says=OLD_WORDS) if got not in (2, 3) else None,
+        ("`x.unsqueeze(0)` or `x.unsqueeze(1)`: whichever dimension is missing, the batch or the time.",),
+    )  # fmt: skip

@@ -308,10 +308,19 @@ def unpacking(found: Found) -> Reading:
     r"dimension (?P<dims>\d+)",
     r"Padding size should be less than the corresponding input dimension, but got: padding \((?P<pads>[-\d, ]+)\) at dimension (?P<dim>\d+) of "
     r"input \[(?P<size>[\d, ]*)\]",
+    r"(?P<too>Padding length too large)",
     example="RuntimeError: Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (5, 5) at "
     "dimension 2 of input [1, 2, 3]",
 )
 def padding(found: Found) -> Reading:
+    if found.has("too"):
+        return Reading(
+            "more sizes to pad by than the input has dimensions",
+            "`F.pad` takes two numbers per dimension, from the last dimension backwards: `(left, right)`, `(left, right, top, bottom)`. There are more pairs than dimensions.",
+            ("The batch or channel dimension is missing.", "The sizes of all dimensions were given, from the first one on, for an input that has fewer."),
+            raising("F.pad(torch.zeros(3), (1, 1, 1, 1))", raises="Padding length should be less than or equal to two times the input dimension", says=OLD_WORDS),
+            ("Print `x.shape`; two numbers for each dimension that is padded, the last one first.",),
+        )
     if found.has("pads"):
         pads, dim, size = found.ints("pads"), found.int("dim"), found.ints("size")
         return Reading(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchsleuth.messages import Found, Reading, call, raising, reads, running, shape
+from torchsleuth.messages import NO_RULE, Found, Reading, call, raising, reads, running, shape
 
 
 @reads(
@@ -125,4 +125,22 @@ def transposed_size(found: Found) -> Reading:
         ("The size of another input or level is asked for (of the skip connection, say), and the levels do not fit.", "Stride, kernel or padding are not those of the convolution that it undoes."),
         raising("torch.nn.ConvTranspose2d(8, 4, 2, stride=2)(torch.zeros(1, 8, 4, 4), output_size=(20, 20))", raises="requested an output size of"),
         ("Ask for a size in that range; for any other, resize afterwards with `F.interpolate`.",),
+    )
+
+
+@reads(
+    r"Input and output must have the same number of spatial dimensions, but got input with (?:spatial dimensions of |)\[(?P<input>[\d, ]*)\] and output size of [\[(](?P<size>[\d, ]+?),?[\])]",
+    example="ValueError: Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of [28] and output size of (56, 56).",
+)
+def spatial_dimensions(found: Found) -> Reading:
+    spatial, size = found.ints("input"), found.ints("size")
+    fewer = len(spatial) < len(size)
+    return Reading(
+        f"an input with {len(spatial)} spatial dimension{'s' * (len(spatial) != 1)} is to get the size {size}",
+        f"`interpolate` reads [batch, channels, ...]: what comes after the first two dimensions, {list(spatial)} here, is resized, and needs one size each. {len(size)} were given.",
+        (("The batch dimension is missing: a picture [channels, height, width] is read as a batch of rows.",) if fewer else ("A size is missing, or the input has a dimension too many.",)),
+        raising(f"F.interpolate(torch.zeros(1, 3, {call(spatial)}), size={size})", raises="Input and output must have the same number of spatial dimensions") if spatial else None,
+        ("`F.interpolate(x.unsqueeze(0), size=...).squeeze(0)` for one picture." if fewer else "Give one size for each dimension after the channels, or one number for all of them.",),
+        running("print(tuple(F.interpolate(torch.zeros(3, 28, 28).unsqueeze(0), size=(56, 56)).squeeze(0).shape))", prints="(3, 56, 56)") if fewer else None,
+        rule=NO_RULE,
     )

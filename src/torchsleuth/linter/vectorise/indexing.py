@@ -40,9 +40,11 @@ class Indexing:
         if value.kind in ("number", "free"):
             raise GiveUp(f"`{ast.unparse(value.code)}` is indexed, but nothing shows that it is a tensor")
         entries = self._expanded(value, entries)
-        if value.more and value.is_root and value.root in self.bases:
+        if value.is_root and value.root in self.bases:
             facts = self.bases[value.root]
-            facts["entries"] = max(facts.get("entries", 0), len(value.dims) + sum(not _is_none(e) for e in entries))
+            facts["used"] = max(facts.get("used", 0), sum(not _is_none(e) for e in entries))
+            if value.more:
+                facts["entries"] = max(facts.get("entries", 0), len(value.dims) + sum(not _is_none(e) for e in entries))
         lifted_entries = [None if isinstance(e, ast.Slice) or _is_none(e) else self._entry(e) for e in entries]
         if any(e is not None and e.axes and e.kind != "index_offset" for e in lifted_entries):
             return self._gather(value, entries, lifted_entries)

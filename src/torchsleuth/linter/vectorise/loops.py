@@ -307,6 +307,9 @@ class Reader(Headers, Branches, Totals):
             raise RankUnknown(value.doubt)  # one number is stored: the indices tell how many dimensions there are
         if value.doubt and not (value.rows_of and self.context.like.get(text, text) == value.rows_of):
             raise GiveUp(value.doubt)  # unless a row of the same shape takes it, which nothing wider would fit into
+        like = self.context.like
+        if op is not None and rank is None and value.more and value.axes and like.get(value.root, value.root) != like.get(text, text):
+            raise GiveUp(f"`{text}` and `{value.root}` may have different numbers of dimensions")  # `image[c] *= s[c]`: a number for each channel?
         self.lifter.wanted_rank = None
         test = self._test() if self.tests else None
         if test is not None and value.axes and not self.context.frame.no_grad:

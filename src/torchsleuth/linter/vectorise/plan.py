@@ -61,7 +61,9 @@ def _with_ranks(frame: Frame, loop: ast.AST, dotted, attempt) -> Plan:
         if not open_bases or len(open_bases) > 4:
             raise
         problem = unknown
-    shown = {} if (rank := _shown_rank(reader)) is None else {b: rank for b in open_bases if open_bases[b] == 1 and not holds_positions(b, loop) and not gets_a_dimension(b, loop)}
+    shown = {} if (rank := _shown_rank(reader)) is None else {
+        b: rank for b in open_bases if (open_bases[b] == 1 or _indexed_alike(reader, open_bases[b], rank)) and not holds_positions(b, loop) and not gets_a_dimension(b, loop)
+    }
     for ranks in _rank_choices(open_bases, shown):
         context = context_of(frame, loop, dotted)
         if any(rank < context.least_ranks.get(base, 0) for base, rank in ranks.items()):
@@ -91,6 +93,12 @@ def gets_a_dimension(base: str, loop: ast.AST) -> bool:
             if base in {ast.unparse(n) for n in ast.walk(node.func.value) if isinstance(n, (ast.Name, ast.Attribute))}:
                 return True
     return False
+
+
+def _indexed_alike(reader: Reader, entries: int, rank: int) -> bool:
+    """`q[:, i] * k[:, j]`: what is indexed as a tensor of more dimensions is has as many."""
+    stored = {store.target for store in reader.stores}
+    return rank > entries and any(f["rank"] == rank and f.get("used") == entries for b, f in reader.lifter.bases.items() if b not in stored)
 
 
 def _shown_rank(reader: Reader) -> int | None:

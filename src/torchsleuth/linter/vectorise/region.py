@@ -207,11 +207,16 @@ def _parameter(name: str, plan: Plan, original: list[ast.stmt]) -> dict:
     sizes = {text for key in _all_keys(plan) if key[0] == "expr" for text in [key[1]]}
     if name in sizes:
         return {"name": name, "kind": "size", "class": _class(lifter, ("expr", name))}
+    size, offset = plan.context.size(ast.Name(name, ast.Load()))
+    if size[0] == "size" and not offset:
+        return {"name": name, "kind": "size", "class": _class(lifter, size)}
     if _is_whole_number(name, plan, original):
         return {"name": name, "kind": "size", "class": "=2"}
+    if name in lifter.numbers and _picks_one(name, original):
+        return {"name": name, "kind": "size", "class": "=1", "picked": True}
     shaped = plan.context.evidence | plan.context.weak
     if name in lifter.numbers and name not in shaped or name in plan.reader.accumulators:
-        return {"name": name, "kind": "number"}
+        return {"name": name, "kind": "number", "annotated": _is_annotated_number(name, plan)}
     if name not in shaped and any(name in text.split(".") for text in lifter.numbers):
         raise GiveUp(f"`{name}` is an object whose attributes are read")
     for key in _all_keys(plan):
@@ -236,6 +241,20 @@ SIZED = frozenset("range zeros ones empty repeat narrow unfold".split())
 def _is_arithmetic(node: ast.AST | None) -> bool:
     """Names and numbers added and multiplied: whatever they are, the whole is a number, or what it is asked of is none."""
     return node is not None and all(isinstance(n, (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)) for n in ast.walk(node))
+
+
+def _is_annotated_number(name: str, plan: Plan) -> bool:
+    arguments = getattr(plan.context.frame.node, "args", None)
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments is not None else []
+    return any(a.arg == name and isinstance(a.annotation, ast.Name) and a.annotation.id in ("int", "float") for a in every)
+
+
+def _picks_one(name: str, original: list[ast.stmt]) -> bool:
+    """`q[:, i]`, with `i` of a loop around this one."""
+    for node in (n for statement in original for n in ast.walk(statement)):
+        if isinstance(node, ast.Subscript) and any(isinstance(e, ast.Name) and e.id == name for e in (node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])):
+            return True
+    return False
 
 
 def _is_whole_number(name: str, plan: Plan, original: list[ast.stmt]) -> bool:

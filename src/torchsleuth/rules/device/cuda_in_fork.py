@@ -42,7 +42,7 @@ class CudaInFork(CrashRule):
 
     Common false explanations
     -------------------------
-    "The driver is broken", or "call `torch.cuda.init()` in the worker": the process is a fork, and no call changes that.
+    "The driver is broken, or `torch.cuda.init()` has to be called in the worker": the process is a fork, and no call changes that.
     """
 
     name = "cuda-in-fork"

@@ -48,7 +48,7 @@ class NotATensor(CrashRule):
 
     Common false explanations
     -------------------------
-    "The shapes do not fit", or "the dtype is wrong": torch has not looked at either. This prints the type that was given:
+    "The shapes or the dtypes do not fit": torch has looked at neither. This prints the type that was given:
 
         import torch
         from torch import nn

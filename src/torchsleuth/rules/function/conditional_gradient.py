@@ -68,12 +68,13 @@ class ConditionalGradient(FunctionRule):
 
     def _by_elements(self, trial: Trial, finding: Finding) -> Diagnosis:
         name, relation = name_of(trial, finding), finding.relation
+        held = f"`{relation.tensor}` is True" if relation.tensor.isidentifier() else relation.tensor  # a mask
         some = relation.detail == "some"  # elsewhere, elements whose gradient is zero anyway are right too
-        title = f"the gradient for `{name}` is right only where {relation.tensor}"
+        title = f"the gradient for `{name}` is right only where {held}"
         if some:
             title = f"the gradient for `{name}` is wrong for some elements where {relation.tensor} does not hold"
         title += where(finding)
-        why = f"Where {relation.tensor}, it is right; elsewhere it is wrong ({relation.share:.0%} of all elements tried)"
+        why = f"Where {held}, it is right; elsewhere it is wrong ({relation.share:.0%} of all elements tried)"
         if relation.factor:
             why += f": {relation.factor:.4g} times the true gradient"
         if not finding.given:

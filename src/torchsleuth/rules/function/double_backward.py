@@ -76,9 +76,11 @@ class DoubleBackward(FunctionRule):
             elif finding.detail.endswith("cut"):
                 cut = f": `{finding.culprit.source.strip()}` is a constant to autograd" if finding.culprit is not None else " (detach, .data, .item() or no_grad)"
                 why += f"backward cuts its own graph{cut}."
+            elif finding.detail.endswith("other"):
+                why += f"It calls another Function (`{finding.culprit.source.strip()}`), and what that one's backward returns is the second derivative."
             else:
                 why += "Something it uses is a constant to autograd although it depends on the inputs."
-            out.append(Diagnosis(self.name, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, _UNCUT if finding.detail.endswith("cut") else _FIXES))
+            out.append(Diagnosis(self.name, title, Confidence.CERTAIN, culprits(finding.culprit), facts, why, _fixes(finding.detail)))
         for finding in trial.of_kind("double-backward-raises"):
             facts = (Fact(finding.exception, Known.OBSERVED),)
             why = "The first derivative is right, but backward cannot be differentiated again, and nothing says so. @once_differentiable says it."
@@ -87,10 +89,15 @@ class DoubleBackward(FunctionRule):
         return tuple(out)
 
 
+def _fixes(detail: str) -> tuple[Fix, ...]:
+    return _UNCUT if detail.endswith("cut") else _INNER if detail.endswith("other") else _FIXES
+
+
 _FIXES = (
     Fix("save inputs or outputs, and recompute the intermediate result in backward", Applicability.DISPLAY_ONLY),
     Fix("decorate backward with torch.autograd.function.once_differentiable, so that double backward raises", Applicability.DISPLAY_ONLY),
 )
+_INNER = (Fix("correct what the backward of the Function that is called here returns", Applicability.DISPLAY_ONLY),)
 _UNCUT = (
     Fix("use the tensors themselves, grad_output and the saved ones, not detached ones or numbers read from them; for an inner torch.autograd.grad pass create_graph=torch.is_grad_enabled()",
         Applicability.DISPLAY_ONLY),

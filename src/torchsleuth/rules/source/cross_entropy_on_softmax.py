@@ -17,6 +17,8 @@ LOSSES = {
     "BCEWithLogitsLoss": ("sigmoid", "applies the sigmoid itself"),
     "nll_loss": ("softmax", "expects log-probabilities"),
     "NLLLoss": ("softmax", "expects log-probabilities"),
+    "kl_div": ("softmax", "expects log-probabilities as its input"),
+    "KLDivLoss": ("softmax", "expects log-probabilities as its input"),
 }
 
 
@@ -26,14 +28,14 @@ class CrossEntropyOnSoftmax(LintRule):
     What happened
     -------------
     `cross_entropy` or `CrossEntropyLoss` is given the output of a softmax (or of a model of the same file that ends with
-    one), `BCEWithLogitsLoss` that of a sigmoid, or `nll_loss` probabilities without the logarithm.
+    one), `BCEWithLogitsLoss` that of a sigmoid, or `nll_loss` or `kl_div` (as its first argument) probabilities without the logarithm.
 
     Why
     ---
     `cross_entropy` applies log-softmax itself. Applied twice, the probabilities (all between 0 and 1) are taken for
     logits: the loss cannot fall below a bound (0.55 for three classes, reached by a perfect prediction), the
     gradient is small, and training is slow. Nothing raises. `nll_loss` on probabilities even rewards the wrong
-    direction's scale: it returns minus a probability.
+    direction's scale: it returns minus a probability. `kl_div` on two equal distributions is then not 0.
 
     Example
     -------
@@ -55,7 +57,7 @@ class CrossEntropyOnSoftmax(LintRule):
     """
 
     name = "cross-entropy-on-softmax"
-    calls = frozenset({"cross_entropy", "nll_loss", "binary_cross_entropy_with_logits", "criterion", "loss_fn", "loss_func", "CrossEntropyLoss",
+    calls = frozenset({"cross_entropy", "nll_loss", "kl_div", "KLDivLoss", "kl_loss", "kl", "kld", "binary_cross_entropy_with_logits", "criterion", "loss_fn", "loss_func", "CrossEntropyLoss",
                        "BCEWithLogitsLoss", "NLLLoss", "loss_function", "crit", "ce", "loss", "ce_loss", "bce", "objective", ""})  # fmt: skip
 
     def on_call(self, call: Call, view: View) -> Found:
@@ -79,11 +81,21 @@ class CrossEntropyOnSoftmax(LintRule):
         return self.diagnosis(
             f"`{view.short(call.node)}` is given the output of a {unwanted}; it {does}",
             culprits,
-            f"`{name}` {does}. On the output of a {unwanted} the loss is wrong: it cannot reach its minimum and its gradient is small, "
-            "without an error.",
+            f"`{name}` {does}. On the output of a {unwanted} the loss is wrong, without an error: {_wrong_how(name)}.",
             Confidence.CERTAIN,
-            fixes=[advice(f"give it the values before the {unwanted}" if "expects" not in does else "use `log_softmax`, or `cross_entropy` on the logits")],
+            fixes=[advice(_put_right(name, unwanted, does))],
         )
+
+
+def _wrong_how(name: str) -> str:
+    divergence = name in ("kl_div", "KLDivLoss")
+    return "it is not 0 where the two distributions are equal" if divergence else "it cannot reach its minimum and its gradient is small"
+
+
+def _put_right(name: str, unwanted: str, does: str) -> str:
+    if "expects" not in does:
+        return f"give it the values before the {unwanted}"
+    return "use `log_softmax` for the first argument; the second one stays as it is" if name in ("kl_div", "KLDivLoss") else "use `log_softmax`, or `cross_entropy` on the logits"
 
 
 def _last_of_model(call: Call, op: str, view: View) -> ast.expr | None:

@@ -79,7 +79,7 @@ class MaskBeforeSoftmax(LintRule):
 
     def _zero_filled(self, filled: ast.Call, call: Call, view: View) -> Found:
         mask = filled.args[0]
-        if _is_applied_again(mask, call):
+        if _is_applied_again(mask, call) or call.name == "log_softmax" and OF_POSITIONS.search(ast.unparse(mask)):
             return None
         return self.diagnosis(
             f"`{view.short(filled)}` before softmax does not mask: exp(0) is 1",
@@ -94,6 +94,8 @@ class MaskBeforeSoftmax(LintRule):
         )
 
 
+# In a loss: positions that are not counted, whose whole row is filled so that nothing overflows.
+OF_POSITIONS = re.compile(r"target|label|ignore|valid", re.IGNORECASE)
 # Rows without any position left are filled so that softmax gives no NaN; what is not a number is replaced.
 OTHER_PURPOSE = re.compile(r"nan|inf|finite|all|any|full|row|empty|inval|diag|eye", re.IGNORECASE)
 

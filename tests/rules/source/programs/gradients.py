@@ -179,3 +179,14 @@ def train_sum(model, loader, optimizer):
         optimizer.step()
         total = total + loss  # culprit: loss-accumulated-with-graph
     return total
+
+
+class Scaled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.log_gain = torch.ones(1, requires_grad=True)  # culprit: unregistered-parameter
+        self.start = torch.zeros(width).requires_grad_()  # culprit: unregistered-parameter
+
+    def forward(self, x):
+        return self.linear(x) * self.log_gain.exp() + torch.sigmoid(self.start)

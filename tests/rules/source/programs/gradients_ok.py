@@ -231,3 +231,37 @@ class Blur(nn.Module):
         if not isinstance(self.sigma, torch.Tensor):
             return torch.tensor(self.sigma, device=device)
         return self.sigma.to(device)
+
+
+class ScaledByParameter(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1, requires_grad=True))
+        self.constant = torch.ones(width)
+        self.offset = torch.zeros(width, requires_grad=True)
+        self.probe = torch.zeros(width, requires_grad=True)
+        self.unused = torch.zeros(width, requires_grad=True)
+
+    def trained(self):
+        return [self.scale, self.offset]  # handed on, to an optimizer, say
+
+    def forward(self, x):
+        y = x * self.scale + self.offset + self.constant + self.probe
+        return y, torch.autograd.grad(y.sum(), self.probe, create_graph=True)[0]
+
+
+class Attacked(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.delta = model, torch.zeros(3, 8, 8, requires_grad=True)
+        self.noise = torch.zeros(3, 8, 8, requires_grad=True)
+
+    def forward(self, x):
+        return self.model(x + self.delta + self.noise)
+
+
+def attack(attacked, x, y):
+    optimizer = torch.optim.SGD([attacked.noise], lr=0.1)
+    optimizer.zero_grad()
+    F.cross_entropy(attacked(x), y).backward()
+    optimizer.step()

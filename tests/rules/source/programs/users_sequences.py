@@ -70,3 +70,17 @@ class Flat(nn.Module):
         x = F.relu(self.conv(x))
         x = x.view(32, 8 * 26 * 26)  # culprit: fixed-batch-in-view
         return F.log_softmax(self.fc(x))  # culprit: softmax-without-dim
+
+
+def distilled(student, teacher, x, temperature: float = 2.0):
+    soft = F.softmax(student(x) / temperature, dim=-1)  # culprit: cross-entropy-on-softmax
+    return F.kl_div(soft, F.softmax(teacher(x) / temperature, dim=-1), reduction="batchmean")
+
+
+class Distillation(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kl = nn.KLDivLoss(reduction="batchmean")
+
+    def forward(self, student, teacher):
+        return self.kl(torch.softmax(student, 1), torch.softmax(teacher, 1))  # culprit: cross-entropy-on-softmax

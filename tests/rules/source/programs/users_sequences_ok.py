@@ -104,3 +104,15 @@ def filled_by_a_kernel(kernel, frames, tokens, heads, dim):
 def one_query(keys: Tensor, query: Tensor, values: Tensor):
     weights = (keys @ query * 0.5).softmax(dim=0)
     return weights @ values
+
+
+def distilled(student, teacher, x, temperature: float = 2.0):
+    targets = F.softmax(teacher(x) / temperature, dim=-1)
+    by_hand = F.kl_div(F.softmax(student(x) / temperature, dim=-1).log(), targets, reduction="batchmean")
+    return by_hand + F.kl_div(F.log_softmax(student(x) / temperature, dim=-1), targets, reduction="batchmean")
+
+
+def loss_of_counted_pixels(pred: Tensor, target: Tensor, target_mask: Tensor | None):
+    if target_mask is not None:
+        pred = pred.masked_fill(~target_mask, 0.0)
+    return pred.log_softmax(1).gather(1, target.unsqueeze(1))
