@@ -15,6 +15,7 @@ from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.stepview import StepView
 from torchsleuth.origin import Origin, origin_of_file
+from torchsleuth.probe.names import Names
 
 MOST = 16
 
@@ -31,10 +32,11 @@ class HeldAlone:
         keyed = [(p, key) for p in lone[:MOST] if (key := view.trace.known_key(p)) is not None]
         if not keyed or len(lone) > MOST or loss is None:
             return
-        names = _names([p for p, _ in keyed])
+        names = Names(_frames())
         holder, keys = nn.Module(), {}
         for at, (p, key) in enumerate(keyed):
-            name = names.get(id(p), f"parameter {at} of {list(p.shape)}")
+            known = names.by_id(id(p))
+            name = known.name if known is not None else f"parameter {at} of {list(p.shape)}"
             holder._parameters[name], keys[name] = p, key  # type: ignore[assignment]
         states = dict.fromkeys(keys, "none")
         fields = view.facts(holder, None, loss, states, keys, {id(p) for p, _ in keyed}, None, slice(0, 0), (), slice(0, 0))
@@ -49,27 +51,11 @@ class HeldAlone:
         return [self._noted] if self._noted is not None and still else []
 
 
-def _names(tensors: list[torch.Tensor]) -> dict[int, str]:
-    """What the functions of the program that are running call them: by a name of their own, or as an attribute of what has one."""
-    wanted, found = {id(t) for t in tensors}, dict[int, str]()
-    frame: types.FrameType | None = sys._getframe(1)
+def _frames() -> list[types.FrameType]:
+    """The functions of the program that are running, the innermost last."""
+    found, frame = [], sys._getframe(1)
     while frame is not None:
         if origin_of_file(frame.f_code.co_filename) is Origin.USER:
-            for name, value in (*frame.f_locals.items(), *frame.f_globals.items()):
-                if id(value) in wanted:
-                    found.setdefault(id(value), name)
-                elif hasattr(type(value), "__dict__") and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
-                    for attribute, inner in (*_held(value, "__dict__"), *_held(value, "_parameters")):
-                        if id(inner) in wanted:
-                            found.setdefault(id(inner), f"{name}.{attribute}")
-        frame = frame.f_back
-    return found
-
-
-def _held(value: typing.Any, name: str) -> list[tuple[str, typing.Any]]:
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return []
-    inside = own if name == "__dict__" else own.get(name)
-    return list(inside.items()) if isinstance(inside, dict) else []
+            found.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    return found[::-1]
