@@ -52,10 +52,10 @@ class HeldAlone:
 
 
 def _frames() -> list[types.FrameType]:
-    """The functions of the program that are running."""
+    """The functions of the program that are running, the innermost last."""
     found, frame = [], sys._getframe(1)
     while frame is not None:
         if origin_of_file(frame.f_code.co_filename) is Origin.USER:
             found.append(frame)
         frame = frame.f_back  # type: ignore[assignment]
-    return found
+    return found[::-1]
