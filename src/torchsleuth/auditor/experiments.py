@@ -14,7 +14,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.broadcasting import ELEMENTWISE
 from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
-from torchsleuth.auditor.firstmoved import first_moved, value_of
+from torchsleuth.auditor.firstmoved import Found, first_moved, value_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.rearranging import keeps_samples_apart, meant
@@ -75,7 +75,7 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], "the first call of the model sets it up from its batch, and links the samples; later calls do not; that is not reported"
     places, trace = lab.locate(change, difference, may, False)
     found = places[0][0]
-    if found is not None and _one_sequence(lab, found.op, leaves, size):
+    if found is not None and _one_sequence(lab, found, leaves, size):
         return [], ""
     if found is not None and found.op.name == "batch_norm":
         return [], "the samples are linked by BatchNorm without running values, which takes those of the batch; that is not reported"
@@ -86,7 +86,7 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], f"in train mode the samples are linked {how}; that is not reported"
     if found is not None and in_groups(trace, found.op, size):
         return [], f"the model puts its samples in groups and takes each group together (`{found.op.name}`); that is not reported"
-    if found is not None and told_to_each(trace, found.op):
+    if found is not None and found.crossed is None and told_to_each(trace, found.op):
         return [], f"a number for the whole batch (`{found.op.name}`) is laid beside the features of each sample; that is not reported"
     if found is not None and each_with_each(trace, found.op, size):
         return [], f"the model compares each sample with each other one (`{found.op.name}`); that is not reported"
@@ -171,8 +171,11 @@ def _is_content(leaf: Leaf, lab: Lab) -> bool:
     return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2 or bool(lab.embedded(leaf))
 
 
-def _one_sequence(lab: Lab, op: Op, leaves: list[Leaf], size: int) -> bool:
+def _one_sequence(lab: Lab, found: Found, leaves: list[Leaf], size: int) -> bool:
     """The rows are the positions of one sequence: vectors or ids without an axis of samples, or (time first) with one that counts a single sample."""
+    op = found.op
+    if found.crossed is not None and all(leaf.tensor.dim() <= 1 + leaf.tensor.is_floating_point() for leaf in leaves):
+        return True  # a loop hands on from row to row what it has made of them
     if all(leaf.tensor.dim() == 2 and leaf.tensor.is_floating_point() for leaf in leaves):
         return op.name in _SEQUENCE_OPERATIONS
     if all(leaf.tensor.dim() == 1 for leaf in leaves):  # which nobody gives one by one, as samples, to a layer for sequences

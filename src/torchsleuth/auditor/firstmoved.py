@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+from torchsleuth.auditor.broadcasting import ELEMENTWISE
 from torchsleuth.auditor.compare import May, distance, moved_flags, output_leaves
+from torchsleuth.auditor.singly import Singly
 from torchsleuth.auditor.steps import Steps
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
@@ -26,6 +28,7 @@ class Found:
     second: Trace | None = None
     chosen: bool = False  # it takes or gives numbers of places, and these moved: another choice was made
     carried: bool = False  # it takes a state on to the next step of a loop, through padding
+    crossed: Op | None = None  # it is made of what a loop over the samples made of earlier ones, too: the call that took this one out of the batch
 
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "as_strided"}
@@ -49,7 +52,7 @@ def first_moved(
     key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
     wanted = one.ancestors({key}) if key is not None else None
     misread: dict[int, Found] = {}
-    packed, rows, steps = _Packed(one, may.batch), _Rows(may.batch), Steps(one, may)
+    packed, rows, steps, singly = _Packed(one, may.batch), _Rows(may.batch), Steps(one, may), Singly(one, may)
     carried: list[Found] = []
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
@@ -72,17 +75,33 @@ def first_moved(
                 continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
             chosen = decided(one, seen) if whole_numbers(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
-            if may.allows(flags, near=not (_asked_by_others(one, two, a, b) or _sums_over(a, may.length)), plain=not joined):
+            across = _laid_across(one, two, a, b, may, flags)
+            if not across and may.allows(flags, near=not (_asked_by_others(one, two, a, b) or _sums_over(a, may.length)), plain=not joined):
                 if a.name in _VIEWS and not joined and may.misread(flags):
                     misread[seen.key] = found
                 continue
             if steps.allow(seen, flags):
                 carried += [dataclasses.replace(found, carried=True)] if steps.carries(a) else []
                 continue
+            if singly.allow(seen, flags):
+                continue
             if carried and (state := _first_before(carried, steps.before(one, {other.key for other in a.ins}))) is not None:
                 return state  # this is made of a state that has gone through the padding there
-            return _first_misread(one, found, misread) or found
+            return _first_misread(one, found, misread) or dataclasses.replace(found, crossed=singly.crossing(a))
     return _first_before(carried, steps.before(one, {key})) if carried and key is not None else None
+
+
+def _laid_across(one: Trace, two: Trace, a: Op, b: Op, may: May, flags: torch.Tensor) -> bool:
+    """One number for each sample meets a table in which the samples are rows, along its other axis, which happens to be as long. (In a table of pairs both axes have moved before.)"""
+    axes = [axis for axis, size in enumerate(flags.shape) if size == may.batch] if may.length is None and a.name in ELEMENTWISE else []
+    place = next((place for place, seen in enumerate(a.ins[:2]) if seen.size == flags.shape and a.ins[1 - place].size[:1] == (may.batch,) and len(a.ins[1 - place].size) < len(seen.size)), None) if len(a.ins) > 1 else None
+    if len(axes) < 2 or place is None or any(may.along(flags, axis) for axis in axes):
+        return False
+    first, second = value_of(one, a.ins[place]), value_of(two, b.ins[place])
+    if first is None or second is None or first.shape != second.shape:
+        return False
+    before = moved_flags(first, second)[0]
+    return bool(before.any()) and any(may.along(before, axis) for axis in axes)
 
 
 def _first_before(carried: list[Found], keys: set[int]) -> Found | None:

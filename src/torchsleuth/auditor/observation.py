@@ -83,6 +83,8 @@ class Move:
     idle_width: int = 0  # what these lengths say, all of them
     carried: bool = False  # the operation takes a state on to the next step of a loop
     kept_site: Site | None = None  # the assignment that keeps that state
+    crossed: bool = False  # the operation takes a state on to the next sample
+    begun_site: Site | None = None  # the assignment before the loop over the samples, which gives that state its first value
     zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired
@@ -123,9 +125,11 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`
+    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`; "reduced": what `reduction` made of the table at `product`, over `axis`
     product: Site | None = None
     made: tuple[Made, ...] = ()
+    axis: int = 0
+    reduction: str = ""
 
 
 @dataclass(frozen=True, slots=True)

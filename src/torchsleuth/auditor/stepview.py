@@ -31,6 +31,7 @@ from torchsleuth.auditor.owners import criterion_built, owner_classes
 from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
+from torchsleuth.auditor.reducedaxis import off_their_axis
 from torchsleuth.auditor.polarity import polarity
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace
@@ -127,7 +128,7 @@ class StepView:
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
         found["broadcasts"] += tuple(compared_crosswise(trace, results, trace.ancestors({loss_key}))) if loss_key is not None else ()
-        found["broadcasts"] += tuple(averaged_before(trace, loss_key))
+        found["broadcasts"] += (*averaged_before(trace, loss_key), *off_their_axis(trace, loss_key))
         crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
         found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
