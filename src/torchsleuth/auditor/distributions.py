@@ -9,6 +9,7 @@ import torch
 from torchsleuth.auditor.observation import AxisFact
 
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.owners import softmax_built
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
 ACTIVATIONS = {"softmax", "log_softmax", "sigmoid", "logsigmoid", "softmin", "tanh", "relu", "sigmoid_"}
@@ -57,7 +58,7 @@ def of_scores(name: str, given: torch.Tensor, trace: Trace, op: Op) -> dict[str,
         other = next((d for d in range(given.dim()) if d != axis and given.shape[d] > 1 and _sums_to_one(values, d)), None)
         made = _softmax_behind(trace, op.ins[0])
         if other is not None and made is not None:
-            facts |= {"sums_along": other, "activation_site": trace.site(made), "activation": made.name}
+            facts |= {"sums_along": other, "activation_site": (ran := trace.site(made)), "activation": made.name, "activation_built": softmax_built(ran, made.name)}
     return facts
 
 

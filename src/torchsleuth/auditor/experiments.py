@@ -58,8 +58,10 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         change = [(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves]
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
-        if difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None:
-            # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows.
+        # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows. And the
+        # largest of all samples' values may be another one's, and stay so if this one's change a little.
+        faint = difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None
+        if faint or difference is None and any(_extreme_of_all(op, size) for op in lab.trace.ops):
             lab.loudness = LOUD
             result, _ = lab.run(change)
             difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
@@ -192,6 +194,13 @@ def _recombines(op: Op, size: int) -> bool:
     return op.name in ("__getitem__", "index_select") and any(seen.size == (size,) and not seen.dtype.is_floating_point for seen in op.ins[1:])
 
 
+def _extreme_of_all(op: Op, size: int) -> bool:
+    """The largest or smallest values of all samples together."""
+    if op.name not in ("max", "min", "amax", "amin", "aminmax", "quantile", "median") or not op.ins or op.ins[0].size[:1] != (size,) or not op.ins[0].dtype.is_floating_point:
+        return False
+    return bool(op.outs) and size not in op.outs[0].size
+
+
 def _picks(trace: Trace, op: Op, size: int) -> Op | None:
     """The call that did so: this one, or the one that put the ids in another order which this one looks up."""
     looked = trace.made_through(op.ins[0], ARRANGING) if op.name == "embedding" and op.ins else ()
@@ -234,7 +243,7 @@ def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference,
 def _is_graph(call: Call, size: int) -> bool:
     for leaf in call.leaves:
         shape, name = leaf.tensor.shape, leaf.name.lower()
-        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS:
+        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS and not (len(shape) == 3 and shape[0] == size and shape[1] == shape[2] != size):  # one table for each sample
             return True
         if len(shape) == 2 and shape[0] == 2 and not leaf.tensor.is_floating_point() and size != 2 and shape[1] > 2:
             return True

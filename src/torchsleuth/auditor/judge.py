@@ -54,7 +54,8 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     if "additive-mask" in kinds:
         found = _with_reason(observation, found)
     idle = observation.no_update
-    if "gradient-cut" in rules or ("zero-gradient" in rules - caused and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
+    nothing = {"zero-gradient"} - caused | ({"softmax-axis"} if any(fact.kind == "one-element" for fact in observation.axes) else set())
+    if "gradient-cut" in rules or (nothing & rules and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
         caused |= {"no-update"}
     return joined(explained([diagnosis for diagnosis in found if diagnosis.rule not in caused]))
 

@@ -145,6 +145,7 @@ class LossCall:
     reduction: str
     activation: str = ""  # "softmax", "log_softmax", "sigmoid" when the input came straight from one
     activation_site: Site | None = None
+    activation_built: Site | None = None  # where the layer was built that is this activation
     logarithm: Site | None = None  # what is no distribution was made by a logarithm here
     rows_sum_to_one: bool = False
     similarities: bool = False  # its scores compare two computed things with one another, or are cosines (or the like) times a scale
@@ -183,6 +184,7 @@ class AxisFact:
     use: Site | None = None
     along: int = -2  # the axis along which the weights sum to one
     keys: int = -1  # the axis along which they should
+    built: Site | None = None  # where the layer was built that runs so
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from torchsleuth.auditor.metrics import compared_crosswise
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
-from torchsleuth.auditor.owners import criterion_built, owner_classes
+from torchsleuth.auditor.owners import criterion_built, owner_classes, softmax_built
 from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
@@ -118,7 +118,9 @@ class StepView:
         own = set(trace.parameters) | {key for tensor in held if (key := trace.known_key(tensor)) is not None}
         found: dict[str, typing.Any] = {
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
-            "axes": (*self.softmaxes.facts.values(), *self.lengths.facts.values(), *self._picked(loss_key)),
+            "axes": tuple(
+                dataclasses.replace(fact, built=softmax_built(fact.site, fact.operation)) for fact in (*self.softmaxes.facts.values(), *self.lengths.facts.values(), *self._picked(loss_key))
+            ),
             "duplicates": tuple({d.site.span: d for d in self.watch.indexed.found}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),

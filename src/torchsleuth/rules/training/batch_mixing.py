@@ -9,7 +9,8 @@ from torchsleuth.auditor.verdicts import AuditRule, advice, again, culprit, expr
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"}
-_NORMALISING = {"softmax", "log_softmax", "mean", "std", "var", "norm", "layer_norm", "normalize", "cumsum", "sum", "max", "amax"}
+_NORMALISING = {"softmax", "log_softmax", "mean", "std", "var", "norm", "layer_norm", "normalize", "cumsum", "sum", "max", "amax", "min", "amin",
+                "median", "prod", "logsumexp", "cumprod", "logcumsumexp"}  # fmt: skip
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 _ATTENTION = {"multi_head_attention_forward", "scaled_dot_product_attention"}
 
@@ -65,7 +66,7 @@ class BatchMixing(AuditRule):
             site = move.site or observation.call
             culprits = []
             second = move.setting == "batch_first=True"
-            taken = f"it takes the {'second' if second else 'first'} axis for time"
+            taken = "it runs over the samples" if move.setting.startswith("dim=") else f"it takes the {'second' if second else 'first'} axis for time"
             if move.built_site is not None:
                 culprits.append(culprit(move.built_site, Role.CREATE, f"built here with `{move.setting}`: {taken}"))
             if site is not None:

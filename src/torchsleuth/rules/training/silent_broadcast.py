@@ -24,7 +24,8 @@ class SilentBroadcast(AuditRule):
     the model learns to predict the average. An accuracy or an error in an evaluation goes wrong the same way.
     (N,) weights on an (N, N) table of all pairs are the same mistake one step later: they lie along the
     second axis, and every weight is used with every sample. And weights or a mask that a loss meets when its mean
-    has been taken already scale it as a whole.
+    has been taken already scale it as a whole. Sums or lengths of the rows of a square table, taken without
+    `keepdim`, lie along its columns.
     How a legitimate table of all pairs is told from a mistake: it is of a tensor with itself; or an axis
     was put in on purpose (`unsqueeze`, `None`, `view`) on both sides; or it meets another table of the
     same sizes (distances, a mask, targets for the pairs). Weights are only reported on a product of two

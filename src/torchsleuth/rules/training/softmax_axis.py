@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import AxisFact, LossCall, Observation
+from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.model import Confidence, Culprit, Diagnosis, Role
 
 
 class SoftmaxAxis(AuditRule):
@@ -54,7 +55,7 @@ class SoftmaxAxis(AuditRule):
             if fact.kind == "one-element":
                 yield Diagnosis(
                     self.name, f"`{fact.operation}` runs over one element: the result is always {0 if 'log' in fact.operation else 1}", Confidence.CERTAIN,
-                    (culprit(fact.site, Role.OPERAND, f"axis {fact.dim} of {size} has size 1"),),
+                    (*_layer(fact.built), culprit(fact.site, Role.OPERAND, f"axis {fact.dim} of {size} has size 1")),
                     observed(f"the result has shape {size}, and axis {fact.dim} has size 1"),
                     "A softmax over one element does not depend on its input, so nothing before it gets a gradient.",
                     (advice("Use a sigmoid for a single unit, or the axis that holds the alternatives."),),
@@ -65,6 +66,11 @@ class SoftmaxAxis(AuditRule):
                 yield _picked(fact)
             else:
                 yield _attention(fact)
+
+
+def _layer(built: Site | None) -> list[Culprit]:
+    """What is to be changed comes first."""
+    return [culprit(built, Role.CREATE, "the layer gets its axis here")] if built is not None else []
 
 
 def _lengths(fact: AxisFact) -> Diagnosis:
@@ -87,7 +93,7 @@ def _sums(operation: str, axis: int) -> str:
 
 def _picked(fact: AxisFact) -> Diagnosis:
     size = list(fact.size)
-    culprits = [culprit(fact.site, Role.OPERAND, _sums(fact.operation, fact.along))]
+    culprits = [*_layer(fact.built), culprit(fact.site, Role.OPERAND, _sums(fact.operation, fact.along))]
     if fact.use is not None and fact.use.span != fact.site.span:
         culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
     return Diagnosis(
@@ -102,7 +108,7 @@ def _picked(fact: AxisFact) -> Diagnosis:
 def _attention(fact: AxisFact) -> Diagnosis:
     size = list(fact.size)
     keys, along = (axis - len(size) if axis >= 0 else axis for axis in (fact.keys, fact.along))
-    culprits = [culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
+    culprits = [*_layer(fact.built), culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
     if fact.use is not None:
         culprits.append(culprit(fact.use, Role.CALL, f"sums over axis {keys} of the weights, where they do not sum to 1"))
     over = "the queries" if fact.kind == "query-axis" else f"axis {along}"
@@ -117,7 +123,7 @@ def _attention(fact: AxisFact) -> Diagnosis:
 def _before_loss(loss: LossCall) -> Diagnosis:
     size, along = list(loss.input.size), loss.sums_along
     axis = len(size) - 1 if loss.function == "ctc_loss" else 1
-    culprits = [culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
+    culprits = [*_layer(loss.activation_built), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
     if loss.site.span != loss.activation_site.span:
         culprits.append(culprit(loss.site, Role.CALL, f"takes axis {axis} for the classes"))
     return Diagnosis(
