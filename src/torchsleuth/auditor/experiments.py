@@ -113,7 +113,8 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         where = f"`{difference.name}` of sample {_other_row(difference, row, size)}"
         move = lab.move_at("mixing", trace, picks, difference.distance, changed, where, reordered=True)
         return [dataclasses.replace(move, rounding=max(difference.allowed, 1e-12))], ""
-    for rank, (found, one) in enumerate(places):
+    for rank, (last, one) in enumerate(places):
+        found = last.across or last if last is not None else None
         layer, setting = built(lab, found.op, "mixing-time-first" if axis else "mixing") if found is not None else (None, "")
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
         pairs = _pairs_made(trace, found.op, size) if found is not None else None

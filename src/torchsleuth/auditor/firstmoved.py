@@ -28,6 +28,7 @@ class Found:
     second: Trace | None = None
     chosen: bool = False  # it takes or gives numbers of places, and these moved: another choice was made
     carried: bool = False  # it takes a state on to the next step of a loop, through padding
+    across: Found | None = None  # before it, a table was laid so that samples stand along both its axes
     crossed: Op | None = None  # it is made of what a loop over the samples made of earlier ones, too: the call that took this one out of the batch
 
 
@@ -54,6 +55,7 @@ def first_moved(
     misread: dict[int, Found] = {}
     packed, rows, steps, singly = _Packed(one, may.batch), _Rows(may.batch), Steps(one, may), Singly(one, may)
     carried: list[Found] = []
+    across: Found | None = None
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
             break  # the runs took different ways: data-dependent control flow
@@ -75,8 +77,9 @@ def first_moved(
                 continue  # positions have only moved on, by as many as were put before them: what takes them shows whether they mix
             chosen = decided(one, seen) if whole_numbers(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags), allowed, b, two, chosen)
-            across = _laid_across(one, two, a, b, may, flags)
-            if not across and may.allows(flags, near=not (_asked_by_others(one, two, a, b) or _sums_over(a, may.length)), plain=not joined):
+            if across is None and _laid_across(one, two, a, b, may, flags):
+                across = found
+            if may.allows(flags, near=not (_asked_by_others(one, two, a, b) or _sums_over(a, may.length)), plain=not joined):
                 if a.name in _VIEWS and not joined and may.misread(flags):
                     misread[seen.key] = found
                 continue
@@ -87,7 +90,7 @@ def first_moved(
                 continue
             if carried and (state := _first_before(carried, steps.before(one, {other.key for other in a.ins}))) is not None:
                 return state  # this is made of a state that has gone through the padding there
-            return _first_misread(one, found, misread) or dataclasses.replace(found, crossed=singly.crossing(a))
+            return _first_misread(one, found, misread) or dataclasses.replace(found, crossed=singly.crossing(a), across=across if across is not None and _comes_of(one, a, across.op) else None)
     return _first_before(carried, steps.before(one, {key})) if carried and key is not None else None
 
 
@@ -166,7 +169,7 @@ class _Rows:
 
     def holds(self, op: Op) -> bool:
         before, after = op.ins[0].size if op.ins else (), op.outs[0].size if op.outs else ()
-        if op.name in _VIEWS and before[:1] == (self.batch,) and len(before) > 1 and after[:1] == (math.prod(before[:2]),) and before[2:] == after[1:]:
+        if op.name in _VIEWS and self.batch in before[:2] and len(before) > 1 and after[:1] == (math.prod(before[:2]),) and before[2:] == after[1:]:
             self.keys.update((seen.key, after[0]) for seen in op.outs)
             return True
         sizes = {self.keys[seen.key] for seen in op.ins if seen.key in self.keys}
@@ -217,6 +220,10 @@ class _Packed:
         loose = [seen for seen in op.outs if (picks or seen.size[:1] in counts) and seen.size and self.batch not in seen.size and seen.size[0] % self.batch]
         self.loose.update(seen.key for seen in loose)
         return bool(loose)
+
+
+def _comes_of(trace: Trace, op: Op, earlier: Op) -> bool:
+    return bool(trace.ancestors({seen.key for seen in op.ins}) & {seen.key for seen in earlier.outs})
 
 
 def _first_misread(trace: Trace, found: Found, misread: dict[int, Found]) -> Found | None:

@@ -132,7 +132,7 @@ class StepView:
         found["broadcasts"] += tuple(compared_crosswise(trace, results, trace.ancestors({loss_key}))) if loss_key is not None else ()
         found["broadcasts"] += (*averaged_before(trace, loss_key), *off_their_axis(trace, loss_key))
         crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
-        found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
+        found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set()), inside), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
         lost = overwritten_losses(trace, step or slice(None)) if loss is not None else []
         if states is not None:
