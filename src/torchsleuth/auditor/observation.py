@@ -246,8 +246,10 @@ class HotLine:
     loop: Site | None
     elements: int
     kind: str  # "nodes", "item"
-    more: tuple[Site, ...] = ()  # other reads in the same loop
+    more: tuple[Site, ...] = ()  # other reads, or lines that made many nodes, in the same loop
     around: tuple[Site, ...] = ()  # loops around it that run over the same elements
+    together: int = 0  # nodes of all its lines
+    rounds: int = 0  # of the loop, of which its branches share the lines
 
 
 @dataclass(frozen=True, slots=True)

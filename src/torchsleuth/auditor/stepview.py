@@ -21,6 +21,7 @@ from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
+from torchsleuth.auditor.hotlines import hot_lines
 from torchsleuth.auditor.integers import IntegerWatch
 from torchsleuth.auditor.leftout import left_out
 from torchsleuth.auditor.metrics import compared_crosswise
@@ -30,7 +31,7 @@ from torchsleuth.auditor.observation_training import Weight
 from torchsleuth.auditor.owners import criterion_built, owner_classes, softmax_built
 from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
-from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
+from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected
 from torchsleuth.auditor.reducedaxis import off_their_axis
 from torchsleuth.auditor.polarity import polarity
 from torchsleuth.auditor.terms import constant_terms, idle
