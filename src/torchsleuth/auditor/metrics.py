@@ -22,7 +22,8 @@ from torchsleuth.auditor.trace import Trace, quietly
 MODULE_CALLS = 20_000  # that are waited for: a tenth of a second of a run at most
 MOST_OPERATIONS = 200  # after one call
 LOOKS = 3
-_COMPARING = {"eq", "ne", "__eq__", "__ne__", "sub", "__sub__", "rsub", "__rsub__", "subtract", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "isclose"}
+_COMPARING = {"eq", "ne", "__eq__", "__ne__", "sub", "__sub__", "rsub", "__rsub__", "subtract", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "isclose",
+              "mul", "__mul__", "add", "__add__", "__and__", "__or__", "logical_and", "logical_or"}  # fmt: skip
 
 
 def compared_crosswise(trace: Trace, outputs: set[int], training: set[int]) -> list[Broadcast]:

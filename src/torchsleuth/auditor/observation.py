@@ -165,6 +165,7 @@ class LossCall:
     built: Site | None = None  # where the loss was made, of one that counts labels at padded positions
     layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
     sums_along: int | None = None  # the axis along which the input is log-probabilities, where that is not the one of the classes
+    asked_along: int | None = None  # of a divergence: the axis along which the other side does
     log_target: bool = False  # of `kl_div`: its target is to be logarithms, too
     target_lowest: float = 0.0
     target_activation: str = ""

@@ -106,6 +106,8 @@ def _turned_map(trace: Trace, op: Op) -> _Moved | None:
     if before[:1] != after[:1] or len(before) < 3 or len(after) < 3:
         return None
     old, new = before[1:], after[1:]
+    if len(old) == len(new) == 3 and (times := new[1] // old[1]) > 1 and (new[0] * times**2, new[1] // times, new[2] // times) == old and new[2] % times == 0:
+        return (old[0], old, new) if laid_by_layer(trace, op.ins[0], 1) else None  # a larger map of fewer channels
     if len(old) > 2 == len(new) and laid_by_layer(trace, op.ins[0], 1):
         channels, spots = old[0], math.prod(old[1:])
         turned = {(spots, channels), *(((old[2], channels * old[1]),) if len(old) == 3 else ())} - {(channels, spots), (channels * old[1], spots // old[1])}

@@ -49,7 +49,7 @@ class SoftmaxAxis(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for loss in observation.losses:
             if loss.sums_along is not None and loss.activation_site is not None:
-                yield _before_loss(loss)
+                yield _before_loss(loss) if loss.asked_along is None else _divergence(loss)
         for fact in observation.axes:
             size = list(fact.size)
             if fact.kind == "one-element":
@@ -134,6 +134,20 @@ def _before_loss(loss: LossCall) -> Diagnosis:
         + ", so that raising one lowers the others' there.",
         (advice(f"Let `{loss.activation}` run over the classes, or give `cross_entropy` the scores."
                 if loss.function != "ctc_loss" else f"Let `{loss.activation}` run over the classes (`dim=-1`)."),),
+    )  # fmt: skip
+
+
+def _divergence(loss: LossCall) -> Diagnosis:
+    size, along, asked = list(loss.input.size), loss.sums_along, loss.asked_along
+    culprits = [*_layer(loss.activation_built), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
+    if loss.site.span != loss.activation_site.span:
+        culprits.append(culprit(loss.site, Role.CALL, f"compares with probabilities that sum to 1 along axis {asked}"))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{loss.function}` compares distributions along different axes of {size}: `{loss.activation}` runs over axis {along}, the other one over axis {asked}",
+        Confidence.CERTAIN, tuple(culprits),
+        observed(f"both operands of `{loss.function}` have shape {size}; one is a distribution along axis {along}" + (", that of the samples" if along == 0 else "") + f", the other along axis {asked}"),
+        "A divergence compares the probabilities of the same alternatives: both sides must be distributions over the same axis.",
+        (advice(f"Let `{loss.activation}` run over axis {asked}: `dim={_axis(asked, len(size))}`."),),
     )  # fmt: skip
 
 
