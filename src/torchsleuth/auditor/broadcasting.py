@@ -58,7 +58,7 @@ def broadcasts(trace: Trace, loss_key: int | None, batch: int | None, own: set[i
         span = one.site.span
         if (one.explicit and paired & _sources(trace, op)) or outer & _sources(trace, op):
             continue  # all pairs of this one with itself, or on purpose with another, are on the way to the loss, too: a distance between two sets
-        if not _meets_table(trace, op, made):
+        if one.kind == "features" or not _meets_table(trace, op, made):
             found.setdefault((span.file, span.line, span.column, span.end_column), one)
     return list(found.values())
 

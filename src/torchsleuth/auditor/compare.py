@@ -54,6 +54,10 @@ class May:
                 return True
         return False
 
+    def along(self, moved: torch.Tensor, axis: int) -> bool:
+        """Is this axis that of the samples, and has nothing moved but what may?"""
+        return not bool((moved & ~_along(self.table.to(moved.device), moved.dim(), axis)).any())
+
     def elsewhere(self, moved: torch.Tensor) -> Iterator[May]:
         """The same for an axis on which the positions stand beside others, or of which there are fewer; none if there is one of their own.
 

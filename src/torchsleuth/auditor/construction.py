@@ -8,8 +8,8 @@ from torch import nn
 
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.owners import softmax_built
 from torchsleuth.auditor.trace import Op, Trace
-
 
 def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
     """The expression that built the layer, and the setting that lets it see what it must not; no site where its making was not seen."""
@@ -17,6 +17,8 @@ def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
         return None, ""
     layer = lab.runner.model.get_submodule(op.module)
     setting = _setting(layer, kind)
+    if isinstance(layer, (nn.Softmax, nn.LogSoftmax)) and kind == "mixing":
+        return softmax_built(lab.trace.site(op), op.name), f"dim={layer.dim}"
     if not setting or lab.step is None:
         return None, setting
     names = [kind.__name__ for kind in type(layer).__mro__ if issubclass(kind, nn.Module) and kind is not nn.Module]  # one with a parametrization is of a class made for it

@@ -11,6 +11,7 @@ from torchsleuth.auditor.accelerator import at_hand
 from torchsleuth.auditor.magnitudes import weight_of
 from torchsleuth.auditor.observation import AxisFact
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.auditor.owners import softmax_built
 from torchsleuth.auditor.squashed import built
 from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 
@@ -113,6 +114,12 @@ def of_divergence(given: torch.Tensor, target: torch.Tensor, log_target: bool, t
         facts["normalised"] = all(float(given.float().logsumexp(d).abs().median()) < FAR for d in axes)
     else:
         facts["normalised"] = True
+    along = [d for d in range(given.dim()) if given.shape[d] > 1 and _sums_to_one(given.float(), d)]
+    if len(axes) == len(along) == 1 != given.dim() and axes != along and given.shape == target.shape and (ran := _softmax_behind(trace, op.ins[0])) is not None:
+        # Of two that run over different axes the one over the samples is wrong.
+        wrong, other, right = (made, axes[0], along[0]) if axes[0] == 0 and made is not None else (ran, along[0], axes[0])
+        site = trace.site(wrong)
+        facts |= {"sums_along": other, "asked_along": right, "activation_site": site, "activation": wrong.name, "activation_built": softmax_built(site, wrong.name)}
     return facts
 
 

@@ -195,6 +195,7 @@ class Ending:
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
         largest.update(kept=tuple(arrivals.kept()), discarded=tuple(arrivals.discarded()), mixed=tuple(self._with_entry(one) for one in arrivals.mixed()))
         largest["broadcasts"] = (*largest.get("broadcasts", ()), *self.later.metrics.found.values())
+        largest["duplicates"] = (*largest.get("duplicates", ()), *self.later.metrics.lost.values())
         near = [one.site for one in self.captured]
         for one in self.captured:
             self.fields.setdefault(id(one.model), {})["not_frozen"] = not_frozen(one.model, self.optimizers.changed, [*near, *self.optimizers.built.values()])

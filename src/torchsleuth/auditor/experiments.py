@@ -14,7 +14,7 @@ from torchsleuth.auditor.batch import Call, Leaf
 from torchsleuth.auditor.broadcasting import ELEMENTWISE
 from torchsleuth.auditor.compare import Difference, May, first_difference, moved_flags, output_leaves
 from torchsleuth.auditor.construction import built
-from torchsleuth.auditor.firstmoved import first_moved, value_of
+from torchsleuth.auditor.firstmoved import Found, first_moved, value_of
 from torchsleuth.auditor.lab import Lab
 from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.rearranging import keeps_samples_apart, meant
@@ -58,8 +58,10 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         change = [(leaf, _rows(leaf.tensor, row, axis)) for leaf in leaves]
         result, _ = lab.run(change)
         difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
-        if difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None:
-            # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows.
+        # The others' sums are of the same numbers as before: they should not move by a bit. If it is more than rounding, it grows. And the
+        # largest of all samples' values may be another one's, and stay so if this one's change a little.
+        faint = difference is None and first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True, patience=FAINT) is not None
+        if faint or difference is None and any(_extreme_of_all(op, size) for op in lab.trace.ops):
             lab.loudness = LOUD
             result, _ = lab.run(change)
             difference = first_difference(lab.base, result, may, scalars=False, floor=lab.floor, needs_batch=True)
@@ -75,7 +77,7 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], "the first call of the model sets it up from its batch, and links the samples; later calls do not; that is not reported"
     places, trace = lab.locate(change, difference, may, False)
     found = places[0][0]
-    if found is not None and _one_sequence(lab, found.op, leaves, size):
+    if found is not None and _one_sequence(lab, found, leaves, size):
         return [], ""
     if found is not None and found.op.name == "batch_norm":
         return [], "the samples are linked by BatchNorm without running values, which takes those of the batch; that is not reported"
@@ -88,7 +90,7 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         return [], f"in train mode the samples are linked {how}; that is not reported"
     if found is not None and in_groups(trace, found.op, size):
         return [], f"the model puts its samples in groups and takes each group together (`{found.op.name}`); that is not reported"
-    if found is not None and told_to_each(trace, found.op):
+    if found is not None and found.crossed is None and told_to_each(trace, found.op):
         return [], f"a number for the whole batch (`{found.op.name}`) is laid beside the features of each sample; that is not reported"
     if found is not None and each_with_each(trace, found.op, size):
         return [], f"the model compares each sample with each other one (`{found.op.name}`); that is not reported"
@@ -113,7 +115,8 @@ def _mixing_moves(lab: Lab, evidence: bool, axis: int = 0, size: int | None = No
         where = f"`{difference.name}` of sample {_other_row(difference, row, size)}"
         move = lab.move_at("mixing", trace, picks, difference.distance, changed, where, reordered=True)
         return [dataclasses.replace(move, rounding=max(difference.allowed, 1e-12))], ""
-    for rank, (found, one) in enumerate(places):
+    for rank, (last, one) in enumerate(places):
+        found = last.across or last if last is not None else None
         layer, setting = built(lab, found.op, "mixing-time-first" if axis else "mixing") if found is not None else (None, "")
         where = f"`{one.name}` of sample {_other_row(one, row, size)}"
         pairs = _pairs_made(trace, found.op, size) if found is not None else None
@@ -173,8 +176,11 @@ def _is_content(leaf: Leaf, lab: Lab) -> bool:
     return leaf.tensor.is_floating_point() or leaf.tensor.dim() == 2 or bool(lab.embedded(leaf))
 
 
-def _one_sequence(lab: Lab, op: Op, leaves: list[Leaf], size: int) -> bool:
+def _one_sequence(lab: Lab, found: Found, leaves: list[Leaf], size: int) -> bool:
     """The rows are the positions of one sequence: vectors or ids without an axis of samples, or (time first) with one that counts a single sample."""
+    op = found.op
+    if found.crossed is not None and all(leaf.tensor.dim() <= 1 + leaf.tensor.is_floating_point() for leaf in leaves):
+        return True  # a loop hands on from row to row what it has made of them
     if all(leaf.tensor.dim() == 2 and leaf.tensor.is_floating_point() for leaf in leaves):
         return op.name in _SEQUENCE_OPERATIONS
     if all(leaf.tensor.dim() == 1 for leaf in leaves):  # which nobody gives one by one, as samples, to a layer for sequences
@@ -189,6 +195,13 @@ def _recombines(op: Op, size: int) -> bool:
     if op.name in ("flip", "roll"):
         return True
     return op.name in ("__getitem__", "index_select") and any(seen.size == (size,) and not seen.dtype.is_floating_point for seen in op.ins[1:])
+
+
+def _extreme_of_all(op: Op, size: int) -> bool:
+    """The largest or smallest values of all samples together."""
+    if op.name not in ("max", "min", "amax", "amin", "aminmax", "quantile", "median") or not op.ins or op.ins[0].size[:1] != (size,) or not op.ins[0].dtype.is_floating_point:
+        return False
+    return bool(op.outs) and size not in op.outs[0].size
 
 
 def _picks(trace: Trace, op: Op, size: int) -> Op | None:
@@ -233,7 +246,7 @@ def _own_row_moves(base: typing.Any, result: typing.Any, difference: Difference,
 def _is_graph(call: Call, size: int) -> bool:
     for leaf in call.leaves:
         shape, name = leaf.tensor.shape, leaf.name.lower()
-        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS:
+        if set(re.findall("[a-z]+", name)) & _GRAPH_WORDS and not (len(shape) == 3 and shape[0] == size and shape[1] == shape[2] != size):  # one table for each sample
             return True
         if len(shape) == 2 and shape[0] == 2 and not leaf.tensor.is_floating_point() and size != 2 and shape[1] > 2:
             return True

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+from torchsleuth.auditor.broadcasting import ELEMENTWISE
 from torchsleuth.auditor.compare import May, distance, moved_flags, output_leaves
+from torchsleuth.auditor.singly import Singly
 from torchsleuth.auditor.steps import Steps
 from torchsleuth.auditor.trace import Op, Seen, Trace
 
@@ -26,6 +28,8 @@ class Found:
     second: Trace | None = None
     chosen: bool = False  # it takes or gives numbers of places, and these moved: another choice was made
     carried: bool = False  # it takes a state on to the next step of a loop, through padding
+    across: Found | None = None  # before it, a table was laid so that samples stand along both its axes
+    crossed: Op | None = None  # it is made of what a loop over the samples made of earlier ones, too: the call that took this one out of the batch
 
 
 _VIEWS = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "as_strided"}
@@ -49,8 +53,9 @@ def first_moved(
     key = one.known_key(outputs[leaf]) if leaf < len(outputs) else None
     wanted = one.ancestors({key}) if key is not None else None
     misread: dict[int, Found] = {}
-    packed, rows, steps = _Packed(one, may.batch), _Rows(may.batch), Steps(one, may)
+    packed, rows, steps, singly = _Packed(one, may.batch), _Rows(may.batch), Steps(one, may), Singly(one, may)
     carried: list[Found] = []
+    across: Found | None = None
     for a, b in zip(one.ops, two.ops, strict=False):
         if a.name != b.name or a.place.code is not b.place.code:
             break  # the runs took different ways: data-dependent control flow
@@ -74,6 +79,8 @@ def first_moved(
                 flags = flags.any(1, keepdim=True)  # channels, of which there happen to be as many
             chosen = decided(one, seen) if whole_numbers(seen) else _other_places(one, two, a, b)
             found = Found(a, distance(first, second, flags.expand_as(first)), allowed, b, two, chosen)
+            if across is None and _laid_across(one, two, a, b, may, flags):
+                across = found
             if may.allows(flags, near=not (_asked_by_others(one, two, a, b) or _sums_over(a, may.length)), plain=not joined):
                 if a.name in _VIEWS and not joined and may.misread(flags):
                     misread[seen.key] = found
@@ -81,10 +88,25 @@ def first_moved(
             if steps.allow(seen, flags):
                 carried += [dataclasses.replace(found, carried=True)] if steps.carries(a) else []
                 continue
+            if singly.allow(seen, flags):
+                continue
             if carried and (state := _first_before(carried, steps.before(one, {other.key for other in a.ins}))) is not None:
                 return state  # this is made of a state that has gone through the padding there
-            return _first_misread(one, found, misread) or found
+            return _first_misread(one, found, misread) or dataclasses.replace(found, crossed=singly.crossing(a), across=across if across is not None and _comes_of(one, a, across.op) else None)
     return _first_before(carried, steps.before(one, {key})) if carried and key is not None else None
+
+
+def _laid_across(one: Trace, two: Trace, a: Op, b: Op, may: May, flags: torch.Tensor) -> bool:
+    """One number for each sample meets a table in which the samples are rows, along its other axis, which happens to be as long. (In a table of pairs both axes have moved before.)"""
+    axes = [axis for axis, size in enumerate(flags.shape) if size == may.batch] if may.length is None and a.name in ELEMENTWISE else []
+    place = next((place for place, seen in enumerate(a.ins[:2]) if seen.size == flags.shape and a.ins[1 - place].size[:1] == (may.batch,) and len(a.ins[1 - place].size) < len(seen.size)), None) if len(a.ins) > 1 else None
+    if len(axes) < 2 or place is None or any(may.along(flags, axis) for axis in axes):
+        return False
+    first, second = value_of(one, a.ins[place]), value_of(two, b.ins[place])
+    if first is None or second is None or first.shape != second.shape:
+        return False
+    before = moved_flags(first, second)[0]
+    return bool(before.any()) and any(may.along(before, axis) for axis in axes)
 
 
 def _first_before(carried: list[Found], keys: set[int]) -> Found | None:
@@ -149,7 +171,7 @@ class _Rows:
 
     def holds(self, op: Op) -> bool:
         before, after = op.ins[0].size if op.ins else (), op.outs[0].size if op.outs else ()
-        if op.name in _VIEWS and before[:1] == (self.batch,) and len(before) > 1 and after[:1] == (math.prod(before[:2]),) and before[2:] == after[1:]:
+        if op.name in _VIEWS and self.batch in before[:2] and len(before) > 1 and after[:1] == (math.prod(before[:2]),) and before[2:] == after[1:]:
             self.keys.update((seen.key, after[0]) for seen in op.outs)
             return True
         sizes = {self.keys[seen.key] for seen in op.ins if seen.key in self.keys}
@@ -200,6 +222,10 @@ class _Packed:
         loose = [seen for seen in op.outs if (picks or seen.size[:1] in counts) and seen.size and self.batch not in seen.size and seen.size[0] % self.batch]
         self.loose.update(seen.key for seen in loose)
         return bool(loose)
+
+
+def _comes_of(trace: Trace, op: Op, earlier: Op) -> bool:
+    return bool(trace.ancestors({seen.key for seen in op.ins}) & {seen.key for seen in earlier.outs})
 
 
 def _first_misread(trace: Trace, found: Found, misread: dict[int, Found]) -> Found | None:

@@ -61,8 +61,8 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
     idle = observation.no_update
     if idle is not None and idle.zeros:  # which names what is zero, and where it is made
         caused.add("zero-gradient")
-    flat = "zero-gradient" in rules - caused or any(d.rule == "softmax-axis" and "one element" in d.title for d in found)
-    if "gradient-cut" in rules or (flat and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
+    nothing = {"zero-gradient"} - caused | ({"softmax-axis"} if any(fact.kind == "one-element" for fact in observation.axes) else set())
+    if "gradient-cut" in rules or (nothing & rules and idle is not None and idle.reason == "zero-gradient" and not idle.zeros):
         caused |= {"no-update"}
     return joined(explained([diagnosis for diagnosis in found if diagnosis.rule not in caused]))
 

@@ -21,7 +21,7 @@ from torchsleuth.auditor.observation import Move
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.runner import Runner
-from torchsleuth.auditor.sites import expression, kept_in_loop, library_name, place_here
+from torchsleuth.auditor.sites import begun_before_loop, expression, kept_in_loop, library_name, place_here
 from torchsleuth.auditor.trace import ARRANGING, Change, Op, Trace
 
 KEPT_BYTES = 2 << 30  # results kept for one localisation
@@ -179,6 +179,9 @@ class Lab:
         site = self.site(trace, found.op) if found else None
         if found is not None and found.carried and site is not None:
             more["kept_site"] = kept_in_loop(site)
+        if found is not None and found.crossed is not None and kind == "mixing":
+            taken = trace.site(found.crossed)
+            more |= {"crossed": True, "begun_site": begun_before_loop(taken) if taken is not None else None}
         return Move(
             kind, changed, where, difference.distance, max(difference.allowed, 1e-12),
             operation=found.op.name if found else "",

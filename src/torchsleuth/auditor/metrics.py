@@ -1,4 +1,7 @@
-"""Predictions compared with labels of another shape: an accuracy or an error over all pairs. In the step, and after the first calls without gradients: `MetricWatch`."""
+"""Predictions compared with labels of another shape: an accuracy or an error over all pairs. In the step, and after the first calls without gradients: `MetricWatch`.
+
+There counts that are lost are seen, too: `confusion[labels, predictions] += 1`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,16 @@ from torch.nn.modules import module as hooks
 
 from torchsleuth.auditor.broadcasting import crossed, put_in
 from torchsleuth.auditor.compare import output_leaves
+from torchsleuth.auditor.indexed import IndexedWrites
 from torchsleuth.auditor.modestack import enter_below, harmless, take_out, transformed, unseen
-from torchsleuth.auditor.observation import Broadcast
-from torchsleuth.auditor.trace import Trace
+from torchsleuth.auditor.observation import Broadcast, Duplicates
+from torchsleuth.auditor.trace import Trace, quietly
 
 MODULE_CALLS = 20_000  # that are waited for: a tenth of a second of a run at most
 MOST_OPERATIONS = 200  # after one call
 LOOKS = 3
-_COMPARING = {"eq", "ne", "__eq__", "__ne__", "sub", "__sub__", "rsub", "__rsub__", "subtract", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "isclose"}
+_COMPARING = {"eq", "ne", "__eq__", "__ne__", "sub", "__sub__", "rsub", "__rsub__", "subtract", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "isclose",
+              "mul", "__mul__", "add", "__add__", "__and__", "__or__", "logical_and", "logical_or"}  # fmt: skip
 
 
 def compared_crosswise(trace: Trace, outputs: set[int], training: set[int]) -> list[Broadcast]:
@@ -41,6 +46,8 @@ class MetricWatch:
 
     def __init__(self, models: typing.Iterable[nn.Module]) -> None:
         self.found: dict[typing.Any, Broadcast] = {}
+        self.lost: dict[typing.Any, Duplicates] = {}
+        self._writes: IndexedWrites | None = None
         self._models = {id(model) for model in models}
         self._handles: list[typing.Any] = []
         self._trace: Trace | None = None
@@ -59,6 +66,7 @@ class MetricWatch:
 
     def failed(self, error: Exception) -> None:
         self.found.clear()
+        self.lost.clear()
         if self._trace is not None:
             take_out(self._trace)
             self._trace = None
@@ -80,6 +88,9 @@ class MetricWatch:
     @unseen
     def _begin(self, output: typing.Any) -> None:
         self._trace = Trace(most=MOST_OPERATIONS, watchers={})
+        self._writes = IndexedWrites(self._trace)
+        self._trace.watchers["__getitem__"] = [quietly(self._writes.reads)]
+        self._trace.early.update((name, [quietly(self._writes.writes)]) for name in ("__setitem__", "index_put_"))
         self._trace.carried = True
         self._outputs = {self._trace.key(tensor) for _, tensor in output_leaves(output)}
         enter_below(self._trace)
@@ -93,6 +104,9 @@ class MetricWatch:
         take_out(trace)
         for one in compared_crosswise(trace, self._outputs, set()):
             self.found.setdefault(one.site.span, one)
+        for lost in self._writes.found if self._writes is not None else ():
+            if lost.accumulating:
+                self.lost.setdefault(lost.site.span, lost)
         self._looks += 1
         if self._looks >= LOOKS:
             self.stop()

@@ -89,6 +89,8 @@ class Move:
     idle_width: int = 0  # what these lengths say, all of them
     carried: bool = False  # the operation takes a state on to the next step of a loop
     kept_site: Site | None = None  # the assignment that keeps that state
+    crossed: bool = False  # the operation takes a state on to the next sample
+    begun_site: Site | None = None  # the assignment before the loop over the samples, which gives that state its first value
     zero: bool = False  # what stands at padded positions there is zero
     intent: str = ""  # how it is known that the model is meant to be causal
     made_site: Site | None = None  # where the mask in use was made; where the part was called that was not given it (`not_given`, `mask_unused`); the softmax that runs along another axis; where samples were paired
@@ -130,9 +132,11 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`
+    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`; "reduced": what `reduction` made of the table at `product`, over `axis`
     product: Site | None = None
     made: tuple[Made, ...] = ()
+    axis: int = 0
+    reduction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,7 @@ class LossCall:
     layer: Site | None = None  # the layer that made the input, where it did not lay its outputs along axis 1
     sums_along: int | None = None  # the axis along which the input is log-probabilities, where that is not the one of the classes
     sums_in: tuple[int, ...] = ()  # where that was before the positions were laid one after the other
+    asked_along: int | None = None  # of a divergence: the axis along which the other side does
     log_target: bool = False  # of `kl_div`: its target is to be logarithms, too
     target_lowest: float = 0.0
     target_activation: str = ""
@@ -258,8 +263,10 @@ class HotLine:
     loop: Site | None
     elements: int
     kind: str  # "nodes", "item"
-    more: tuple[Site, ...] = ()  # other reads in the same loop
+    more: tuple[Site, ...] = ()  # other reads, or lines that made many nodes, in the same loop
     around: tuple[Site, ...] = ()  # loops around it that run over the same elements
+    together: int = 0  # nodes of all its lines
+    rounds: int = 0  # of the loop, of which its branches share the lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import site_of_node, syntax_of
 from torchsleuth.origin import Origin, origin_of_file
 
+_SOFTMAXES = {"softmax": "Softmax", "log_softmax": "LogSoftmax"}
+
 
 def owner_classes(model: nn.Module) -> dict[str, tuple[str, str, bool]]:
     """For each parameter: its module's path and type, and whether the class that holds it is the user's own code."""
@@ -56,6 +58,27 @@ def criterion_built(call: Site) -> Site | None:
     if len(made) == 1 and isinstance(made[0], ast.Call) and ast.unparse(made[0].func).endswith("Loss"):
         return site_of_node(filename, made[0])
     return None
+
+
+def softmax_built(run: Site | None, operation: str) -> Site | None:
+    """Where the softmax layer was built that ran in this call of a layer, as the source of the file has it: in what the layer was assigned, or the only one."""
+    called = _call_of(run.source) if run is not None else None
+    tree = syntax_of(os.path.abspath(run.span.file)) if run is not None else None
+    if run is None or tree is None or called is None or operation not in _SOFTMAXES:
+        return None
+    made = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "attr", getattr(n.func, "id", "")) == _SOFTMAXES[operation]]
+    held = [n for target, value in assignments(tree) if ast.unparse(target) == ast.unparse(called) for n in ast.walk(value) if n in made]
+    found = held or (made if isinstance(called, ast.Name) and called.id not in (operation, "F") else [])
+    return site_of_node(os.path.abspath(run.span.file), found[0]) if len(found) == 1 and found[0].lineno != run.span.line else None
+
+
+def _call_of(source: str) -> ast.expr | None:
+    """What is called by an expression that is a call."""
+    try:
+        node = ast.parse(source.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+    return node.func if isinstance(node, ast.Call) else None
 
 
 def _normal(source: str) -> str:

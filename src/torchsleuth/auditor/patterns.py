@@ -1,28 +1,19 @@
-"""What the trace of a step shows by itself: softmax axes, aliased results, hot lines."""
+"""What the trace of a step shows by itself: softmax axes and aliased results."""
 
 from __future__ import annotations
 
 import ast
 import collections
-import dataclasses
-import itertools
-import math
 import typing
 
 import torch
 
 from torchsleuth.auditor.bydesign import origin_of_place
 from torchsleuth.auditor.classaxis import axis_before, laid_by_layer
-from torchsleuth.auditor.observation import Alias, AxisFact, HotLine
-from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.sites import call_at, expression, site_of_node, syntax_of
-from torchsleuth.auditor.trace import ARRANGING, EXITS, Op, Seen, Trace, quietly, tensors_in
+from torchsleuth.auditor.observation import Alias, AxisFact
+from torchsleuth.auditor.sites import call_at
+from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace, quietly, tensors_in
 from torchsleuth.origin import Origin
-
-HOT_REPEATS = 64
-HOT_SHARE = 0.5
-ITEM_REPEATS = 32
-
 
 # -- softmax axes ----------------------------------------------------------------------------------
 
@@ -223,126 +214,3 @@ def collected(output: typing.Any, depth: int = 0) -> typing.Iterator[list]:
         values = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
         for value in values:
             yield from collected(value, depth + 1)
-
-
-# -- hot lines -------------------------------------------------------------------------------------
-
-
-def hot_lines(trace: Trace, step: slice) -> list[HotLine]:
-    """Lines that made most of the step's autograd nodes, by running over and over in one call of their function.
-
-    `step` are the calls from the start of the forward pass to the backward pass.
-    """
-    nodes: dict[tuple, list[Op]] = collections.defaultdict(list)
-    exits: dict[tuple, list[Op]] = collections.defaultdict(list)
-    total = 0
-    for op in trace.ops[step]:
-        if origin_of_place(op) is not Origin.USER:
-            continue
-        span, _ = expression(op.place.code, op.place.offset)
-        if span is None:
-            continue
-        if op.name in EXITS:
-            if op.place.direct:  # torch's own checks of arguments are not the program's reads
-                exits[(op.place.code, span.line, op.place.frame_id)].append(op)
-        elif any(seen.requires_grad for seen in op.outs):
-            total += 1
-            nodes[(op.place.code, span.line, op.place.frame_id)].append(op)
-    found = []
-    loops: dict[tuple, list[tuple[list[Op], HotLine]]] = collections.defaultdict(list)
-    for (code, line, _), ops in nodes.items():
-        repeats = max(collections.Counter(op.place.offset for op in ops).values())
-        if repeats < HOT_REPEATS or _recurrent(trace, ops):
-            continue
-        loop = _loop_around(code, line)
-        site = trace.site(ops[-1])
-        if site is None or loop is None:
-            continue
-        elements = max(math.prod(seen.size) for op in ops for seen in op.outs[:1])
-        hot = HotLine(len(ops), total, repeats, site, loop, elements, "nodes", around=tuple(_indexing(code, line, loop)))
-        loops[(loop.span.file, loop.span.line)].append((ops, hot))
-    for members in loops.values():
-        if sum(len(ops) for ops, _ in members) >= HOT_SHARE * total:
-            found.append(max((hot for _, hot in members), key=lambda h: h.nodes))
-    if not found:
-        reads: dict[Site, HotLine] = {}
-        for (code, line, _), ops in exits.items():
-            if len(ops) < ITEM_REPEATS:
-                continue
-            loop = _loop_around(code, line)
-            site = trace.site(ops[0])
-            if loop is not None and site is not None and not _runs_layers(trace, ops):
-                known = reads.get(loop)
-                reads[loop] = HotLine(0, total, len(ops), site, loop, 1, "item") if known is None else \
-                    dataclasses.replace(known, repeats=known.repeats + len(ops), more=(*known.more, site))  # fmt: skip
-        found += reads.values()
-    return found
-
-
-def _runs_layers(trace: Trace, ops: list[Op]) -> bool:
-    """Between one read and the next, layers run (a rollout, a decoder that chooses its next token): no loop over elements."""
-    weights = set(trace.parameters)
-    turns = [sum(any(seen.key in weights for seen in op.ins) for op in trace.ops[a.index : b.index]) for a, b in itertools.pairwise(ops)]
-    return sum(turn > 0 for turn in turns) >= len(turns) // 2
-
-
-def _recurrent(trace: Trace, ops: list[Op]) -> bool:
-    """Each round needs the result of the round before, through more than an accumulating sum or a write."""
-    accumulating = {"add", "add_", "__setitem__", "__iadd__", "cat", "stack", "copy_", "sub", "select", "__getitem__", "index_put_"}
-    mine = {op.index for op in ops}
-    reached: dict[int, int] = {}  # key -> the earliest round it was computed from, through more than accumulation
-    touched: set[int] = set()
-    start, turn = ops[0].place.offset, -1
-    for op in trace.ops[ops[0].index :]:
-        if op.index in mine and op.place.offset == start:
-            turn += 1
-        earlier = [reached[seen.key] for seen in op.ins if seen.key in reached]
-        if op.index in mine and op.name not in accumulating and any(before < turn for before in earlier):
-            return True
-        inside = op.index in mine or any(seen.key in touched for seen in op.ins)
-        if not inside:
-            continue
-        touched.update(seen.key for seen in op.outs)
-        if earlier or op.name not in accumulating:
-            first = min([*earlier, turn])
-            for seen in op.outs:
-                reached[seen.key] = min(first, reached.get(seen.key, first))
-    return False
-
-
-def _loop_around(code: typing.Any, line: int) -> Site | None:
-    """The innermost `for` or `while` statement around this line, or comprehension, in the same function."""
-    tree = syntax_of(code.co_filename)
-    if tree is None:
-        return None
-    best: ast.AST | None = None
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)) and code.co_firstlineno <= node.lineno <= line <= (node.end_lineno or 0):
-            if isinstance(node, (ast.For, ast.While)) and line == node.lineno and line != node.end_lineno and not _one_line(node):
-                continue
-            if best is None or node.lineno >= best.lineno:  # type: ignore[attr-defined]
-                best = node
-    if best is None:
-        return None
-    head: typing.Any = best.iter if isinstance(best, ast.For) else best.test if isinstance(best, ast.While) else best
-    return site_of_node(code.co_filename, head, code.co_qualname)
-
-
-def _indexing(code: typing.Any, line: int, inner: Site) -> list[Site]:
-    """The `for` statements around that loop whose variable is an index on this line: `k[i, j] = ...`"""
-    tree = syntax_of(code.co_filename)
-    if tree is None:
-        return []
-    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and code.co_firstlineno <= n.lineno <= line <= (n.end_lineno or 0)]
-    used = {
-        name.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and n.lineno <= line <= (n.end_lineno or 0)
-        for name in ast.walk(n.slice) if isinstance(name, ast.Name)
-    }  # fmt: skip
-    return [
-        site_of_node(code.co_filename, n.iter, code.co_qualname) for n in loops
-        if n.iter.lineno != inner.span.line and isinstance(n.target, ast.Name) and n.target.id in used
-    ]  # fmt: skip
-
-
-def _one_line(node: ast.For | ast.While) -> bool:
-    return node.lineno == node.body[0].lineno

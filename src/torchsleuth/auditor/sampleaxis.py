@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from torchsleuth.auditor.trace import Op, Seen, Trace
+from torchsleuth.auditor.classaxis import axis_before
+from torchsleuth.auditor.trace import ARRANGING, Op, Seen, Trace
+from torchsleuth.auditor.writtensizes import counts_first_axis, sizes_written
 
 _LAYERS = ("linear", "conv", "embedding", "batch_norm", "layer_norm", "group_norm")
 _TAKING = {"__getitem__", "index_select", "gather", "take", "split", "chunk", "narrow", "embedding"}
 _REDUCING = {"sum", "mean", "count_nonzero", "amax", "amin", "norm"}
+_OF_CLASSES = {"cross_entropy", "nll_loss"}
+_PRODUCTS = {"matmul", "__matmul__", "mm", "bmm", "cdist", "einsum"}
 MOST_STEPS = 40
 
 
@@ -39,6 +43,8 @@ class SampleAxis:
             op = self.trace.maker(seen)
             if op is None:
                 return False
+            if not op.ins:
+                return self._written_for_each(op)
             if op.name in _TAKING and len(op.ins) > 1:
                 index = next((one for one in op.ins if one.size == seen.size and not one.dtype.is_floating_point), None)
                 return index is not None and self._for_each_sample(index)
@@ -78,26 +84,43 @@ class SampleAxis:
             return ("taken", rows, by) if rows != self.batch else None
         return None
 
-    def _rows_are_samples(self, seen: Seen) -> bool:
+    def _written_for_each(self, op: Op) -> bool:
+        """Drawn or filled for so many entries as the program writes for the samples elsewhere: `torch.rand(B)` beside `torch.randn(B, T, 4)`, or `torch.ones(x.size(0))`."""
+        mine = sizes_written(op)
+        if len(mine) != 1:
+            return False
+        if counts_first_axis(mine[0]):
+            return True
+        makers = (self.trace.maker(seen) for seen in self.entering.values())
+        others = [sizes for made in makers if made is not None and not made.ins and len(sizes := sizes_written(made)) > 1]
+        return bool(others) and all(sizes[0] == mine[0] and mine[0] not in sizes[1:] for sizes in others) and not mine[0].isdigit()
+
+    def _rows_are_samples(self, table: Seen) -> bool:
         """Element by element from the output of a layer, or from something that the model is given."""
-        first = seen.size
-        for _ in range(MOST_STEPS):
-            if seen.key in self.entering:
-                return True
+        todo, looked = [table], set[int]()
+        while todo and len(looked) < MOST_STEPS:
+            seen = todo.pop()
+            looked.add(seen.key)
             op = self.trace.maker(seen)
-            if op is None:
-                return self._goes_in(seen)
-            if op.name.startswith(_LAYERS):
-                return _with_parameters(self.trace, op)
-            if op.name in _REDUCING and op.ins and len(op.ins[0].size) > len(first) and op.ins[0].size[0] == self.batch and op.ins[0].size.count(self.batch) == first.count(self.batch):
-                seen = op.ins[0]  # over positions, say: the samples stay first
-                first = seen.size
-                continue
-            same = [one for one in op.ins if one.size == first]
-            if not same:
-                return self._goes_in(seen)
-            seen = same[0]
+            if seen.key in self.entering or op is not None and op.name.startswith(_LAYERS) and _with_parameters(self.trace, op):
+                return True
+            before = self._same_rows(op, seen) if op is not None and not op.name.startswith(_LAYERS) and op.name not in _PRODUCTS else []
+            if not before and self._goes_in(seen):
+                return True
+            todo += [one for one in reversed(before) if one.key not in looked]
         return False
+
+    def _same_rows(self, op: Op, seen: Seen) -> list[Seen]:
+        """What of this call's operands has the same rows, each computed from its own."""
+        size, count = seen.size, seen.size.count(self.batch)
+        rows = [one for one in op.ins if one.size[:1] == (self.batch,) and one.size.count(self.batch) == count]
+        if op.name in _REDUCING and rows and len(rows[0].size) > len(size):
+            return rows[:1]  # over positions, say: the samples stay first
+        if op.name in _OF_CLASSES and rows and rows[0].size[:1] + rows[0].size[2:] == size:
+            return rows[:1]
+        if op.name in ARRANGING and rows and sorted(rows[0].size) == sorted(size) and axis_before(op, 0) == 0:
+            return rows[:1]
+        return [one for one in rows if one.size == size or _without_ones(one.size) == _without_ones(size)]
 
     def _goes_in(self, seen: Seen) -> bool:
         """The model is given what is computed from it, element by element: samples come first there."""
@@ -110,3 +133,7 @@ class SampleAxis:
 
 def _with_parameters(trace: Trace, op: Op) -> bool:
     return any(seen.key in trace.parameters for seen in op.ins)
+
+
+def _without_ones(size: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in size if n != 1)

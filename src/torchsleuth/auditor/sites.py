@@ -258,3 +258,39 @@ def kept_in_loop(site: Site) -> Site | None:
     if len(kept) != 1 or kept[0].lineno <= at[1]:
         return None
     return site_of_node(filename, kept[0], site.function, site.module, site.module_type)
+
+
+def begun_before_loop(site: Site) -> Site | None:
+    """The one assignment before the loop that this expression belongs to which gives a name its first value that each round of the loop reads and gives to the next.
+
+    What is only added to itself, or read by nothing but its own assignment, is collected there and is no such name.
+    """
+    filename = os.path.abspath(site.span.file)
+    tree = syntax_of(filename) or ast.Module([], [])
+    around = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.FunctionDef)) and node.lineno <= site.span.line <= (node.end_lineno or 0)]
+    loop = next((node for node in reversed(around) if isinstance(node, ast.For)), None)
+    scope = next((node for node in reversed(around) if isinstance(node, ast.FunctionDef)), tree)
+    if loop is None or loop.lineno < getattr(scope, "lineno", 0):
+        return None
+    begun = []
+    for first in (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and node.lineno < loop.lineno):
+        name = getattr(first.targets[0], "id", "")
+        uses = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
+        stored, read = ([node.lineno for node in uses if isinstance(node.ctx, kind) and loop.lineno < node.lineno <= (loop.end_lineno or 0)] for kind in (ast.Store, ast.Load))
+        before = [node for node in uses if isinstance(node.ctx, ast.Store) and node.lineno < loop.lineno]
+        if stored and read and len(before) == 1 and min(read) <= min(stored) and not _collected(loop, name):
+            begun.append(first)
+    return site_of_node(filename, begun[0], site.function, site.module, site.module_type) if len(begun) == 1 else None
+
+
+def _collected(loop: ast.For, name: str) -> bool:
+    """Nothing reads it but a statement that only puts more to it: `all = torch.cat([all, new])`, `total = total + loss`, `total += loss`."""
+    for statement in (node for node in ast.walk(loop) if isinstance(node, ast.stmt) and not hasattr(node, "body")):
+        if not any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in ast.walk(statement)):
+            continue
+        own = isinstance(statement, ast.Assign) and [getattr(target, "id", "") for target in statement.targets] == [name]
+        joins = own and isinstance(statement.value, ast.Call) and getattr(statement.value.func, "attr", "") in ("cat", "stack", "concat", "vstack", "hstack")
+        adds = own and isinstance(statement.value, ast.BinOp) and name in (getattr(statement.value.left, "id", ""), getattr(statement.value.right, "id", ""))
+        if not (joins or adds):
+            return False
+    return True

@@ -74,7 +74,7 @@ class Steps:
         step = op.argument(1, "index") if op.name == "__getitem__" else op.argument(2, "index")
         if isinstance(step, tuple):
             step = tuple(one for one in step if one is not None)  # an axis of size 1 beside it
-            step = step[axis] if len(step) > axis and set(step[:axis]) <= {"slice"} else None
+            step = step[axis] if len(step) > axis and all(isinstance(one, slice) for one in step[:axis]) else None
         elif op.name == "__getitem__" and axis:
             step = None
         if type(step) is not int or not op.outs or _without_ones(op.outs[0].size) != _without_ones(whole[:axis] + whole[axis + 1 :]):

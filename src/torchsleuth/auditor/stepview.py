@@ -22,6 +22,7 @@ from torchsleuth.auditor.distributions import PickWatch
 from torchsleuth.auditor.draws import drawn, draws
 from torchsleuth.auditor.finite import FiniteWatch
 from torchsleuth.auditor.gradients import Flow, follows_another, used_modules, weights_of
+from torchsleuth.auditor.hotlines import hot_lines
 from torchsleuth.auditor.integers import IntegerWatch
 from torchsleuth.auditor.leftout import left_out
 from torchsleuth.auditor.metrics import compared_crosswise
@@ -29,10 +30,11 @@ from torchsleuth.auditor.numberterms import number_terms
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
-from torchsleuth.auditor.owners import criterion_built, owner_classes
+from torchsleuth.auditor.owners import criterion_built, owner_classes, softmax_built
 from torchsleuth.auditor.overwritten import overwritten_losses
 from torchsleuth.auditor.padded import Padding
-from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected, hot_lines
+from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected
+from torchsleuth.auditor.reducedaxis import off_their_axis
 from torchsleuth.auditor.polarity import polarity
 from torchsleuth.auditor.repeated import with_the_other
 from torchsleuth.auditor.terms import constant_terms, idle
@@ -121,7 +123,9 @@ class StepView:
         own = set(trace.parameters) | {key for tensor in held if (key := trace.known_key(tensor)) is not None}
         found: dict[str, typing.Any] = {
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
-            "axes": (*self.softmaxes.facts.values(), *self.lengths.facts.values(), *self._picked(loss_key)),
+            "axes": tuple(
+                dataclasses.replace(fact, built=fact.built or softmax_built(fact.site, fact.operation)) for fact in (*self.softmaxes.facts.values(), *self.lengths.facts.values(), *self._picked(loss_key))
+            ),
             "duplicates": tuple({d.site.span: d for d in self.watch.indexed.found}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),
@@ -131,9 +135,9 @@ class StepView:
         }
         results = {key for _, t in output_leaves(output) if (key := trace.known_key(t)) is not None}
         found["broadcasts"] += tuple(compared_crosswise(trace, results, trace.ancestors({loss_key}))) if loss_key is not None else ()
-        found["broadcasts"] += tuple(averaged_before(trace, loss_key))
+        found["broadcasts"] += (*averaged_before(trace, loss_key), *off_their_axis(trace, loss_key))
         crossed = crossed_labels(trace, [op for op, _ in self.watch.losses])
-        found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set())), *crossed)
+        found["swaps"] = (*swapped_views(trace, results | ({loss_key} if loss_key is not None else set()), inside), *crossed)
         found["unregistered"] = tuple(unregistered(model, trace, loss_key, elsewhere, inside))
         lost = overwritten_losses(trace, step or slice(None)) if loss is not None else []
         if states is not None:

@@ -404,8 +404,10 @@ def _values(result: typing.Any) -> tuple[float, ...]:
 
 def _plain(value: typing.Any, depth: int = 0) -> typing.Any:
     """Arguments that are not tensors, without holding on to anything large."""
-    if value is None or isinstance(value, (int, float, bool, str, slice)):
-        return value if not isinstance(value, slice) else "slice"
+    if value is None or isinstance(value, (int, float, bool, str)):
+        return value
+    if isinstance(value, slice):
+        return slice(*(_plain(part, depth + 1) for part in (value.start, value.stop, value.step)))
     if isinstance(value, torch.dtype):
         return str(value)
     if value is Ellipsis:

@@ -22,8 +22,11 @@ SMALLEST_PICTURE = 8  # pixels along a side
 _Moved = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
-def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
-    """`view` or `reshape` that moves an axis: (B, T, C) to (B, C, T), or to (B, heads, T, C / heads). The elements stay where they are."""
+def swapped_views(trace: Trace, keys: set[int], inside: slice) -> list[Swap]:
+    """`view` or `reshape` that moves an axis: (B, T, C) to (B, C, T), or to (B, heads, T, C / heads). The elements stay where they are.
+
+    `inside` are the calls of the model's forward pass.
+    """
     wanted = trace.ancestors(keys)
     found: dict[typing.Any, Swap] = {}
     for op in trace.ops:
@@ -33,8 +36,8 @@ def swapped_views(trace: Trace, keys: set[int]) -> list[Swap]:
         if len(before) < 2 or before == after or op.outs[0].key not in wanted:
             continue
         torn = None
-        if not op.outs[0].requires_grad:  # data: only pictures tell what their axes are
-            turned = _turned_picture(op.ins[0].size, op.outs[0].size) or _turned_film(op.ins[0].size, op.outs[0].size)
+        if not op.outs[0].requires_grad:  # data: only pictures tell what their axes are, and what the model takes as it is
+            turned = _turned_picture(op.ins[0].size, op.outs[0].size) or _turned_film(op.ins[0].size, op.outs[0].size) or _turned_series(trace, op, inside)
             torn = None if turned else _torn_picture(trace, op)
             moved = () if turned else torn
         else:
@@ -103,6 +106,8 @@ def _turned_map(trace: Trace, op: Op) -> _Moved | None:
     if before[:1] != after[:1] or len(before) < 3 or len(after) < 3:
         return None
     old, new = before[1:], after[1:]
+    if len(old) == len(new) == 3 and (times := new[1] // old[1]) > 1 and (new[0] * times**2, new[1] // times, new[2] // times) == old and new[2] % times == 0:
+        return (old[0], old, new) if laid_by_layer(trace, op.ins[0], 1) else None  # a larger map of fewer channels
     if len(old) > 2 == len(new) and laid_by_layer(trace, op.ins[0], 1):
         channels, spots = old[0], math.prod(old[1:])
         turned = {(spots, channels), *(((old[2], channels * old[1]),) if len(old) == 3 else ())} - {(channels, spots), (channels * old[1], spots // old[1])}
@@ -140,6 +145,17 @@ def _turned_film(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
             return after[:-3] in ((samples * second,), (samples, second))
         return len(after) == 5 and second in _COLOURS and first != second and after[:3] == (samples, second, first)
     return len(before) == 4 and len(after) == 5 and before[1] in _COLOURS and after[1] == before[1] != after[2] and after[0] * after[2] == before[0]
+
+
+def _turned_series(trace: Trace, op: Op, inside: slice) -> bool:
+    """An input (B, T, C) of the model read off as (B, C, T) for a convolution over time, or back for a layer that takes features last."""
+    before, after = op.ins[0].size, op.outs[0].size
+    made, start = trace.producer.get(op.ins[0].key), inside.start or 0
+    if op.index < start or made is not None and made >= start or not op.ins[0].dtype.is_floating_point:
+        return False
+    if len(before) != 3 or min(before) < 2 or before[1] == before[2] or after != (before[0], before[2], before[1]):
+        return False
+    return _taken(trace, op.outs[0], lambda taker: taker.name in _OF_POSITIONS or taker.name.startswith(_OF_MAPS))
 
 
 def _torn_picture(trace: Trace, op: Op) -> _Moved | None:

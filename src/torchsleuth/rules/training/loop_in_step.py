@@ -57,11 +57,13 @@ class LoopInStep(AuditRule):
                 fix = "Keep the computation in tensors, and read one number at the end."
             else:
                 title = f"line {line} made {hot.nodes:,} of the {hot.total:,} nodes of this step"
-                fact = f"line {line} made {hot.nodes:,} of {hot.total:,} autograd nodes, in {hot.repeats:,} rounds over results of at most {hot.elements:,} elements"
+                fact = f"line {line} made {hot.nodes:,} of {hot.total:,} autograd nodes, in {hot.repeats:,} rounds over results of at most {hot.elements:,} element{'s' * (hot.elements != 1)}"
+                if hot.together > hot.nodes:
+                    fact += f"; all lines of the loop together made {hot.together:,}"
                 fix = "Replace the loop by one tensor operation over the whole axis."
             culprits = []
             if hot.loop is not None:
-                culprits.append(culprit(hot.loop, Role.LOOP, f"{hot.repeats} rounds{' in all' if hot.around else ''}" if not hot.more else ""))
+                culprits.append(culprit(hot.loop, Role.LOOP, f"{hot.rounds or hot.repeats} rounds{' in all' if hot.around else ''}" if hot.kind != "item" or not hot.more else ""))
             culprits += [culprit(site, Role.LOOP, "around it") for site in hot.around]
             culprits += [culprit(site, Role.LOOP) for site in (hot.site, *hot.more)]
             yield Diagnosis(

@@ -24,7 +24,8 @@ class SilentBroadcast(AuditRule):
     the model learns to predict the average. An accuracy or an error in an evaluation goes wrong the same way.
     (N,) weights on an (N, N) table of all pairs are the same mistake one step later: they lie along the
     second axis, and every weight is used with every sample. And weights or a mask that a loss meets when its mean
-    has been taken already scale it as a whole.
+    has been taken already scale it as a whole. Sums or lengths of the rows of a square table, taken without
+    `keepdim`, lie along its columns.
     How a legitimate table of all pairs is told from a mistake: it is of a tensor with itself; or an axis
     was put in on purpose (`unsqueeze`, `None`, `view`) on both sides; or it meets another table of the
     same sizes (distances, a mask, targets for the pairs). Weights are only reported on a product of two
@@ -66,7 +67,7 @@ class SilentBroadcast(AuditRule):
             if one.kind == "averaged":
                 yield _averaged(one)
                 continue
-            if one.kind == "features":
+            if one.kind in ("features", "reduced"):
                 lines.setdefault((one.site.span.file, one.site.span.line), []).append(one)
                 continue
             if one.same_origin or one.explicit >= 2:
@@ -78,7 +79,7 @@ class SilentBroadcast(AuditRule):
         for group in alike.values():
             yield _diagnosis(group[0], group[1:])
         for group in lines.values():
-            yield _features(group)
+            yield _features(group) if group[0].kind == "features" else _reduced([one for one in group if one.kind == "reduced"])
 
 
 def _weights(one: Broadcast) -> Diagnosis:
@@ -111,6 +112,27 @@ def _averaged(one: Broadcast) -> Diagnosis:
         observed(f"the operands are the result of `{one.operation}`, which is one number, and {weights}; the product is reduced to the loss as it is"),
         "The mean over all elements is taken first, and weights (or a mask) of the elements then scale it as a whole: what they were to leave out counts like the rest.",
         (advice('Take the loss with `reduction="none"`, multiply, and reduce then: `(loss * weights).sum() / weights.sum()`.'),),
+    )  # fmt: skip
+
+
+def _reduced(group: list[Broadcast]) -> Diagnosis:
+    one = group[0]
+    short, table = sorted((list(one.left.size), list(one.right.size)), key=len)
+    axis = one.axis if one.axis + 1 < len(table) else -1
+    culprits = [culprit(one.site, Role.OPERAND, f"{list(one.left.size)} with {list(one.right.size)}: number i meets entry i of the last axis")]
+    for reduced in group:
+        if reduced.product is not None and reduced.product.span.line != one.site.span.line:
+            culprits.append(culprit(reduced.product, Role.CREATE, f"`{reduced.reduction}` over axis {one.axis} of {table} leaves {short}, without `keepdim=True`"))
+    reductions = dict.fromkeys(f"`{reduced.reduction}`" for reduced in group)
+    return Diagnosis(
+        SilentBroadcast.name, f"{' and '.join(reductions)} over axis {one.axis} of {table} {'gives' if len(reductions) == 1 else 'give'} {short}, which is laid along another axis",
+        Confidence.CERTAIN, tuple(culprits),
+        observed(
+            *dict.fromkeys(f"the operands of `{r.operation}` are {list(r.left.size)} and {list(r.right.size)}, the result is {list(r.result)}" for r in group),
+            f"the {short} was made of the same table by {' and by '.join(reductions)} over axis {one.axis}, without `keepdim`",
+        ),
+        "Axes are matched from the right: what was computed for row i meets column i. The equal sizes hide it; with other sizes this would raise.",
+        (advice(f"Keep the axis: {' and '.join(f'`{reduced.reduction}(…, dim={axis}, keepdim=True)`' for reduced in {r.reduction: r for r in group}.values())}."),),
     )  # fmt: skip
 
 

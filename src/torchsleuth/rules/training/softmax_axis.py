@@ -49,13 +49,13 @@ class SoftmaxAxis(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for loss in observation.losses:
             if loss.sums_along is not None and loss.activation_site is not None:
-                yield _before_loss(loss)
+                yield _before_loss(loss) if loss.asked_along is None else _divergence(loss)
         for fact in observation.axes:
             size = list(fact.size)
             if fact.kind == "one-element":
                 yield Diagnosis(
                     self.name, f"`{fact.operation}` runs over one element: the result is always {0 if 'log' in fact.operation else 1}", Confidence.CERTAIN,
-                    (culprit(fact.site, Role.OPERAND, f"axis {fact.dim} of {size} has size 1"),),
+                    (*_layer(fact.built), culprit(fact.site, Role.OPERAND, f"axis {fact.dim} of {size} has size 1")),
                     observed(f"the result has shape {size}, and axis {fact.dim} has size 1"),
                     "A softmax over one element does not depend on its input, so nothing before it gets a gradient.",
                     (advice("Use a sigmoid for a single unit, or the axis that holds the alternatives."),),
@@ -66,6 +66,11 @@ class SoftmaxAxis(AuditRule):
                 yield _picked(fact)
             else:
                 yield _attention(fact)
+
+
+def _layer(built: Site | None) -> list[Culprit]:
+    """What is to be changed comes first."""
+    return [culprit(built, Role.CREATE, "the layer gets its axis here", Known.INFERRED)] if built is not None else []
 
 
 def _lengths(fact: AxisFact) -> Diagnosis:
@@ -82,10 +87,6 @@ def _lengths(fact: AxisFact) -> Diagnosis:
     )  # fmt: skip
 
 
-def _built(site: Site | None, operation: str) -> list[Culprit]:
-    return [culprit(site, Role.CREATE, f"the layer that applies `{operation}` is built here, and given its axis", Known.INFERRED)] if site is not None else []
-
-
 def _sums(operation: str, axis: int) -> str:
     return f"{'the exponentials of its' if operation.startswith('log') else 'its'} results sum to 1 along axis {axis}"
 
@@ -95,7 +96,7 @@ def _picked(fact: AxisFact) -> Diagnosis:
     softmax = fact.operation in ("softmax", "log_softmax")
     said = f"`{fact.operation}` runs over" if softmax else f"`{expression_of(fact.site)}` gives probabilities over"
     label = _sums(fact.operation, fact.along) if softmax else f"gives probabilities, or their logarithms, along axis {fact.along}"
-    culprits = [*_built(fact.built, fact.operation), culprit(fact.site, Role.OPERAND, label)]
+    culprits = [*_layer(fact.built), culprit(fact.site, Role.OPERAND, label)]
     if fact.use is not None and fact.use.span != fact.site.span:
         culprits.append(culprit(fact.use, Role.CALL, f"the labels pick along axis {fact.keys}"))
     return Diagnosis(
@@ -110,7 +111,7 @@ def _picked(fact: AxisFact) -> Diagnosis:
 def _attention(fact: AxisFact) -> Diagnosis:
     size = list(fact.size)
     keys, along = (axis - len(size) if axis >= 0 else axis for axis in (fact.keys, fact.along))
-    culprits = [culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
+    culprits = [*_layer(fact.built), culprit(fact.site, Role.OPERAND, f"normalises over axis {fact.dim}")]
     if fact.use is not None:
         culprits.append(culprit(fact.use, Role.CALL, f"sums over axis {keys} of the weights, where they do not sum to 1"))
     over = "the queries" if fact.kind == "query-axis" else f"axis {along}"
@@ -125,7 +126,7 @@ def _attention(fact: AxisFact) -> Diagnosis:
 def _before_loss(loss: LossCall) -> Diagnosis:
     size, along = list(loss.sums_in or loss.input.size), loss.sums_along
     axis = len(size) - 1 if loss.function == "ctc_loss" or loss.sums_in else 1
-    culprits = [*_built(loss.activation_built, loss.activation), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
+    culprits = [*_layer(loss.activation_built), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
     if loss.site.span != loss.activation_site.span:
         culprits.append(culprit(loss.site, Role.CALL, f"takes axis {axis} for the classes"))
     return Diagnosis(
@@ -136,6 +137,20 @@ def _before_loss(loss: LossCall) -> Diagnosis:
         + ", so that raising one lowers the others' there.",
         (advice(f"Let `{loss.activation}` run over the classes, or give `cross_entropy` the scores."
                 if loss.function != "ctc_loss" else f"Let `{loss.activation}` run over the classes (`dim=-1`)."),),
+    )  # fmt: skip
+
+
+def _divergence(loss: LossCall) -> Diagnosis:
+    size, along, asked = list(loss.input.size), loss.sums_along, loss.asked_along
+    culprits = [*_layer(loss.activation_built), culprit(loss.activation_site, Role.OPERAND, _sums(loss.activation, along))]
+    if loss.site.span != loss.activation_site.span:
+        culprits.append(culprit(loss.site, Role.CALL, f"compares with probabilities that sum to 1 along axis {asked}"))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{loss.function}` compares distributions along different axes of {size}: `{loss.activation}` runs over axis {along}, the other one over axis {asked}",
+        Confidence.CERTAIN, tuple(culprits),
+        observed(f"both operands of `{loss.function}` have shape {size}; one is a distribution along axis {along}" + (", that of the samples" if along == 0 else "") + f", the other along axis {asked}"),
+        "A divergence compares the probabilities of the same alternatives: both sides must be distributions over the same axis.",
+        (advice(f"Let `{loss.activation}` run over axis {asked}: `dim={_axis(asked, len(size))}`."),),
     )  # fmt: skip
 
 

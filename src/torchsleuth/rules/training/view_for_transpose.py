@@ -75,6 +75,11 @@ class ViewForTranspose(AuditRule):
                 title = f"`{swap.operation}` from {before} to {after} does not cut the picture into patches"
                 fix = ("Split both sides, move the axes, then merge: `x.reshape(B, C, H // p, p, W // p, p).permute(0, 2, 4, 1, 3, 5).reshape(B, n, C * p * p)`; "
                        "or `F.unfold(x, p, stride=p).transpose(1, 2)`.")  # fmt: skip
+            elif len(swap.part_before) == len(swap.part_after) == 3 and (times := swap.part_after[1] // swap.part_before[1]) > 1:
+                wide = swap.part_after[2]
+                fact = f"{list(swap.part_before)} is counted off anew as {list(swap.part_after)}: a row of {wide} is {times} rows of one channel, one after the other, and not one row of {times} channels"
+                title = f"`{swap.operation}` from {before} to {after} does not spread the channels over a larger picture"
+                fix = f"`F.pixel_shuffle(…, {times})`, or split the channels, move the axes, then merge: `.view(B, C, {times}, {times}, H, W).permute(0, 1, 4, 2, 5, 3).reshape({', '.join(map(str, after))})`."
             yield Diagnosis(
                 self.name, title, Confidence.LIKELY,
                 (culprit(swap.site, Role.OPERAND, f"{before} is read off as {after}"),),
