@@ -18,8 +18,8 @@ import tempfile
 import typing
 
 from torchsleuth.errors import message_of
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Diagnosis, Fact, Known, RaisedException, from_plain, to_plain
-
 
 
 class Writer(typing.NamedTuple):
@@ -44,7 +44,7 @@ Diagnoser = typing.Callable[[BaseException, typing.Any], tuple[Diagnosis, ...]]
 _attending: dict[int, Children] = {}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Told:
     type: str
     message: str

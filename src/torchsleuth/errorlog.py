@@ -7,7 +7,8 @@ on (a DataLoader worker, torch.compile, TorchScript, a distributed launcher).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from torchsleuth.frozen import frozen
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # What launchers and loggers put before each line of a traceback.
@@ -40,7 +41,7 @@ _WRAPPERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Raised:
     """An exception as text."""
 
@@ -48,7 +49,7 @@ class Raised:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     file: str
     line: int
@@ -60,7 +61,7 @@ class Frame:
         return bool(_LIBRARY.search(self.file))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorLog:
     text: str  # all of it, without colours and line prefixes
     raised: tuple[Raised, ...]  # in the order they stand

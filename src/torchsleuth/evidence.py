@@ -6,17 +6,16 @@ needs it. Places and facts carry how they are known. Nothing here refers to a li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchsleuth.evidence_device import DeviceDeath, DeviceState, FullMemory
 from torchsleuth.evidence_forward import FailedOperation, RefusedState
 from torchsleuth.evidence_parts import Place, TensorFact
+from torchsleuth.frozen import frozen
 from torchsleuth.model import RaisedException
 
 EVIDENCE_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """One entry of the traceback, outermost first."""
 
@@ -24,7 +23,7 @@ class Frame:
     origin: str  # "user", "library", "torch", "stdlib", "torchsleuth"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteSite:
     """One source expression that wrote into the tensor, as often as it did."""
 
@@ -45,7 +44,7 @@ class WriteSite:
     assigned: bool = False  # `x[i] *= 2`: the view that was written into was then assigned to its place, which wrote again
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """Where the function that called backward can reach a state of some object."""
 
@@ -53,7 +52,7 @@ class Holder:
     kind: str  # what lies there: "tensor", or a "list", "tuple" or "dict" of tensors
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CarriedTensor:
     """A tensor made before the graph was freed and used again after it."""
 
@@ -80,7 +79,7 @@ class CarriedTensor:
         return (self.tensor.name,) if self.tensor.name else self.together
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaleSave:
     """An autograd node whose saved tensor was overwritten since."""
 
@@ -109,7 +108,7 @@ class StaleSave:
         return self.saved in ("result", "output", "out")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InplaceTarget:
     """The tensor that an in-place operation was refused on."""
 
@@ -122,7 +121,7 @@ class InplaceTarget:
     same_as: tuple[str, str] | None = None  # two expressions of the refused statement that are this one tensor: the one written to first
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FreedGraph:
     """A second backward through a graph whose buffers are gone."""
 
@@ -142,7 +141,7 @@ class FreedGraph:
     freed_by_another: bool = False  # with `same_root`: what freed the graph was a backward of another tensor, a second derivative
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GradientCut:
     """An operation whose inputs required grad and whose result does not."""
 
@@ -156,7 +155,7 @@ class GradientCut:
     is_new: bool = False  # its line ran in the failing round for the first time, and the rounds before went well
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberRoot:
     """`loss.backward()` on a plain number."""
 
@@ -167,7 +166,7 @@ class NumberRoot:
     cuts: tuple[GradientCut, ...]  # what took the number out of a tensor with history
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AbsentGradient:
     """`x.grad` is None, and something was asked of it."""
 
@@ -187,7 +186,7 @@ class AbsentGradient:
     alike: tuple[str, ...] = ()  # other parameters of the same model without a gradient
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefusedResult:
     """A result of recorded operations, where torch takes leaves only."""
 
@@ -199,7 +198,7 @@ class RefusedResult:
     asked: bool = False  # of "flag": a gradient was asked for, not done without
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AssignedGradient:
     """`p.grad = value`, which torch refused."""
 
@@ -211,7 +210,7 @@ class AssignedGradient:
     made: Place | None = None  # where the value was computed, if that is another place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecondDerivative:
     """A second derivative through a custom Function that is marked with `@once_differentiable`."""
 
@@ -222,7 +221,7 @@ class SecondDerivative:
     second: Place  # the backward that failed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LostGradient:
     """`backward()` on a tensor without history."""
 
@@ -240,7 +239,7 @@ class LostGradient:
     recorded: bool = False  # recording was on when the root itself was computed: what it was computed from had lost its history
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BackwardRoot:
     """What backward was called on."""
 
@@ -253,7 +252,7 @@ class BackwardRoot:
     unreduced: Place | None = None  # the loss that was computed with `reduction="none"`, where the root has its number of elements
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GradInput:
     """The tensor with respect to which `autograd.grad` could not differentiate."""
 
@@ -269,7 +268,7 @@ class GradInput:
     cut: GradientCut | None = None  # what took the history from values that were computed from it, and that the root was computed from
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recomputation:
     """A checkpointed function that did something else when backward ran it again."""
 
@@ -281,7 +280,7 @@ class Recomputation:
     draws: tuple[Place, ...]  # calls in it to random numbers that are not torch's, which a checkpoint does not restore
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NanNode:
     """The node at which anomaly mode found NaN, and the operation after it in the forward pass that may have caused it."""
 
@@ -294,7 +293,7 @@ class NanNode:
     edge_place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReturnedGradient:
     """One element of what a custom `backward` returns."""
 
@@ -305,7 +304,7 @@ class ReturnedGradient:
     made: Place | None = None  # where the returned variable is computed, if that is one place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomBackward:
     """The custom autograd Function in whose backward things went wrong."""
 
@@ -331,7 +330,7 @@ class CustomBackward:
     returned_shape: tuple[int, ...] | None = None  # what the hook returns for a gradient in that shape, computed again
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """All that the rules may know."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchsleuth.evidence_parts import Place
+from torchsleuth.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AssertText:
     """What the GPU itself printed: one line per thread that failed the check."""
 
@@ -18,7 +17,7 @@ class AssertText:
     threads: int  # how many said so, as far as was read
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watched:
     """One of the last calls of an operation whose kernel checks its indices."""
 
@@ -28,7 +27,7 @@ class Watched:
     detail: str = ""  # what was found, in words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceDeath:
     """The GPU stopped; the exception was raised wherever the program next waited for it."""
 
@@ -44,7 +43,7 @@ class DeviceDeath:
     behind: bool = False  # that call is not the line in the traceback
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """Memory that something still holds."""
 
@@ -54,7 +53,7 @@ class Holder:
     place: Place | None = None  # the line that made it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FullMemory:
     """The GPU's memory ran out."""
 
@@ -73,7 +72,7 @@ class FullMemory:
     gathered: bool = False  # the keeper is a list, and has one result for each of them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceState:
     """What the GPU says when asked after the error."""
 

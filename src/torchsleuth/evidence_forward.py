@@ -5,13 +5,12 @@ A section of `Evidence` (`operation`), filled by `capture/investigations/operati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchsleuth.evidence_parts import Place, TensorFact
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Made:
     """The expression of the program in which a tensor, a size or a value first appeared."""
 
@@ -21,7 +20,7 @@ class Made:
     given: Made | None = None  # the caller's expression that gave the number, where it came as an argument
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SizeOrigin:
     axis: int
     size: int
@@ -30,7 +29,7 @@ class SizeOrigin:
     terms: tuple[SizeOrigin, ...] = ()  # for a dimension along which tensors were joined (`cat`): theirs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Divided:
     """A size of a feature map that did not divide by what pooling or a stride divided it by."""
 
@@ -41,13 +40,13 @@ class Divided:
     made: Made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BadValue:
     position: tuple[int, ...]
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValueRange:
     """The values of an operand against the range that the operation allows, both ends included."""
 
@@ -74,7 +73,7 @@ class ValueRange:
         return self.low in (0, from_end) and self.maximum == self.high + 1 == self.kinds and self.minimum in (1, self.ignored)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotFinite:
     """Where NaN or infinity in an operand came from."""
 
@@ -93,7 +92,7 @@ class NotFinite:
     infinite_why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """A tensor that went into the operation."""
 
@@ -157,7 +156,7 @@ class Operand:
         return next((origin.terms for origin in self.sizes if origin.axis == axis), ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """A number, list or flag that went into the operation."""
 
@@ -169,7 +168,7 @@ class Argument:
     numbers: tuple[int, ...] = ()  # the value as integers, where it is one or several
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Foreign:
     """What was given where a tensor is wanted: a tuple, None, a list, an array."""
 
@@ -188,7 +187,7 @@ class Foreign:
     taker_made: Made | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entered:
     """The one tensor that the user's outermost call of a module gave it."""
 
@@ -197,7 +196,7 @@ class Entered:
     training: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexItem:
     """One element of `x[a, b, …]`."""
 
@@ -221,7 +220,7 @@ class IndexItem:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyMismatch:
     """A parameter whose shape in the checkpoint is not that in the model."""
 
@@ -232,7 +231,7 @@ class KeyMismatch:
     saved_made: Made | None = None  # where the program itself has made the entry of the checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefusedState:
     """What `load_state_dict` refused."""
 
@@ -247,7 +246,7 @@ class RefusedState:
     module_made: Made | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedOperation:
     """The torch call that raised."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Culprit, Excerpt, Known, Role, Span
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A source expression that ran."""
 
@@ -23,7 +22,7 @@ class Place:
         return Culprit(role, self.span, self.source, self.known, label, self.excerpt, self.function)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorFact:
     """A tensor as the user knows it."""
 

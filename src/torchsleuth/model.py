@@ -14,7 +14,8 @@ import enum
 import re
 import types
 import typing
-from dataclasses import dataclass
+
+from torchsleuth.frozen import frozen
 
 SCHEMA = 1
 
@@ -66,7 +67,7 @@ class Outcome(enum.StrEnum):
     OK = "ok"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A range of source text: 1-based lines and columns, `end_column` just past the last character.
 
@@ -81,7 +82,7 @@ class Span:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Excerpt:
     """Source lines to show around a span; `first` is the number of `lines[0]`."""
 
@@ -89,7 +90,7 @@ class Excerpt:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Culprit:
     """A source expression with the part it played, and how that is known."""
 
@@ -102,13 +103,13 @@ class Culprit:
     function: str = ""  # the function the expression stands in
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fact:
     text: str
     known: Known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edit:
     """Replace the text at `span` by `replacement`, if the file still has the content hashed here."""
 
@@ -117,7 +118,7 @@ class Edit:
     source_hash: str  # sha256 of the whole file the edit was made for
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What a re-run of the patched program proved, and in `text` what it did not."""
 
@@ -128,7 +129,7 @@ class Verdict:
 NOT_RUN = Verdict(Status.NOT_RUN, "not run")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
     title: str
     applicability: Applicability
@@ -138,7 +139,7 @@ class Fix:
     meaning: str = ""  # what the change does to the meaning of the program, where it does
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnosis:
     """What went wrong, who did it, how that is known and what to change. First culprit first."""
 
@@ -151,13 +152,13 @@ class Diagnosis:
     fixes: tuple[Fix, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RaisedException:
     type: str
     message: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen
 class Report:
     """The only input of every renderer. As a value it shows itself: `print(report)`, or the last line of a notebook's cell."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from torchsleuth.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A paragraph; with `number`, an item of a numbered list; with `claim`, something said and not true."""
 
@@ -14,7 +14,7 @@ class Text:
     claim: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     source: str
 
@@ -22,19 +22,19 @@ class Code:
 Block = Text | Code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     heading: str
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     name: str
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """What `explain` answers. `str()` of it is plain text for a terminal."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from torchsleuth.frozen import frozen
 from torchsleuth.record.ring import DEFAULT_HISTORY
 
 DEFAULT_EXACT_SECONDS = 2.0
 DEFAULT_BUDGET_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     json: str | None = None  # write the report here
     quiet: bool = False  # no report on the terminal

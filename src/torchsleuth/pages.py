@@ -14,8 +14,8 @@ import pathlib
 import re
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from torchsleuth.frozen import frozen
 from torchsleuth.rule import Page, Rule, parsed_page
 
 _CLASS = re.compile(r'^class (?P<name>\w+)\([^)]*\):\n(?:    #.*\n)*    r?"""', re.MULTILINE)
@@ -23,7 +23,7 @@ _CLASS = re.compile(r'^class (?P<name>\w+)\([^)]*\):\n(?:    #.*\n)*    r?"""', 
 _END = re.compile(r"^(?:    (?:def |async def |@|class )|[^\s#])", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RulePage:
     """A rule as `explain` needs it."""
 

@@ -26,8 +26,8 @@ import pkgutil
 import re
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Diagnosis
 
 if typing.TYPE_CHECKING:
@@ -65,7 +65,7 @@ class CrashRule(Rule):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """A rule's documentation: the summary line and its sections in order."""
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from torchsleuth.again.belongings import Belongings
 from torchsleuth.again.hushed import hushed
@@ -32,6 +33,8 @@ class Kept:
     def __init__(self, modules: list[nn.Module]) -> None:
         self._tables: list[tuple[dict, dict]] = []  # live, as it was
         self._hooks: list[tuple[dict, dict]] = []  # a model may give itself some when it is first called, and note that it has
+        self._hookless: list[dict] = []  # tables of hooks, nearly all of them: nothing is in them, as long as no handle is given out
+        self._handles = RemovableHandle.next_id
         self._belongings = Belongings(self.hold)
         self._modes: list[tuple[nn.Module, bool]] = []
         self._buffered: list[dict] = []
@@ -49,7 +52,11 @@ class Kept:
             own = type(module).__module__.startswith("torch.nn.")
             tables = (attributes, module._buffers, module._parameters, module._modules)
             self._tables += [(table, table.copy()) for table in tables if table or not own]
-            self._hooks += [(table, table.copy()) for name in _HOOKS if isinstance(table := attributes.get(name), dict)]
+            for table in map(attributes.get, _HOOKS):
+                if table:
+                    self._hooks.append((table, table.copy()))
+                elif table is not None:
+                    self._hookless.append(table)
             for name, value in attributes.items():
                 if value is not None and type(value) not in _PLAIN and name not in _MODULES_OWN:
                     self._belongings.add(value)
@@ -83,6 +90,10 @@ class Kept:
             if len(table) != len(before):
                 table.clear()
                 table.update(before)
+        if self._handles != RemovableHandle.next_id:
+            for table in self._hookless:
+                table.clear()
+            self._handles = RemovableHandle.next_id
         self._belongings.put_back()
         for module, training in self._modes:
             module.training = training

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import torch
 from torch.overrides import TorchFunctionMode
 
-
 SMALL = 1 << 18  # elements
 
 

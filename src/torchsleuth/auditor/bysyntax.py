@@ -21,6 +21,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.sites import expression, site_of_node
 from torchsleuth.auditor.trace import ARRANGING
 from torchsleuth.bindings import bindings, function_node, returns_of
+from torchsleuth.frozen import frozen
 from torchsleuth.origin import Origin, origin_of_file
 
 DEPTH = 24
@@ -32,7 +33,7 @@ Key = str | int
 Keys = tuple[Key, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Scope:
     """A function or module whose source is read, and whatever lives of it."""
 

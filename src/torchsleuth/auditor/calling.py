@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.batch import Call, signature_of
-from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.auditor.padded import known_padding
+from torchsleuth.auditor.runner import unwrapped
 from torchsleuth.errors import UsageError
-
 
 _BATCHES = frozenset({"batch", "inputs", "data", "b", "sample"})  # what a loss calls the whole batch, when it takes that
 

@@ -14,7 +14,7 @@ from torchsleuth.auditor.construction import built
 from torchsleuth.auditor.firstmoved import Found
 from torchsleuth.auditor.handing import mask_made, not_given
 from torchsleuth.auditor.lab import Lab, held_choices, row_and_position
-from torchsleuth.auditor.observation import LabelShift, Move, WIDENED
+from torchsleuth.auditor.observation import WIDENED, LabelShift, Move
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.shifts import Lookup, Shift, label_shifts

@@ -11,6 +11,7 @@ from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.owners import softmax_built
 from torchsleuth.auditor.trace import Op, Trace
 
+
 def built(lab: Lab, op: Op, kind: str) -> tuple[Site | None, str]:
     """The expression that built the layer, and the setting that lets it see what it must not; no site where its making was not seen."""
     if not op.module:

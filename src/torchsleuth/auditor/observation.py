@@ -6,8 +6,6 @@ One observation belongs to one audited step. Experiments fill in its lists; rule
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchsleuth.auditor.observation_parts import Made, Magnitude, Polarity, Shape, Site
 from torchsleuth.auditor.observation_training import (
     Cut,
@@ -18,10 +16,10 @@ from torchsleuth.auditor.observation_training import (
     MadeAnew,
     MixedGradient,
     ModeFact,
-    NoUpdate,
     NotFinite,
     NotFrozen,
     NothingLoaded,
+    NoUpdate,
     OptimizerFact,
     OwnState,
     ScaledGradient,
@@ -32,12 +30,13 @@ from torchsleuth.auditor.observation_training import (
     Vanish,
     Weight,
 )
+from torchsleuth.frozen import frozen
 
 VERSION = 1
 WIDENED = "pad="  # how the setting of a convolution begins whose input was widened before it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """A paired run: one thing was changed, and something moved that must not."""
 
@@ -101,7 +100,7 @@ class Move:
     ahead: int = 0  # how many positions ahead that mask lets each one see; -1: all of them, and no earlier ones
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LabelShift:
     """Which input token the loss compares the prediction at position t with: t + `offset`."""
 
@@ -119,7 +118,7 @@ class LabelShift:
     shown_site: Site | None = None  # where a model that is asked for some chosen tokens is called, with these tokens to be seen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broadcast:
     """Two operands that stretched one another: the result is larger than both. Or weights of samples on all pairs."""
 
@@ -139,7 +138,7 @@ class Broadcast:
     reduction: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LossCall:
     """A loss function called in the step, with what was seen of its operands."""
 
@@ -187,7 +186,7 @@ class LossCall:
     scores: Site | None = None  # the layer that made the input, where nothing but its arrangement has changed since
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AxisFact:
     """A softmax or the like over an axis it should not run over."""
 
@@ -202,7 +201,7 @@ class AxisFact:
     built: Site | None = None  # where the layer that does so was given its axis
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Duplicates:
     operation: str
     site: Site
@@ -214,7 +213,7 @@ class Duplicates:
     target: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alias:
     """The same tensor several times in a result, written in place in between; or returned in two places."""
 
@@ -226,7 +225,7 @@ class Alias:
     size: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Swap:
     """A `view` to the same sizes in another order, one that moves an axis (`moved`) past a part of its neighbour, or one that cuts pictures into so many parts."""
 
@@ -242,7 +241,7 @@ class Swap:
     labels: Site | None = None  # where labels are flattened whose axes stand in another order than those of the predictions they are compared with
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedLayer:
     container: str
     container_type: str
@@ -254,7 +253,7 @@ class SharedLayer:
     default: str = ""  # it is the default value of this argument of `container_type`; `positions` are the paths of those who hold it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HotLine:
     nodes: int
     total: int
@@ -269,7 +268,7 @@ class HotLine:
     rounds: int = 0  # of the loop, of which its branches share the lines
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputFact:
     """Something about the batch that is wrong or looks wrong before any forward pass."""
 
@@ -287,14 +286,14 @@ class InputFact:
     lowest: int | None = None  # of labels that are out of range
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overfit:
     steps: int
     first: float
     last: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     model: str
     call: Site | None = None  # the program's call of the model, or of `audit`

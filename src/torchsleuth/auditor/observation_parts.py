@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Excerpt, Span
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """A source expression, and the module that was running when it was evaluated."""
 
@@ -20,7 +19,7 @@ class Site:
     library: str = ""  # the library whose code really did it, where the span is the program's call into it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """A tensor in a few words."""
 
@@ -29,7 +28,7 @@ class Shape:
     name: str = ""  # the input's or parameter's name, or its source expression
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Made:
     """Where an operand of this size got its axis of size 1, or lost one."""
 
@@ -39,7 +38,7 @@ class Made:
     gained: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Polarity:
     """A mask that hides the words: who takes it, and where it was made."""
 
@@ -54,7 +53,7 @@ class Polarity:
     made_rightly: bool = False  # it is used the right way round elsewhere, or is what all the world calls so
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Magnitude:
     """Something that makes the scores of an untrained model large."""
 

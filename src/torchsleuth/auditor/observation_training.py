@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchsleuth.auditor.observation_parts import Site
+from torchsleuth.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weight:
     """A parameter of the model, or one that only the optimizer holds."""
 
@@ -22,7 +21,7 @@ class Weight:
     module_is_user: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """An operation that took something that needs a gradient and gave back something without history."""
 
@@ -43,7 +42,7 @@ class Cut:
     remade: Site | None = None  # where the values that were handed out are made into a tensor again
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unused:
     """Parameters that got no gradient although nothing was cut: never used, or their result was dropped."""
 
@@ -59,7 +58,7 @@ class Unused:
     first: Site | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vanish:
     """Where a gradient that was there became exactly zero, or NaN."""
 
@@ -88,7 +87,7 @@ class Vanish:
         return self.operation in ("layer_norm", "rms_norm") and self.detail.endswith(", 1]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EqualUnits:
     """All rows of a layer's weight are the same, and all rows of its gradient."""
 
@@ -99,7 +98,7 @@ class EqualUnits:
     site: Site | None  # where its values were written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotFinite:
     """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
 
@@ -110,7 +109,7 @@ class NotFinite:
     loss: str  # "NaN", "infinite"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptimizerFact:
     kind: str  # "missing", "stale"; "foreign": none of what it holds is trained by the loss; "thawed": frozen at the first step
     optimizer: str
@@ -128,7 +127,7 @@ class OptimizerFact:
     added: tuple[Site, ...] = ()  # where they were put into the model, after the optimizer was built
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unregistered:
     """Parameters that the model uses and does not own: `parameters()` does not list them."""
 
@@ -140,7 +139,7 @@ class Unregistered:
     made: Site | None = None  # where the forward pass itself makes them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoUpdate:
     """The first optimizer step changed nothing."""
 
@@ -168,7 +167,7 @@ class NoUpdate:
     closure: Site | None = None  # "no-backward": what the closure of the step returns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModeFact:
     kind: str  # "eval-in-training", "dropout-in-eval", "train-in-evaluation"; "eval-undone": of a part (`operation`), by `site`
     modules: tuple[str, ...]
@@ -188,7 +187,7 @@ class ModeFact:
     around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptGradient:
     """A step used a gradient that still held that of the step before."""
 
@@ -203,7 +202,7 @@ class KeptGradient:
     named: Site | None = None  # `optimizer.zero_grad` is written there, and not called
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiscardedGradient:
     """Before each step several backward passes came, and the gradients of all but the last were cleared unused."""
 
@@ -215,7 +214,7 @@ class DiscardedGradient:
     backward: Site | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MixedGradient:
     """A step used the gradients of its own loss together with those that the loss of another optimizer's step had left there."""
 
@@ -228,7 +227,7 @@ class MixedGradient:
     entry: Site | None = None  # where the part that the other one trains was given what still had its history
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScaledGradient:
     """The gradients of a loss that a scaler has multiplied were used, or limited, before they were divided again."""
 
@@ -240,7 +239,7 @@ class ScaledGradient:
     dropped: Site | None = None  # where that one was multiplied after all, and the product not used
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unclipped:
     """A step used gradients as `backward()` left them, although the program calls `clip_grad_norm_`."""
 
@@ -255,7 +254,7 @@ class Unclipped:
     times: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotFrozen:
     """An attribute was set to False that freezes nothing, and what it was to freeze is trained."""
 
@@ -265,7 +264,7 @@ class NotFrozen:
     site: Site  # as the source has it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IdleSchedule:
     """A schedule that was never advanced, or whose optimizer takes no steps."""
 
@@ -278,7 +277,7 @@ class IdleSchedule:
     named: Site | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeAnew:
     """An optimizer was built for each of so many steps."""
 
@@ -288,7 +287,7 @@ class MadeAnew:
     kept: str  # what it gathers, as its state calls it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unkept:
     """A statement that is nothing but a call which returns a new tensor."""
 
@@ -298,7 +297,7 @@ class Unkept:
     in_place: bool  # there is a method that writes into the tensor, with an underscore at its end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnState:
     """`load_state_dict` was given the very tensors that the model holds: nothing changes."""
 
@@ -308,7 +307,7 @@ class OwnState:
     alias: str = ""  # the state is that of a module under another name, which is this one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NothingLoaded:
     """`load_state_dict(..., strict=False)` found nothing in the state that the model has."""
 

@@ -5,7 +5,6 @@ Only tried where the model lays something of its own (a table of positions, say)
 
 from __future__ import annotations
 
-
 import torch
 
 from torchsleuth.auditor.batch import Leaf

@@ -13,7 +13,6 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.observation_parts import Site
-
 from torchsleuth.auditor.observation_training import ScaledGradient
 from torchsleuth.auditor.optimizers import parameters_of
 from torchsleuth.auditor.sites import place_here, site_of

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from torchsleuth.again.hushed import unlogged
 from torchsleuth.again.kept import random_kept
 from torchsleuth.auditor import experiments, preflight
-from torchsleuth.auditor.shared import shared_layers
 from torchsleuth.auditor.backward import BackwardWatch
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.beforehand import Beforehand
@@ -29,22 +29,23 @@ from torchsleuth.auditor.forwardpass import Forward
 from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.injected import loop_moves
 from torchsleuth.auditor.judge import report_of
+from torchsleuth.auditor.lastpositions import last_position_moves
 from torchsleuth.auditor.looseleaves import loose_leaves
 from torchsleuth.auditor.magnitudes import with_first_values
 from torchsleuth.auditor.modestack import paused
-from torchsleuth.auditor.lastpositions import last_position_moves
 from torchsleuth.auditor.neighbours import neighbour_moves
 from torchsleuth.auditor.nested import words_padded
 from torchsleuth.auditor.observation import InputFact, Move, Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.optimizers import at_rest
 from torchsleuth.auditor.order import order_moves
-from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.packedby import packed_moves
+from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
 from torchsleuth.auditor.padding import padding_moves
 from torchsleuth.auditor.pixels import pixel_moves
 from torchsleuth.auditor.repeated import returned_twice
 from torchsleuth.auditor.runner import Runner, unwrapped
+from torchsleuth.auditor.shared import shared_layers
 from torchsleuth.auditor.sites import place_here, site_of
 from torchsleuth.auditor.stepview import StepView, parameter_keys
 from torchsleuth.auditor.stirring import never_woken, still_zero
@@ -182,7 +183,7 @@ class Session:
     @contextlib.contextmanager
     def _quick(self) -> typing.Iterator[None]:
         try:
-            with random_kept(), uncollected():
+            with random_kept(), unlogged(), uncollected():
                 yield
         finally:
             if self._said:

@@ -30,12 +30,12 @@ from torchsleuth.auditor.numberterms import number_terms
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
-from torchsleuth.auditor.owners import criterion_built, owner_classes, softmax_built
 from torchsleuth.auditor.overwritten import overwritten_losses
+from torchsleuth.auditor.owners import criterion_built, owner_classes, softmax_built
 from torchsleuth.auditor.padded import Padding
 from torchsleuth.auditor.patterns import AliasWatch, SoftmaxWatch, aliases, collected
-from torchsleuth.auditor.reducedaxis import off_their_axis
 from torchsleuth.auditor.polarity import polarity
+from torchsleuth.auditor.reducedaxis import off_their_axis
 from torchsleuth.auditor.repeated import with_the_other
 from torchsleuth.auditor.terms import constant_terms, idle
 from torchsleuth.auditor.trace import Op, Trace

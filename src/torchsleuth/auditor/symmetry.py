@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from torchsleuth.auditor.observation_parts import Site
-
 from torchsleuth.auditor.observation_training import EqualUnits, Vanish
 from torchsleuth.auditor.trace import Trace
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules import module as hooks
 
 from torchsleuth.again.kept import Kept, untouched
+from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.batch import Call
 from torchsleuth.auditor.compare import May, first_difference, moved_flags
 from torchsleuth.auditor.dropping import drawn_masks
@@ -17,10 +18,8 @@ from torchsleuth.auditor.observation import Overfit
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import ModeFact
 from torchsleuth.auditor.owners import built
-from torchsleuth.auditor.alone import alone
 from torchsleuth.auditor.runner import Runner
 from torchsleuth.auditor.trace import Op, Trace
-
 
 _ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward")
 

@@ -16,7 +16,6 @@ from torchsleuth.auditor.padded import is_padding_at
 from torchsleuth.auditor.polarity import polarity
 from torchsleuth.auditor.trace import Op, Trace
 
-
 _TRANSPOSING = {"t", "T", "mT", "transpose", "permute", "swapaxes", "movedim"}
 
 

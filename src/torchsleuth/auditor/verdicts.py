@@ -6,11 +6,9 @@ import typing
 from collections.abc import Iterable, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
-
 from torchsleuth.auditor.observation_parts import Polarity, Site
 from torchsleuth.model import Applicability, Culprit, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import Rule
-
 
 ADDING = ("add", "add_")  # what takes a mask of numbers
 

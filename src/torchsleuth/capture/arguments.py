@@ -14,12 +14,12 @@ import inspect
 import re
 import types
 import typing
-from dataclasses import dataclass
 
 import torch
 
 from torchsleuth.capture.evaluate import UNKNOWN, Evaluator, is_torch_function
 from torchsleuth.capture.failure import Entry, is_module_call
+from torchsleuth.frozen import frozen
 from torchsleuth.probe.names import locals_of
 
 _OPERATORS = {
@@ -37,7 +37,7 @@ _HELPERS = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class Given:
     """One argument of a call. `value` is UNKNOWN where it cannot be had."""
 
@@ -48,7 +48,7 @@ class Given:
     key: str | None = None  # of `**batch`: the value is the one under this key
 
 
-@dataclass(frozen=True)
+@frozen
 class Call:
     """A call (or operator, or subscript) in one frame."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import typing
-from dataclasses import dataclass
 
 import torch
 
 from torchsleuth.evidence_forward import BadValue, ValueRange
+from torchsleuth.frozen import frozen
 from torchsleuth.probe.values import value_range
 from torchsleuth.record.blackbox.box import BlackBox, Entry, Part
 from torchsleuth.record.blackbox.operations import Allows, Legal, legal
@@ -17,7 +17,7 @@ from torchsleuth.record.blackbox.operations import Allows, Legal, legal
 _MOST_JUDGED = 512
 
 
-@dataclass(frozen=True)
+@frozen
 class Judged:
     """A recorded call, and what its recorded values say."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import re
 import typing
-from dataclasses import dataclass
 
 from torchsleuth import source
 from torchsleuth.capture.unlogged import stand_in
 from torchsleuth.errors import message_of
 from torchsleuth.evidence import Place
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of_file
 
@@ -25,7 +25,7 @@ ANOTHER_PROCESS = "another process"
 OTHER_PROCESSES = ("a DataLoader worker", ANOTHER_PROCESS)
 
 
-@dataclass(frozen=True)
+@frozen
 class Embedded:
     wrapper: str
     type: str

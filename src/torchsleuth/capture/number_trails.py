@@ -13,8 +13,22 @@ from torchsleuth.capture.number_objects import ThroughObjects
 from torchsleuth.capture.number_sources import ANOTHER, At, Crossing, Invoked, Source, only
 from torchsleuth.capture.partials import filled, partials_of
 from torchsleuth.capture.scopes import (
-    Selector, argument_for, bound_to, class_of, comprehensions_around, constant_value, default_of, enclosing, key_of, lambda_around, loosened, parameter_of,
-    position_in, positional_names, reaching, stores_into,
+    Selector,
+    argument_for,
+    bound_to,
+    class_of,
+    comprehensions_around,
+    constant_value,
+    default_of,
+    enclosing,
+    key_of,
+    lambda_around,
+    loosened,
+    parameter_of,
+    position_in,
+    positional_names,
+    reaching,
+    stores_into,
 )  # fmt: skip
 
 _MOST_CROSSINGS = 3

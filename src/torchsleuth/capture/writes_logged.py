@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import typing
-from dataclasses import dataclass
 
 import torch
 
 from torchsleuth import source
 from torchsleuth.capture.inplace_modules import writing_module
 from torchsleuth.evidence import WriteSite
+from torchsleuth.frozen import frozen
 from torchsleuth.probe.tensors import may_overlap, storage_of
 from torchsleuth.record.oplog import Mark, Operation, Write
 
@@ -21,7 +21,7 @@ _VIEWS_WITH_OWN_COUNTER = ("data",)
 _Groups = dict[tuple[int, int, int], list[tuple[Operation, Write, Mark]]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Writes:
     sites: tuple[WriteSite, ...]
     complete: bool  # they account for every version step

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torchsleuth.checker.source import Method, culprit_of, digest, shown_file, span_of
 from torchsleuth.checker.trial import Mend
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Edit, Known, Role, unified_diff
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """Replace the text of `node` by `after`."""
 
@@ -19,7 +20,7 @@ class Change:
     element: bool = False  # the node stands alone (a returned or assigned value): no parentheses are needed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What the method's names stood for when it ran: tensors by rank, sizes, numbers."""
 

@@ -11,7 +11,25 @@ import itertools
 import typing
 
 from torchsleuth.checker.change import Change, Scope, swapped
-from torchsleuth.checker.exchanges import accumulations, axes, borrowed, calls, comparisons, constants, counts, duplicates, inversions, keywords, names, one_of_each_row, operators, orders, picked_back, powers, unpackings
+from torchsleuth.checker.exchanges import (
+    accumulations,
+    axes,
+    borrowed,
+    calls,
+    comparisons,
+    constants,
+    counts,
+    duplicates,
+    inversions,
+    keywords,
+    names,
+    one_of_each_row,
+    operators,
+    orders,
+    picked_back,
+    powers,
+    unpackings,
+)
 from torchsleuth.checker.insertions import both_sides, factors, insertions, projections, quotients, signs, terms, turned, unused, wrapped
 from torchsleuth.checker.source import Method, own_nodes
 

@@ -9,7 +9,6 @@ import typing
 from torchsleuth.checker.change import Change, Scope, bracketed, formulas, listed
 from torchsleuth.checker.source import Method, own_nodes
 
-
 # Functions of matrices: a transposition is as easily forgotten there as in `@`.
 MATRIX = frozenset("solve mm bmm matmul inv pinv lstsq solve_triangular cholesky_solve lu_solve baddbmm addmm conv_transpose1d linear".split())
 

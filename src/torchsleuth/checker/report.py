@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from dataclasses import dataclass
 
 from torchsleuth.checker.trial import Finding, FunctionRule, Trial
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Diagnosis, Outcome, Report
 from torchsleuth.rule import rules_of
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class CheckReport(Report):
     """A report with the trials behind it."""
 

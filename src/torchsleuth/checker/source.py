@@ -13,14 +13,14 @@ import linecache
 import os
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Culprit, Excerpt, Known, Role, Span
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """One function's source: the file's text and the definition's syntax tree, with the file's line numbers."""
 

@@ -8,13 +8,13 @@ through JSON (`model.to_plain` and `model.from_plain`).
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
 
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Culprit, Diagnosis, Edit
 from torchsleuth.rule import Rule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorFact:
     """A tensor given to the Function or returned by it, or a plain value given to it."""
 
@@ -29,7 +29,7 @@ class TensorFact:
     value: str = ""  # a plain value, as written in Python
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Size:
     """A number that a factor was recognised as: `name` is a dimension, a count or an argument."""
 
@@ -40,7 +40,7 @@ class Size:
     dims: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Relation:
     """How the returned gradient relates to the true one; `kind` says which of the fields count.
 
@@ -85,7 +85,7 @@ class Relation:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """One element of a gradient: the largest difference found."""
 
@@ -94,7 +94,7 @@ class Sample:
     true: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mend:
     """A change to the source under which every experiment came out right."""
 
@@ -106,7 +106,7 @@ class Mend:
     experiments: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing that is not as it should be. `kind` is what a rule looks for."""
 
@@ -138,7 +138,7 @@ class Finding:
     places: tuple[int, ...] = ()  # for each of `names`, the place that its gradient was returned in
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """All that was found out about one Function."""
 

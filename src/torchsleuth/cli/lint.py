@@ -116,7 +116,7 @@ class _Run:
 
     def stdin(self) -> int:
         from torchsleuth.linter.source import Unreadable
-        from torchsleuth.linter.sweep import FileResult, linted_text, _materialised
+        from torchsleuth.linter.sweep import FileResult, _materialised, linted_text
 
         name = self.options.stdin_filename
         data = sys.stdin.buffer.read()

@@ -7,11 +7,32 @@ import dataclasses
 
 from torchsleuth.evidence import CarriedTensor, Evidence, FreedGraph
 from torchsleuth.fixes.detaching import (
-    TRUNCATED, detached_where_held, detached_where_kept, detached_where_made, detached_where_stored, detached_where_used, for_another_optimizer, is_object, is_running_sum, is_set_anew, is_set_in, is_visible, outside_name, path_is_simple,
+    TRUNCATED,
+    detached_where_held,
+    detached_where_kept,
+    detached_where_made,
+    detached_where_stored,
+    detached_where_used,
+    for_another_optimizer,
+    is_object,
+    is_running_sum,
+    is_set_anew,
+    is_set_in,
+    is_visible,
+    outside_name,
+    path_is_simple,
 )  # fmt: skip
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.ordering import recomputed
-from torchsleuth.fixes.recomputing import computed_each_time, computed_in_closure, computed_in_loop, computed_in_method, is_made_with_its_weights, made_outside, recomputed_outside
+from torchsleuth.fixes.recomputing import (
+    computed_each_time,
+    computed_in_closure,
+    computed_in_loop,
+    computed_in_method,
+    is_made_with_its_weights,
+    made_outside,
+    recomputed_outside,
+)
 from torchsleuth.fixes.script import Script, Scripts, called, names_in, users
 from torchsleuth.fixes.states import carried_names, detached
 from torchsleuth.model import Diagnosis, Fix

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence, StaleSave, WriteSite
-from torchsleuth.fixes.buffers import stacked
 from torchsleuth.fixes.aliases import is_list, is_read_later, is_seen_elsewhere
+from torchsleuth.fixes.buffers import stacked
 from torchsleuth.fixes.copies import cloned_saves, occurrences
 from torchsleuth.fixes.elements import is_lost_with_the_round, renewed
 from torchsleuth.fixes.fixer import Fixer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from torchsleuth.fixes.aliases import is_list, is_seen_elsewhere
 from torchsleuth.fixes.script import Function, Script, called, path_of
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Edit, Span
 
 OPERATORS = {
@@ -21,7 +21,7 @@ NO_TWIN = {
 _NAMESPACES = {"torch", "F", "functional", "nn"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Rewrite:
     """Edits that make one write out of place."""
 

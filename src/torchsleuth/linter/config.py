@@ -5,17 +5,18 @@ from __future__ import annotations
 import fnmatch
 import os
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from torchsleuth.errors import UsageError
+from torchsleuth.frozen import frozen
 
 EXCLUDED = (".git", ".hg", ".svn", ".venv", "venv", ".env", "__pycache__", "node_modules", ".tox", ".nox", ".eggs",
             ".mypy_cache", ".ruff_cache", ".pytest_cache", ".torchsleuth", ".ipynb_checkpoints", "build", "dist")  # fmt: skip
 KEYS = {"select", "extend-select", "ignore", "exclude", "per-file-ignores"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Config:
     root: Path = field(default_factory=Path.cwd)
     select: tuple[str, ...] | None = None  # None: the rules that are on by default

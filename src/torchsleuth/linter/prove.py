@@ -13,10 +13,10 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torchsleuth
+from torchsleuth.frozen import frozen
 from torchsleuth.linter.vectorise.region import Job
 from torchsleuth.model import Status
 
@@ -24,7 +24,7 @@ STARTING_S = 120
 ONE_JOB_S = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proof:
     status: Status
     text: str

@@ -16,6 +16,7 @@ import tokenize
 import warnings
 from dataclasses import dataclass, field
 
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Excerpt, Span
 
 LINE_END = re.compile(r"\r\n|\n|\r")
@@ -29,7 +30,7 @@ class Unreadable(Exception):
     """This input cannot be linted; the message is the line shown for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     number: int  # as the notebook counts code cells, from 1
     first_line: int  # in the joined text

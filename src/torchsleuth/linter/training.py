@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 
+from torchsleuth.frozen import frozen
 from torchsleuth.linter.events import Frame
 
 OPTIMIZER = re.compile(r"(^|_|\.)(opt|optim|optimizer|optimiser)\w*$|optim", re.IGNORECASE)
 SCHEDULER = re.compile(r"sched|warmup|lr_", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     kind: str  # "backward" | "step" | "zero_grad"
     node: ast.Call

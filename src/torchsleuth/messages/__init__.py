@@ -14,10 +14,12 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from torchsleuth.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """A program and what it does: `raises` is part of the "Type: message" it ends with, `prints` of its output."""
 
@@ -28,7 +30,7 @@ class Program:
     needs_cuda: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Falsehood:
     """An explanation that is often given, why it is false, and a program that shows it."""
 
@@ -37,7 +39,7 @@ class Falsehood:
     program: Program | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """The answer to one message."""
 
@@ -54,7 +56,7 @@ class Reading:
 NO_RULE = "(none)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What a reader is given: the groups of its pattern, and the text around the message."""
 
@@ -76,7 +78,7 @@ class Found:
         return tuple(int(number) for number in re.findall(r"-?\d+", self.match[group]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """A message torch raises, how to recognise it, and how to read it."""
 
@@ -112,7 +114,7 @@ def _possible(match: re.Match[str]) -> bool:
     return all(abs(int(number)) <= 64 for number in numbers if re.fullmatch(r"-?\d{1,99}", number))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """A question that quotes no message. Every one of `words` must occur."""
 

@@ -7,11 +7,11 @@ import functools
 import re
 import typing
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 
 from torchsleuth import env
+from torchsleuth.frozen import frozen
 
 MOST_NODES = 400_000
 LEAF_SEQUENCE = 1 << 62  # AccumulateGrad nodes carry the highest number there is
@@ -51,7 +51,7 @@ def operation_of(node_name: str) -> str:
     return base.lower()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Saved:
     """One saved tensor of a node. `tensor` is the live one behind it, read without unpacking."""
 

@@ -8,12 +8,12 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 
 from torchsleuth import env
 from torchsleuth.evidence import TensorFact
+from torchsleuth.frozen import frozen
 from torchsleuth.origin import Origin, origin_of
 from torchsleuth.probe.tensors import storage_of, tensor_fact
 
@@ -21,7 +21,7 @@ _MOST_ITEMS = 512  # of a container looked into
 _DEPTH = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     name: str
     kind: str  # "parameter", "buffer", "variable"

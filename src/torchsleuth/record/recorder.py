@@ -16,7 +16,6 @@ from torchsleuth.record.blackbox.box import BlackBox
 from torchsleuth.record.oplog import OperationLog
 from torchsleuth.record.ring import DEFAULT_HISTORY, Ring
 
-
 STOPPED_WITH_PROGRAM = "the program ended"
 
 # Told of an exception that the program is about to handle, and of the frame that does.

@@ -7,7 +7,8 @@ import itertools
 import types
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from torchsleuth.frozen import frozen
 
 DEFAULT_HISTORY = 1 << 20  # 32 bytes each: 32 MiB
 
@@ -21,7 +22,7 @@ class Kind(enum.IntEnum):
 START, RETURN = int(Kind.START), int(Kind.RETURN)  # `.value` of an enum's member is a call, and a recorder may run where the stack ends
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     index: int  # counts all events ever written
     sequence: int  # the next autograd node made in this thread gets this number, or a later one

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from torchsleuth.frozen import frozen
 
 # How often the failing statement must be passed, once more than where it failed, before the run is stopped.
 FURTHER = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """How the program was started, so that it can be started again in the same way."""
 
@@ -19,7 +20,7 @@ class Launch:
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     launch: Launch
     overlay: dict[str, str]  # absolute file name -> the file that holds its patched text
@@ -34,7 +35,7 @@ class Job:
     seconds_for_differences: float = 0.0  # what comparing the gradients with finite differences of the step's loss may take
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backward:
     """One call of backward in the run."""
 
@@ -47,7 +48,7 @@ class Backward:
     optimized: int = 0  # and how many there are
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """The change of a step's loss along one direction: as its gradients say, and as two more forward passes show."""
 
@@ -61,7 +62,7 @@ class Difference:
         return abs(self.predicted - self.measured) <= 0.02 * self.scale
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     passes: int  # how often the failing statement was passed
     begun: int  # how often it was begun; a visit that was begun and not passed raised

@@ -17,6 +17,7 @@ import typing
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchsleuth.frozen import frozen
 from torchsleuth.linter.edits import edited_bytes
 from torchsleuth.model import Applicability, Diagnosis, Fact, Fix, Known, Span, Status, Verdict, from_plain, to_plain
 from torchsleuth.verify.instrument import mapped
@@ -29,7 +30,7 @@ TIMES = 3.0
 _FOR_DIFFERENCES = 0.2  # the part of the time that is left which finite differences may take
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """What must not come again, and what was known about it when it happened."""
 

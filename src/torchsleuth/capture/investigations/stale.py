@@ -22,6 +22,7 @@ from torchsleuth.capture.writes import writes_since
 from torchsleuth.capture.writes_by_syntax import written_targets
 from torchsleuth.capture.writes_logged import Writes, grouped
 from torchsleuth.evidence import CarriedTensor, Place, StaleSave, TensorFact
+from torchsleuth.frozen import frozen
 from torchsleuth.probe import graph
 from torchsleuth.probe.graph import Saved, operation_of, saved_tensors, sequence_of
 from torchsleuth.probe.tensors import fact_from_message, storage_of
@@ -56,7 +57,7 @@ def investigate(crash: Crash) -> tuple[StaleSave, ...]:
     return tuple(_save(crash, keeper, saved, (keeper, saved) == failing, cache) for keeper, saved in stale[:_MOST_SAVES])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class Keeper:
     """Who saved a tensor: a node of the graph, or a checkpoint what its function is to be run with again."""
 

@@ -6,8 +6,8 @@ import ast
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
-from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
 from torchsleuth.fixes.forward.counting import below, newest, promised
+from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
 from torchsleuth.fixes.forward.resizing import enlarged
 from torchsleuth.fixes.script import Scripts, called, path_of
 from torchsleuth.model import Diagnosis, Fix

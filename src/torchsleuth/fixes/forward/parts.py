@@ -8,17 +8,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torchsleuth.evidence_forward import FailedOperation, Foreign
 from torchsleuth.fixes.script import Scripts, path_of
+from torchsleuth.frozen import frozen
 
 # What people call the one tensor of a result that the others only accompany.
 _MAIN = ("logits", "output", "outputs", "out", "pred", "preds", "prediction", "predictions", "scores", "recon", "reconstruction", "y_hat", "values", "last_hidden_state")
 _LOSSES = ("loss", "total_loss")
 
 
-@dataclass(frozen=True)
+@frozen
 class Part:
     """One part of a result: how it is reached, what the program calls it, and its shape (None: no tensor)."""
 

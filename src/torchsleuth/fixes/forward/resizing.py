@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torchsleuth.evidence_forward import Made, Operand
 from torchsleuth.fixes.forward.operands import Failed
 from torchsleuth.fixes.script import Function, Script, Scripts, called
+from torchsleuth.frozen import frozen
 from torchsleuth.model import Fix
 
 # Where the constructor of a layer has the size of what the layer returns.
@@ -26,7 +26,7 @@ _OUTPUTS = {
 _MOST_ADDED = 8  # rows that a count may have missed: special tokens, the end of a range
 
 
-@dataclass(frozen=True)
+@frozen
 class Link:
     """An expression on the way of a number from where it is set to the constructor."""
 
@@ -42,7 +42,7 @@ class Link:
         return self.script.scope_of(self.node)
 
 
-@dataclass(frozen=True)
+@frozen
 class Producer:
     """The layer whose output has the size: the expressions through which it was given that."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from torchsleuth.frozen import frozen
 from torchsleuth.linter.vectorise.lifted import Lifted, SizeKey
 
 
-@dataclass(frozen=True)
+@frozen
 class Axis:
     """One loop: its variable runs from `start` to the size `stop` (a key and an offset)."""
 

@@ -13,7 +13,19 @@ from torchsleuth.linter.vectorise.context import Context, integer, is_dotted, si
 from torchsleuth.linter.vectorise.guarded import require_finite
 from torchsleuth.linter.vectorise.indexing import Indexing
 from torchsleuth.linter.vectorise.lifted import (
-    INNER, Equal, GiveUp, Lifted, RankUnknown, Recurrence, SizeKey, aligned, converted, expression, method, name, number,
+    INNER,
+    Equal,
+    GiveUp,
+    Lifted,
+    RankUnknown,
+    Recurrence,
+    SizeKey,
+    aligned,
+    converted,
+    expression,
+    method,
+    name,
+    number,
 )  # fmt: skip
 
 BITWISE = (ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)  # whole numbers only: `uint8 >> 1` stays uint8, `uint8 >> torch.arange(8)` does not

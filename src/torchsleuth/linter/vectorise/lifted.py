@@ -11,6 +11,8 @@ import ast
 import copy
 from dataclasses import dataclass, field, replace
 
+from torchsleuth.frozen import frozen
+
 INNER = "."  # a dimension of the value itself, not of a loop
 ONE = "1"  # a dimension of size one kept by a reduction
 
@@ -33,7 +35,7 @@ class Recurrence(GiveUp):
 SizeKey = tuple
 
 
-@dataclass(frozen=True)
+@frozen
 class Lifted:
     code: ast.expr
     dims: tuple[str, ...] = ()  # a loop's name or INNER, in order

@@ -12,7 +12,15 @@ from torchsleuth.linter.vectorise.axes import Gathered
 from torchsleuth.linter.vectorise.collect import collect_dim, collected_value, concatenated, own_memory
 from torchsleuth.linter.vectorise.context import Context
 from torchsleuth.linter.vectorise.emit import EMPTY, accumulated, initial_of, starts_no_longer, stored
-from torchsleuth.linter.vectorise.evidence import COLLECTORS, holds_positions, require_evidence, require_no_aliases, require_no_leftovers, require_one_device, require_tensors
+from torchsleuth.linter.vectorise.evidence import (
+    COLLECTORS,
+    holds_positions,
+    require_evidence,
+    require_no_aliases,
+    require_no_leftovers,
+    require_one_device,
+    require_tensors,
+)
 from torchsleuth.linter.vectorise.lifted import GiveUp, RankUnknown, expression
 from torchsleuth.linter.vectorise.loops import Reader
 from torchsleuth.linter.vectorise.reading import context_of, plain

@@ -13,7 +13,18 @@ from torchsleuth.rules.forward._broadcasting import aligned, clashing_axes
 from torchsleuth.rules.forward._culprits import Culprits, is_at_failure, of_rests, size_creates
 from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import (
-    TRUNCATE, code, config_facts, expr, failed, fully, is_about_positions, made_words, operand_facts, other_facts, setting_facts, shape,
+    TRUNCATE,
+    code,
+    config_facts,
+    expr,
+    failed,
+    fully,
+    is_about_positions,
+    made_words,
+    operand_facts,
+    other_facts,
+    setting_facts,
+    shape,
 )  # fmt: skip
 
 _SIZES = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)")

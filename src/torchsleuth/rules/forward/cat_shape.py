@@ -14,7 +14,6 @@ from torchsleuth.rules.forward._culprits import of_axis, of_rests, of_tensor, sq
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, inferred, line_of, seen, shape
 
-
 _SHARED = "Trying to resize storage that is not resizable"  # what a DataLoader's worker says where `stack` would say more
 
 class CatShape(CrashRule):

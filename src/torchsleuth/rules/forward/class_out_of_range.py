@@ -11,9 +11,20 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import of_axis
 from torchsleuth.rules.forward._report import report
 from torchsleuth.rules.forward._words import (
-    ON_THE_GPU, bad_values, config_facts, expr, failed, inferred, is_unexplained_death, legal, made_words, plural, seen, shape, value_words,
+    ON_THE_GPU,
+    bad_values,
+    config_facts,
+    expr,
+    failed,
+    inferred,
+    is_unexplained_death,
+    legal,
+    made_words,
+    plural,
+    seen,
+    shape,
+    value_words,
 )  # fmt: skip
-
 
 _VOID = 255
 

@@ -11,8 +11,24 @@ from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import Culprits, length_create, of_axis
 from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import (
-    ON_THE_GPU, TRUNCATE, argument_fact, bad_values, code, config_facts, expr, failed, is_about_positions, is_unexplained_death, legal,
-    made_words, operand_facts, other_facts, plural, setting_facts, shape, value_words,
+    ON_THE_GPU,
+    TRUNCATE,
+    argument_fact,
+    bad_values,
+    code,
+    config_facts,
+    expr,
+    failed,
+    is_about_positions,
+    is_unexplained_death,
+    legal,
+    made_words,
+    operand_facts,
+    other_facts,
+    plural,
+    setting_facts,
+    shape,
+    value_words,
 )  # fmt: skip
 
 _NO_INDEX = ("classes", "num_classes", "probability", "weight", "compiled")

@@ -13,7 +13,6 @@ from torchsleuth.rules.forward._culprits import Culprits, size_creates
 from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import code, expr, failed, fully, made_words, operand_facts, setting_facts, shape
 
-
 _MOST_NUMBERS = 3
 
 

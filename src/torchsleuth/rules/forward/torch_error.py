@@ -13,7 +13,6 @@ from torchsleuth.rules.forward._offenders import offender_facts, offenders
 from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import argument_fact, failed, operand_facts, setting_facts
 
-
 # A process of the group has gone while this one was waiting for it. What is wrong is in that one's output; no line here is.
 _ANOTHER_PROCESS = re.compile(r"(closed|reset) by peer|remote (worker|process) (crash|exited)|communicator was aborted|Broken pipe")
 

@@ -14,7 +14,6 @@ from torchsleuth.rules.forward._report import advice
 from torchsleuth.rules.forward._words import argument_fact, code, expr, failed, made_words, operand_facts, other_facts, setting_facts, shape
 from torchsleuth.wording import line_words, upper_first
 
-
 _TURNING = ("transpose", "permute", "t", "T", "mT", "H", "mH", "expand", "expand_as", "swapaxes", "swapdims", "movedim", "moveaxis", "unfold")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.events import ClassInfo
 from torchsleuth.linter.flow import root_name
+from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.model import Confidence, Role
 
 

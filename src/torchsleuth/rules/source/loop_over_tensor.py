@@ -14,7 +14,6 @@ from torchsleuth.linter.vectorise.region import job_for
 from torchsleuth.linter.vectorise.rewrite import code_of, edits_for
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fix, Role, Status, Verdict
 
-
 # Written to use less memory than the whole at once: who names it so knows the other way.
 SPARES_MEMORY = re.compile(r"low_?mem|mem(ory)?_?(eff|sav|free)|chunk", re.IGNORECASE)
 

@@ -11,7 +11,6 @@ from torchsleuth.linter.lintrule import Found, LintRule, View, unsafe_fix
 from torchsleuth.linter.training import events_in, is_optimizer, mentions, own_nodes
 from torchsleuth.model import Confidence, Role
 
-
 CLEARS_GRADIENTS = re.compile(r"(clear|zero|reset|clean)_?grad", re.IGNORECASE)
 CLEARS = re.compile(r"step|train|batch|optim|clear|reset|zero", re.IGNORECASE)
 

@@ -10,7 +10,6 @@ from torchsleuth.linter.lintrule import Found, LintRule, View, advice
 from torchsleuth.linter.values import Value
 from torchsleuth.model import Confidence, Role
 
-
 # They return the tensor itself where there is nothing to do.
 CONVERTING = frozenset({"to", "float", "half", "contiguous"})
 

@@ -6,8 +6,8 @@ import ast
 
 from torchsleuth.linter.definitions import last_definition
 from torchsleuth.linter.events import Call, Frame
-from torchsleuth.linter.results import LOSSES
 from torchsleuth.linter.lintrule import Found, LintRule, View, advice
+from torchsleuth.linter.results import LOSSES
 from torchsleuth.linter.training import own_nodes
 from torchsleuth.linter.values import CONSTRUCTORS, Value
 from torchsleuth.model import Confidence, Role

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-
 from torchsleuth.auditor.observation_training import DiscardedGradient, KeptGradient, MixedGradient
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, number, observed, uncalled
 from torchsleuth.model import Confidence, Diagnosis, Role

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-
 from torchsleuth.auditor.observation_parts import Site
-
 from torchsleuth.auditor.observation_training import ModeFact
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, listed, number, observed, recomputed, uncalled
 from torchsleuth.model import Confidence, Diagnosis, Known, Role

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation
-
 from torchsleuth.auditor.observation_training import NotFinite
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
 from torchsleuth.rules.undefined import remedy
+
 
 class NotFiniteResult(AuditRule):
     """The forward pass makes NaN or infinity out of finite numbers, and the loss is lost.

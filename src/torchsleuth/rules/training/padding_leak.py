@@ -6,7 +6,23 @@ from collections.abc import Iterator, Sequence
 
 from torchsleuth.auditor.observation import Move, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.verdicts import AuditRule, advice, again, astray_fix, astray_mask, astray_words, culprit, module_words, number, observed, recomputed, turned_mask, turned_title, turned_words, turning
+from torchsleuth.auditor.verdicts import (
+    AuditRule,
+    advice,
+    again,
+    astray_fix,
+    astray_mask,
+    astray_words,
+    culprit,
+    module_words,
+    number,
+    observed,
+    recomputed,
+    turned_mask,
+    turned_title,
+    turned_words,
+    turning,
+)
 from torchsleuth.model import Confidence, Diagnosis, Role
 
 

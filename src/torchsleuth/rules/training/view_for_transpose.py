@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from torchsleuth.auditor.observation import Observation, Swap
-
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, observed
 from torchsleuth.model import Confidence, Diagnosis, Role
