@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchsleuth
-from torchsleuth.auditor.live import StepWatch
-from torchsleuth.auditor.runner import Runner
+from torchsleuth.auditor.program.live import StepWatch
+from torchsleuth.auditor.laboratory.runner import Runner
 
 
 class Classifier(nn.Module):

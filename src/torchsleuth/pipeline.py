@@ -80,7 +80,7 @@ class Watch:
             _say(note)
 
     def _start_audit(self) -> None:
-        from torchsleuth.auditor.live import StepWatch
+        from torchsleuth.auditor.program.live import StepWatch
         from torchsleuth.checker.live import FunctionWatch
 
         self._auditors = StepWatch(self.options.budget_s), FunctionWatch()

@@ -33,7 +33,7 @@ def assert_no_padding_leak(model: typing.Any, batch: typing.Any, **options: typi
 
     Also fails if `batch` has no padding that torchsleuth can see: then nothing was tested.
     """
-    from torchsleuth.auditor.calling import padded_inputs
+    from torchsleuth.auditor.inputs.calling import padded_inputs
 
     __tracebackhide__ = True
     if not padded_inputs(model, batch):

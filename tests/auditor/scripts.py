@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from torchsleuth.auditor.live import StepWatch
+from torchsleuth.auditor.program.live import StepWatch
 from torchsleuth.model import Outcome, Report
 
 

@@ -270,7 +270,7 @@ def test_overfit():
 
 
 def test_observation_survives_json():
-    from torchsleuth.auditor.batch import Call
+    from torchsleuth.auditor.inputs.batch import Call
     from torchsleuth.auditor.session import Session
 
     session = Session(Mean(False), Call(Mean(False), (IDS, MASK), {}), None, None, None, 60.0)
@@ -481,7 +481,7 @@ def test_lazy_layers_are_said():
 def test_a_pause_puts_the_mode_back_where_it_was():
     from torch.overrides import TorchFunctionMode
 
-    from torchsleuth.auditor.modestack import paused
+    from torchsleuth.auditor.tracing.modestack import paused
 
     class Counting(TorchFunctionMode):
         seen = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchsleuth.auditor.rearranging import _code, ways
+from torchsleuth.auditor.samples.rearranging import _code, ways
 
 CASES = [
     ((8, 12, 6), (12, 8, 6), ["t", "b", "f"], lambda x: x.transpose(0, 1)),

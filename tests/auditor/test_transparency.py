@@ -19,7 +19,7 @@ import architectures  # noqa: E402
 from correct_zoo import CORRECT  # noqa: E402
 
 import torchsleuth  # noqa: E402
-from torchsleuth.auditor.live import StepWatch  # noqa: E402
+from torchsleuth.auditor.program.live import StepWatch  # noqa: E402
 
 
 def fingerprint(model):
@@ -170,7 +170,7 @@ def test_works_under_autocast():
 
 
 def test_twenty_forward_passes_at_most(monkeypatch):
-    from torchsleuth.auditor.runner import Runner
+    from torchsleuth.auditor.laboratory.runner import Runner
 
     counts = []
     original = Runner.run
@@ -213,7 +213,7 @@ def test_later_steps_leave_no_hooks():
 
 
 def test_a_failing_watch_does_not_disturb_the_program(monkeypatch):
-    from torchsleuth.auditor import live
+    from torchsleuth.auditor.program import live
 
     monkeypatch.delenv("TORCHSLEUTH_DEBUG", raising=False)
     monkeypatch.setattr(live, "copied", lambda call: 1 / 0)
@@ -378,7 +378,7 @@ def test_a_large_model_trained_after_the_first_is_not_kept(monkeypatch):
     import gc
     import weakref
 
-    from torchsleuth.auditor import inturn
+    from torchsleuth.auditor.program import inturn
 
     monkeypatch.setattr(inturn, "MOST_BYTES", 1000)
     watch = StepWatch()

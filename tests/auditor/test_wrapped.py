@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchsleuth
-from torchsleuth.auditor.live import StepWatch
+from torchsleuth.auditor.program.live import StepWatch
 
 IDS = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0], [2, 9, 4, 0], [5, 0, 0, 0]])
 MASK = IDS != 0

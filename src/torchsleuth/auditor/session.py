@@ -15,45 +15,46 @@ from torch.nn.parameter import is_lazy
 
 from torchsleuth.again.hushed import unlogged
 from torchsleuth.again.kept import random_kept
-from torchsleuth.auditor import experiments, preflight
-from torchsleuth.auditor.backward import BackwardWatch
-from torchsleuth.auditor.batch import Call
-from torchsleuth.auditor.beforehand import Beforehand
-from torchsleuth.auditor.calling import arguments, autocast_here, loss_function
-from torchsleuth.auditor.causality import Causality
-from torchsleuth.auditor.choices import choice_moves
-from torchsleuth.auditor.compare import output_leaves
-from torchsleuth.auditor.countedpositions import position_moves
-from torchsleuth.auditor.dropping import drawn_masks
-from torchsleuth.auditor.forwardpass import Forward
-from torchsleuth.auditor.gradients import grad_states, is_lone_bias, optimizer_facts
-from torchsleuth.auditor.injected import loop_moves
+from torchsleuth.auditor.gradients.backward import BackwardWatch
+from torchsleuth.auditor.gradients.gradients import grad_states, is_lone_bias, optimizer_facts
+from torchsleuth.auditor.gradients.looseleaves import loose_leaves
+from torchsleuth.auditor.gradients.shared import shared_layers
+from torchsleuth.auditor.inputs import preflight
+from torchsleuth.auditor.inputs.batch import Call
+from torchsleuth.auditor.inputs.beforehand import Beforehand
+from torchsleuth.auditor.inputs.calling import arguments, autocast_here, loss_function
+from torchsleuth.auditor.inputs.nested import words_padded
+from torchsleuth.auditor.inputs.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
+from torchsleuth.auditor.inputs.timefirst import samples_by_layers
+from torchsleuth.auditor.inputs.turnedmasks import transposed_masks
 from torchsleuth.auditor.judge import report_of
-from torchsleuth.auditor.lastpositions import last_position_moves
-from torchsleuth.auditor.looseleaves import loose_leaves
-from torchsleuth.auditor.magnitudes import with_first_values
-from torchsleuth.auditor.modestack import paused
-from torchsleuth.auditor.neighbours import neighbour_moves
-from torchsleuth.auditor.nested import words_padded
+from torchsleuth.auditor.laboratory.compare import output_leaves
+from torchsleuth.auditor.laboratory.runner import Runner, unwrapped
+from torchsleuth.auditor.laboratory.stirring import never_woken, still_zero
+from torchsleuth.auditor.laboratory.trials import dropout_in_eval, may_drop, overfitted
+from torchsleuth.auditor.laboratory.undisturbed import undisturbed
+from torchsleuth.auditor.losses.magnitudes import with_first_values
 from torchsleuth.auditor.observation import InputFact, Move, Observation
 from torchsleuth.auditor.observation_parts import Site
-from torchsleuth.auditor.optimizers import at_rest
-from torchsleuth.auditor.order import order_moves
-from torchsleuth.auditor.packedby import packed_moves
-from torchsleuth.auditor.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
-from torchsleuth.auditor.padding import padding_moves
-from torchsleuth.auditor.pixels import pixel_moves
-from torchsleuth.auditor.repeated import returned_twice
-from torchsleuth.auditor.runner import Runner, unwrapped
-from torchsleuth.auditor.shared import shared_layers
-from torchsleuth.auditor.sites import place_here, site_of
-from torchsleuth.auditor.stepview import StepView, parameter_keys
-from torchsleuth.auditor.stirring import never_woken, still_zero
-from torchsleuth.auditor.timefirst import samples_by_layers
-from torchsleuth.auditor.trace import tensors_in
-from torchsleuth.auditor.trials import dropout_in_eval, may_drop, overfitted
-from torchsleuth.auditor.turnedmasks import transposed_masks
-from torchsleuth.auditor.undisturbed import undisturbed
+from torchsleuth.auditor.operations.dropping import drawn_masks
+from torchsleuth.auditor.operations.repeated import returned_twice
+from torchsleuth.auditor.program.optimizers import at_rest
+from torchsleuth.auditor.samples.mixing import batch_statistics_remark, mixing_moves
+from torchsleuth.auditor.samples.order import order_moves
+from torchsleuth.auditor.sequences.causality import Causality
+from torchsleuth.auditor.sequences.choices import choice_moves
+from torchsleuth.auditor.sequences.countedpositions import position_moves
+from torchsleuth.auditor.sequences.injected import loop_moves
+from torchsleuth.auditor.sequences.lastpositions import last_position_moves
+from torchsleuth.auditor.sequences.neighbours import neighbour_moves
+from torchsleuth.auditor.sequences.packedby import packed_moves
+from torchsleuth.auditor.sequences.padding import padding_moves
+from torchsleuth.auditor.sequences.pixels import pixel_moves
+from torchsleuth.auditor.tracing.forwardpass import Forward
+from torchsleuth.auditor.tracing.modestack import paused
+from torchsleuth.auditor.tracing.sites import place_here, site_of
+from torchsleuth.auditor.tracing.stepview import StepView, parameter_keys
+from torchsleuth.auditor.tracing.trace import tensors_in
 from torchsleuth.errors import UsageError
 from torchsleuth.model import RaisedException, Report
 from torchsleuth.options import DEFAULT_BUDGET_SECONDS
@@ -354,7 +355,7 @@ class Session:
         second = batch_is_second(self.call, self.paddings, targets) if not evidence else None
         second = second or (order.samples_second() or samples_by_layers(lab) if not evidence else None)
         if second is not None or _compares_rows(step, self.call.batch_size):
-            mixing, remark = self.attempt("batch mixing", lambda: experiments.mixing_moves(lab, evidence, second)) or ([], "")
+            mixing, remark = self.attempt("batch mixing", lambda: mixing_moves(lab, evidence, second)) or ([], "")
         else:
             mixing, remark = [], f"batch mixing was not tested: the loss compares nothing for each of the {self.call.batch_size} rows of the input, which may be one sample"
         if not mixing and not remark and evidence and not moves:
@@ -366,7 +367,7 @@ class Session:
             self.notes.append(remark)
         elif not mixing and lab.separate and second is None:
             moves += self.attempt("the place in the batch", lambda: order_moves(lab)) or []
-        statistics = experiments.batch_statistics_remark(self.model)
+        statistics = batch_statistics_remark(self.model)
         if statistics:
             self.notes.append(statistics)
         self.fields["moves"] = tuple(moves)

@@ -14,7 +14,7 @@ import types
 import typing
 from pathlib import Path
 
-from torchsleuth.auditor.sites import TRAMPOLINE, syntax_of
+from torchsleuth.auditor.tracing.sites import TRAMPOLINE, syntax_of
 from torchsleuth.errors import UsageError, message_of
 from torchsleuth.model import Outcome, RaisedException, Report
 from torchsleuth.origin import Origin, origin_of_file

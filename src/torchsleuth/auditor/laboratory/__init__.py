@@ -1,0 +1,1 @@
+"""Running a model again: one thing changed, the results compared, and no trace left."""

@@ -1,0 +1,1 @@
+"""What single operations of a step show by themselves."""

@@ -1,0 +1,1 @@
+"""A running program, watched from its first step to its end: steps, optimizers, schedules and modes."""

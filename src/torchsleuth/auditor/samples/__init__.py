@@ -1,0 +1,1 @@
+"""The experiments across a batch: does one sample count for another?"""

@@ -1,0 +1,1 @@
+"""The experiments along a sequence: padding, masks, and what comes later."""
