@@ -12,8 +12,8 @@ RULES = Path(__file__).parent.parent / "rules"
 CRASHES = sorted(RULES.glob("backward/*/crash_*.py")) + sorted(RULES.glob("forward/*/crash_*.py"))
 BACKWARD = [path for path in CRASHES if path.parent.parent.name == "backward"]
 # Code that stands in no file, an exception raised on purpose, a hook of which nobody knows what it was to return: nothing
-# mechanical is right. A detour through numpy in another function: nothing is offered yet.
-_WITHOUT = ("exec_code", "hook", "value_error", "hook_number", "hook_shape", "hook_on_a_result", "hook_in_a_closure", "module_hook", "numpy_in_a_function", "numpy_by_asarray", "first_layer_hook", "bare_numbers")
+# mechanical is right. A detour through `np.asarray`: nothing is offered yet.
+_WITHOUT = ("exec_code", "hook", "value_error", "hook_number", "hook_shape", "hook_on_a_result", "hook_in_a_closure", "module_hook", "numpy_by_asarray", "first_layer_hook", "bare_numbers")
 WITHOUT_FIX = [path for path in BACKWARD if path.stem.removeprefix("crash_") in _WITHOUT]
 WITH_TWIN = [path for path in CRASHES if path.with_name(path.name.replace("crash_", "fixed_")).exists() and path not in WITHOUT_FIX]
 NEW = [path for path in BACKWARD if path not in WITH_TWIN and path not in WITHOUT_FIX]

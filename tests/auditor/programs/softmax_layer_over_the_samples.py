@@ -1,5 +1,5 @@
 # rule: softmax-axis
-# says: is built here, and given its axis
+# says: the layer gets its axis here
 BUG = True
 import torch
 from torch import nn
