@@ -191,3 +191,11 @@ def test_whole_numbers_are_guessed_so_that_they_show(tmp_path, capsys) -> None:
     shown = capsys.readouterr()
     text = shown.out + shown.err
     assert "3 times too small" in text and "2 Functions checked: 1 wrong" in text, text
+
+
+def test_what_a_file_sets_for_its_own_main_part_is_not_what_its_functions_are_checked_with(tmp_path, capsys) -> None:
+    """No machine of CI has a GPU: tensors made there by default would raise."""
+    file = tmp_path / "settings.py"
+    file.write_text('import torch\ntorch.set_default_device("cuda")\ntorch.set_grad_enabled(False)\n' + OPS.partition("class Bad")[0].replace("import torch\n", "", 1))
+    assert main(["check", str(file)]) == 0, capsys.readouterr().out
+    assert torch.zeros(1).device.type == "cpu" and torch.is_grad_enabled()

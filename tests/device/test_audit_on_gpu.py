@@ -315,8 +315,8 @@ def test_program(path, bug, tmp_path):
 
 
 def on_gpu(text: str) -> str:
-    """The program with the GPU as its default device; lines stay where they are."""
-    return text.replace("import torch\n", 'import torch; torch.set_default_device("cuda")\n', 1).replace('"cpu"', '"cuda"')
+    """The program with the GPU as its default device, and the same moves to where a tensor is already; lines stay where they are."""
+    return text.replace("import torch\n", 'import torch; torch.set_default_device("cuda")\n', 1).replace('"cpu"', '"cuda"').replace(".cpu()", ".cuda()")
 
 
 @pytest.mark.parametrize("path", CPU_PROGRAMS, ids=lambda p: p.stem)

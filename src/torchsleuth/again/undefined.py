@@ -32,14 +32,14 @@ def why_undefined(name: str, args: tuple, kwargs: dict, result: typing.Sequence[
     first, name = tensors[0], name.strip("_")
     if name in ("softmax", "log_softmax"):
         dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
-        hidden = (first == -math.inf).all(dim) if isinstance(dim, int) else torch.zeros(0)
+        hidden = (first == -math.inf).all(dim) if isinstance(dim, int) else torch.zeros(0, device="cpu")
         if hidden.any():
             return f"{int(hidden.sum())} of the {hidden.numel()} slices that it runs over hold only -inf: everything there is masked"
     elif name.startswith("log") and name != "logsumexp" or name in ("sqrt", "rsqrt", "pow"):
         negative, zero = int((first < 0).sum()), int((first == 0).sum())
         return f"its input holds {negative} negative numbers" if negative else f"its input holds {zero} zeros" if zero else ""
     elif name in ("div", "true_divide", "truediv") and len(args) > 1:
-        by = args[1] if isinstance(args[1], torch.Tensor) else torch.as_tensor(float(args[1]))
+        by = args[1] if isinstance(args[1], torch.Tensor) else torch.as_tensor(float(args[1]), device="cpu")
         zeros = int((by == 0).sum())
         return f"it divides by zero at {zeros} of {by.numel()} places" if zeros else ""
     elif name in ("std", "var", "std_mean", "var_mean"):

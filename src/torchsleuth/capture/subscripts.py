@@ -107,7 +107,7 @@ def _tensor(gathering: Gathering, item: ast.AST, value: typing.Any, entry: Entry
     if value is UNKNOWN and marks:
         return Raw("", item, entry, None, marks.pop(0))
     if isinstance(value, list) and value and all(type(v) in (int, bool) for v in value):
-        return Raw("", item, entry, torch.tensor(value), None, Known.OBSERVED)
+        return Raw("", item, entry, torch.tensor(value, device="cpu"), None, Known.OBSERVED)
     return None
 
 

@@ -57,7 +57,7 @@ def arguments_for(subject: Subject, given: tuple, noise: Noise, made: bool = Fal
             by_shape = False
             break
     if by_shape:
-        given = tuple(torch.randn(value, generator=noise.generator, dtype=torch.float64) if _is_shape(value) else value for value in given)
+        given = tuple(torch.randn(value, generator=noise.generator, dtype=torch.float64, device="cpu") if _is_shape(value) else value for value in given)
     values = subject.bound(given)
     names = subject.names(len(values))
     if handed := handed_twice(values):

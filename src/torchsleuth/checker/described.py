@@ -37,9 +37,9 @@ def _input(text: str, dtype: torch.dtype, device: str, generator: torch.Generato
     if not isinstance(kind, torch.dtype):
         raise UsageError(f"--shapes {text}: torch has no type {found[2]}")
     if kind is torch.bool:
-        return torch.randint(0, 2, shape, generator=generator).bool().to(device)
+        return torch.randint(0, 2, shape, generator=generator, device="cpu").bool().to(device)
     if kind in (torch.complex64, torch.complex128):
-        return torch.randn(shape, generator=generator, dtype=kind).to(device)
+        return torch.randn(shape, generator=generator, dtype=kind, device="cpu").to(device)
     if kind.is_floating_point:
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(kind).to(device)
-    return torch.randint(0, int(found[3] or 2), shape, generator=generator).to(kind).to(device)
+        return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").to(kind).to(device)
+    return torch.randint(0, int(found[3] or 2), shape, generator=generator, device="cpu").to(kind).to(device)

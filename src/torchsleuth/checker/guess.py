@@ -301,7 +301,7 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
     setting = as_tensor and SETTING_NAMES.match(name) is not None
     if setting:
         shapes = sorted(shapes, key=lambda shape: (reading.rank >= 0 and len(shape) != reading.rank, len(shape) > 1, len(shape)))
-    floats = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    floats = [torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu") for shape in shapes]
     floats = [v.abs() for v in floats] if setting or VARIANCE_NAMES.search(name) else floats
     if not as_tensor:
         if reading.values:
@@ -325,10 +325,10 @@ def _candidates(parameter: inspect.Parameter, reading: Reading, shapes: list[tup
         if not reading.index and not reading.mask and not INDEX_NAMES.search(name) and not MASK_NAMES.search(name):
             return [*numbers, *floats]
     whole: list = [1, 0] if reading.kept and not as_tensor else []
-    whole += [torch.tensor([1, 0, 1]), *(torch.randint(0, 2, s, generator=generator) for s in ((2,), (3, 4), (2, 3), (4,), (2, 3, 4)))]
+    whole += [torch.tensor([1, 0, 1], device="cpu"), *(torch.randint(0, 2, s, generator=generator, device="cpu") for s in ((2,), (3, 4), (2, 3), (4,), (2, 3, 4)))]
     if reading.constant and (reading.index or INDEX_NAMES.search(name)):
         return [*whole, *floats[:4]]
-    masks = [torch.randint(0, 2, s, generator=generator).bool() for s in ((3, 4), (2, 3, 4), (2, 3), (4,), (3,))]
+    masks = [torch.randint(0, 2, s, generator=generator, device="cpu").bool() for s in ((3, 4), (2, 3, 4), (2, 3), (4,), (3,))]
     if reading.constant and (reading.mask or MASK_NAMES.search(name)):
         return [*masks, *floats[:4]]
     if not reading.constant:

@@ -36,7 +36,7 @@ def targets_of(text: str) -> tuple[list[Target], list[str]]:
     place, _, name = text.partition(":") if not _is_windows_path(text) else (text, "", "")
     watch = FunctionWatch()
     remarks: list[str] = []
-    with watch:
+    with watch, _settings_kept():
         module, error = _imported(place)
     if error is not None:
         remarks.append(f"{place} stopped with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
@@ -60,6 +60,19 @@ def targets_of(text: str) -> tuple[list[Target], list[str]]:
             raise UsageError(f"{remarks[0]}, before it defined any torch.autograd.Function")
         raise UsageError(f"{place} defines no torch.autograd.Function")
     return [Target(function, watch.inputs_of(function)) for function in found], remarks
+
+
+@contextlib.contextmanager
+def _settings_kept() -> typing.Iterator[None]:
+    """A file that moves its program to a GPU, or switches gradients off for it, does so for its own main part: inputs are made on the CPU."""
+    import torch
+
+    device, grad = torch.get_default_device(), torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_default_device(None if device.type == "cpu" else device)
 
 
 def _below(folder: str) -> tuple[list[Target], list[str]]:

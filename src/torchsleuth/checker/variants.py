@@ -211,7 +211,7 @@ class Noise:
                 return _from_pool(shape, start)
             return _from_pool((count,), start).clone().as_strided(shape, strides(shape))
         # In float32 first: several times as fast as float64, and any random numbers do.
-        out = torch.randn(value.shape, generator=self.generator).to(value.dtype if value.is_floating_point() else torch.float64)
+        out = torch.randn(value.shape, generator=self.generator, device="cpu").to(value.dtype if value.is_floating_point() else torch.float64)
         out = out if value.device.type == "cpu" else out.to(value.device)
         return out if strides is None else out.as_strided(value.shape, strides(value.shape))
 
@@ -221,7 +221,7 @@ POOL = 2**16
 
 @functools.cache
 def _pool() -> torch.Tensor:
-    return torch.randn(POOL, generator=torch.Generator().manual_seed(POOL), dtype=torch.float64)
+    return torch.randn(POOL, generator=torch.Generator().manual_seed(POOL), dtype=torch.float64, device="cpu")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -332,7 +332,7 @@ def other_signs(arguments: Arguments, generator: Noise) -> Arguments | None:
             continue
         low, high = torch.aminmax(value)
         if low.item() >= 0 or high.item() <= 0:
-            signs = torch.randint(0, 2, value.shape, generator=generator.generator).to(value) * 2 - 1
+            signs = torch.randint(0, 2, value.shape, generator=generator.generator, device="cpu").to(value) * 2 - 1
             values[k], changed = value * signs, True
     return arguments.with_values(values) if changed else None
 
@@ -352,8 +352,8 @@ def other_masks(arguments: Arguments, generator: Noise) -> Arguments | None:
     values, changed = list(arguments.values), False
     for k in tensors(arguments):
         if values[k].dtype is torch.bool and values[k].numel() > 1:
-            drawn = torch.randint(0, 2, values[k].shape, generator=generator.generator).bool()
-            drawn.view(-1)[:2] = torch.tensor((True, False))  # a few elements may all come out alike
+            drawn = torch.randint(0, 2, values[k].shape, generator=generator.generator, device="cpu").bool()
+            drawn.view(-1)[:2] = torch.tensor((True, False), device="cpu")  # a few elements may all come out alike
             values[k], changed = drawn.to(values[k].device), True
     return arguments.with_values(values) if changed else None
 

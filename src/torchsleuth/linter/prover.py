@@ -298,7 +298,7 @@ class Comparison:
         problem = ""
         if tensors and leaves:
             generator = torch.Generator().manual_seed(seed + 100)
-            total = sum((t * torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype)).sum() for t in tensors)
+            total = sum((t * torch.randn(t.shape, generator=generator, dtype=torch.float64, device="cpu").to(t.dtype)).sum() for t in tensors)
             try:
                 gradients = list(torch.autograd.grad(total, leaves, allow_unused=True))
             except RuntimeError as error:
@@ -323,7 +323,7 @@ class Comparison:
                     raise Differs(f"{label} is a tensor instead of a number{where}")
                 self.facts.append(f"on {name} the loop leaves the number {a}, the rewrite a tensor of that value")
             elif type(a) is type(b) is float:
-                self._close(torch.tensor(a), torch.tensor(b), f"{label}{where}")  # Python adds up in double precision, a tensor in its own
+                self._close(torch.tensor(a, device="cpu"), torch.tensor(b, device="cpu"), f"{label}{where}")  # Python adds up in double precision, a tensor in its own
             elif name and isinstance(a, int) and isinstance(b, float) and a == b:
                 self.facts.append(f"on {name} the loop leaves {a}, the rewrite {b}")
             elif type(a) is not type(b) or a != b:

@@ -47,7 +47,7 @@ class Inputs:
             if kind == "number":
                 return 0.3 + 0.1 * (len(label) % 3)
             if kind == "vector":
-                return torch.rand(4 if spec["like"] == "tail" else size(spec["like"]), generator=generator) + 0.5
+                return torch.rand(4 if spec["like"] == "tail" else size(spec["like"]), generator=generator, device="cpu") + 0.5
             if kind == "size":
                 return size(spec["class"])
             if kind == "device":
@@ -68,16 +68,16 @@ class Inputs:
             if kind == "index":
                 bound = spec.get("bound")
                 top = bound if isinstance(bound, int) else size(bound) if bound else 2
-                return torch.randint(0, max(top, 1), shape, generator=generator)
+                return torch.randint(0, max(top, 1), shape, generator=generator, device="cpu")
             if kind == "bool":
-                return torch.rand(shape, generator=generator) > 0.4
-            leaf = torch.randn(shape, generator=generator)
+                return torch.rand(shape, generator=generator, device="cpu") > 0.4
+            leaf = torch.randn(shape, generator=generator, device="cpu")
             if values == "whole":
                 return leaf.mul(3).round().long()
             if values == "ties":
                 leaf = leaf.mul(1.5).round()
             if values == "nan":
-                leaf = leaf.where(torch.rand(shape, generator=generator) > 0.25, torch.nan)
+                leaf = leaf.where(torch.rand(shape, generator=generator, device="cpu") > 0.25, torch.nan)
             if values == "strided" and leaf.dim() > 1:
                 leaf = leaf.transpose(0, -1).contiguous().transpose(0, -1)
             if not grad:
@@ -90,7 +90,7 @@ class Inputs:
         for spec in self.parameters:
             if spec["kind"] in ("weight", "bias"):
                 shape = [5, given[spec["of"]].shape[-1]] if spec["kind"] == "weight" else [5]
-                leaf = torch.randn(shape, generator=generator)
+                leaf = torch.randn(shape, generator=generator, device="cpu")
                 if grad:
                     leaves.append(leaf.requires_grad_(True))
                 given[spec["name"]] = leaf

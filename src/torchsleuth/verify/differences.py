@@ -265,14 +265,14 @@ def _difference(copy: _Copy, number: int, seconds: float, loss: float, leaves: l
     predicted, scale = 0.0, 0.0
     for leaf, earlier in zip(leaves, before, strict=True):
         shape = leaf.shape
-        gradient = torch.zeros(shape, dtype=torch.float64) if leaf.grad is None else leaf.grad.detach().double().cpu()
+        gradient = torch.zeros(shape, dtype=torch.float64, device="cpu") if leaf.grad is None else leaf.grad.detach().double().cpu()
         if earlier is not None:
             gradient = gradient - earlier.double().cpu()
         size = float(gradient.norm())
         if not math.isfinite(size):
             return None
-        random = torch.randn(shape, dtype=torch.float64, generator=generator)
-        weight = float(torch.rand((), generator=generator)) + 0.5
+        random = torch.randn(shape, dtype=torch.float64, generator=generator, device="cpu")
+        weight = float(torch.rand((), generator=generator, device="cpu")) + 0.5
         # Along the gradient, so that there is something to see, and a bit to the side, so that what it lacks is seen.
         direction = weight * (gradient / (size or 1.0) + random / max(float(random.norm()), 1e-12))
         directions[id(leaf)] = direction

@@ -25,7 +25,7 @@ def number_of(tensor: torch.Tensor) -> float:
     """One number for a tensor's values: changes with any of them, and with their order."""
     with torch.no_grad():
         flat = tensor.detach().to("cpu", torch.float64).reshape(-1) if not tensor.is_complex() else torch.view_as_real(tensor.detach().cpu()).double().reshape(-1)
-        weights = torch.cos(torch.arange(flat.numel(), dtype=torch.float64)) + 1.5
+        weights = torch.cos(torch.arange(flat.numel(), dtype=torch.float64, device="cpu")) + 1.5
         return float((flat * weights).sum())
 
 

@@ -66,7 +66,7 @@ def lengths_in_another_order(call: Call, pad_ids: set[int]) -> list[InputFact]:
 
 def _order_is_given(call: Call, size: int) -> bool:
     """An input says how the samples are to be put in order."""
-    whole = torch.arange(size)
+    whole = torch.arange(size, device="cpu")
     return any(leaf.tensor.shape == (size,) and not leaf.tensor.is_floating_point() and torch.equal(leaf.values.cpu().long().sort().values, whole) for leaf in call.leaves)
 
 

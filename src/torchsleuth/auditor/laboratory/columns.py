@@ -42,7 +42,7 @@ class Added:
         if None in every.values():
             return None
         if set(every.values()) - {1}:  # one step for every few positions: the new ones come last
-            return [torch.arange(size) for size in like.shape]
+            return [torch.arange(size, device="cpu") for size in like.shape]
         beside = max(0, min((like.shape[axis] - self.length for axis in grown), default=0))
         ways = [self._without(longer, grown, first) for first in (range(beside + 1) if beside <= MOST_PLACES else (0, beside))]
         if len(ways) == 1:
@@ -57,7 +57,7 @@ class Added:
         return every if every > 1 and (longer - size) * every == self.more and abs(size * every - self.length) <= 2 * every else None
 
     def _without(self, longer: torch.Tensor, grown: list[int], first: int) -> list[torch.Tensor]:
-        kept = [torch.arange(size) for size in longer.shape]
+        kept = [torch.arange(size, device="cpu") for size in longer.shape]
         for axis in grown:
             end = min(first + self.length, longer.shape[axis] - self.more)
             kept[axis] = torch.cat([kept[axis][:end], kept[axis][end + self.more :]])

@@ -33,7 +33,7 @@ def dropout_in_eval(runner: Runner, call: Call) -> ModeFact | None:
     mode = "model-eval" if runner.loose else "eval"
     first = runner.run(call.args, call.kwargs, mode=mode) if runner.loose else runner.calm(call.args, call.kwargs)
     second = runner.run(call.args, call.kwargs, mode=mode, seed=1)
-    nothing = May(torch.zeros(1, dtype=torch.bool))
+    nothing = May(torch.zeros(1, dtype=torch.bool, device="cpu"))
     difference = first_difference(first, second, nothing)
     if difference is None:
         return None

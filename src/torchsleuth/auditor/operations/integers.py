@@ -54,7 +54,7 @@ class IntegerWatch:
             return
         values = at_hand(given)
         if bool(((values == 0) | (values == 1)).all()):
-            zero, one = (int(~torch.tensor(value, dtype=given.dtype)) for value in (0, 1))
+            zero, one = (int(~torch.tensor(value, dtype=given.dtype, device="cpu")) for value in (0, 1))
             text = f"`~` is given {str(given.dtype).removeprefix('torch.')} that is 0 or 1 everywhere: it gives {zero} for 0 and {one} for 1"
             self._found.append((op, "inverted-integers", text))
 
@@ -65,12 +65,12 @@ class IntegerWatch:
         one, other = (at_hand(a).to(torch.int32) if isinstance(a, torch.Tensor) else a for a in args)
         if not all(isinstance(a, (torch.Tensor, int)) for a in (one, other)):
             return
-        true = function(one, other) if tensors_in(one) else function(torch.as_tensor(one), other)
+        true = function(one, other) if tensors_in(one) else function(torch.as_tensor(one, device="cpu"), other)
         wrong = (true < 0) | (true > 255)
         if not bool(wrong.any()):
             return
         at = tuple(wrong.nonzero()[0].tolist())
-        left, right = (int(torch.as_tensor(a).expand(true.shape)[at]) for a in ((other, one) if function is torch.rsub else (one, other)))
+        left, right = (int(torch.as_tensor(a, device="cpu").expand(true.shape)[at]) for a in ((other, one) if function is torch.rsub else (one, other)))
         text = (f"it is computed in uint8, and {int(wrong.sum())} of {true.numel()} results lie outside of 0 to 255: "
                 f"{left} {_SIGNS[function]} {right} gives {int(at_hand(result)[at])}, not {int(true[at])}")  # fmt: skip
         self._found.append((op, "wrapped-integers", text))

@@ -23,7 +23,7 @@ def order_moves(lab: Lab) -> list[Move]:
     leaves = [leaf for leaf in lab.call.leaves if leaf.tensor.dim() >= 1 and leaf.tensor.shape[0] == size]
     if not suspects or not leaves or any(size in leaf.tensor.shape[1:2] and leaf.tensor.shape[0] != size for leaf in lab.call.leaves):
         return []
-    order = torch.arange(size)
+    order = torch.arange(size, device="cpu")
     order[0], order[1] = 1, 0
     base = lab.runner.calm(lab.call.args, lab.call.kwargs)  # without dropout: its random numbers belong to places, not to samples
     args, kwargs = lab.call.replaced({leaf.path: leaf.tensor[order.to(leaf.tensor.device)] for leaf in leaves})

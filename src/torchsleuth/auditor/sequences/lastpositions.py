@@ -132,7 +132,7 @@ def _one_short(trace: Trace, op: Op, padding: Padding, last: torch.Tensor) -> Si
                     made = maker(trace, seen.key, _SORTING)
                     return trace.site(made if made is not None and made.place.direct else op)
         return None
-    short = torch.arange(padding.valid.shape[1]) < last.cpu()[:, None]
+    short = torch.arange(padding.valid.shape[1], device="cpu") < last.cpu()[:, None]
     for value in op.tensors:
         if op.place.direct and value.dtype is torch.bool and tuple(n for n in value.shape if n != 1) == tuple(short.shape):
             flags = value.reshape(short.shape).cpu()

@@ -131,7 +131,7 @@ def _matching(op: Op, aligned: _Aligned, goal: torch.Tensor, counted: torch.Tens
     fair = [o for o, (m, c) in shares.items() if c and m >= 0.7 * c]
     if len(good) != 1 or fair != good:
         return []
-    flags = torch.zeros(ids.shape, dtype=torch.bool)
+    flags = torch.zeros(ids.shape, dtype=torch.bool, device="cpu")
     flags[:, start : start + length] = counted[:, : max(0, ids.shape[1] - start)].cpu()
     return [Shift(op, good[0], *shares[good[0]], lookup, aligned.axis, flags if aligned.axis == 1 else flags.T, aligned.whole, start)]
 

@@ -102,7 +102,7 @@ class BlackBox:
             self.broken = f"{type(error).__name__}: {error}"
 
     def _arm_on_cuda(self) -> None:
-        pinned = torch.empty(RING_BYTES, dtype=torch.uint8, pin_memory=True)
+        pinned = torch.empty(RING_BYTES, dtype=torch.uint8, pin_memory=True, device="cpu")
         self.arm(Ring(pinned.data_ptr(), RING_BYTES, pinned), CudaCopier(), _cuda_summary(MOST_ENTRIES))
 
     def arm(self, ring: Ring, copier: Copier, summary: typing.Callable | None = None) -> None:
