@@ -104,6 +104,7 @@ def run_program_with(program: str, namespace: dict[str, object], log: bool = Tru
         return Result(error, diagnoses[0] if diagnoses else None, evidence, filename)
     finally:
         sys.modules["__main__"] = before
+        torch.set_default_device(None)
 
 
 def check(case: Case, log: bool = True) -> list[str]:

@@ -27,7 +27,7 @@ from torchsleuth.capture.numbers import Numbers
 from torchsleuth.capture.partials import filled
 from torchsleuth.capture.reckoning import Agreed, constants_behind
 from torchsleuth.capture.returns import returned
-from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, enclosing, parameter_of, size_asked, slice_lengths
+from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, default_of, enclosing, parameter_of, size_asked, slice_lengths
 from torchsleuth.capture.unlogged import operation_word, stand_in
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
@@ -271,7 +271,11 @@ class Definitions:
             position = names.index(name)
             if position < len(call.args):
                 return caller, call.args[position]
-        return None, None
+        scope = function_node(entry.code)
+        default = default_of(scope, name) if scope is not None and parameter_of(scope, name) is not None else None
+        held = entry.frame.f_locals.get(name)
+        # A name of a device or a mode that the call leaves out. Numbers are followed on their own, further than to here.
+        return (entry, default) if isinstance(default, ast.Constant) and isinstance(held, str) and held == default.value else (None, None)
 
     # -- numbers in calls that are over ------------------------------------------------------------
 

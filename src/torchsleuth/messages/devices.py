@@ -157,23 +157,43 @@ def out_of_memory(found: Found) -> Reading:
     )
 
 
+@reads(r"Torch not compiled with CUDA enabled", example="AssertionError: Torch not compiled with CUDA enabled", rule="device-unavailable")
+def no_cuda_in_the_build(found: Found) -> Reading:
+    return Reading(
+        "the program asks for a GPU, and the installed torch is a build without CUDA",
+        "The message is about the installed package: the CUDA part of torch is not in it. It says nothing about drivers, and they would not change it.",
+        ("The build for the CPU was installed: it is what some package indexes, systems and `--index-url` choices give.", "Another environment than the one with the CUDA build is active: `which python`."),
+        None,
+        (
+            "To use the CPU: choose the device at run time, `device = 'cuda' if torch.cuda.is_available() else 'cpu'`.",
+            "To use a GPU: install a build with CUDA, as pytorch.org's selector names it for your system; `torch.version.cuda` is None until then.",
+        ),
+        running("device = 'cuda' if torch.cuda.is_available() else 'cpu'", "print(torch.zeros(3, device=device).shape)", prints="torch.Size([3])"),
+    )
+
+
 @reads(
-    r"Torch not compiled with CUDA enabled",
     r"Found no NVIDIA driver on your system",
     r"Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
-    example="AssertionError: Torch not compiled with CUDA enabled",
+    example="RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU.",
 )
 def no_cuda(found: Found) -> Reading:
-    load = "deserialize" in found.match[0]
+    if "deserialize" in found.match[0]:
+        return Reading(
+            "tensors of a checkpoint are to go to a GPU, and torch can use none here",
+            "Saved tensors go back to where they were, or to where `map_location` says. `torch.cuda.is_available()` is False here.",
+            ("The checkpoint was saved on a GPU, and is loaded without `map_location`.", "`map_location` names a GPU."),
+            None,
+            ("`torch.load(path, map_location='cpu')`, then `model.to(device)`.",),
+        )
     return Reading(
-        "a checkpoint saved on a GPU is loaded without one" if load else "the program asks for a GPU this torch cannot use",
-        "The saved tensors say where they were; without that device they must be told where to go." if load else
-        "Either the installed build of torch is for the CPU only, or no driver is found.",
-        ("`torch.load` without `map_location`." if load else "The CPU build was installed (the default on some systems).", "`CUDA_VISIBLE_DEVICES` is empty."),
+        "the program asks for a GPU, and the system has no NVIDIA driver",
+        "This build of torch has CUDA in it; the driver, through which it reaches a GPU, is not found.",
+        ("The machine has no NVIDIA GPU, or its driver is not installed.", "The program runs in a container that was not given the GPUs (`docker run --gpus all`)."),
         None,
-        ("`torch.load(path, map_location='cpu')`." if load else "Choose the device at run time: `device = 'cuda' if torch.cuda.is_available() else 'cpu'`.",),
-        None if load else running("device = 'cuda' if torch.cuda.is_available() else 'cpu'", "print(torch.zeros(3, device=device).shape)", prints="torch.Size([3])"),
-    )  # fmt: skip
+        ("Choose the device at run time: `device = 'cuda' if torch.cuda.is_available() else 'cpu'`.",),
+        running("device = 'cuda' if torch.cuda.is_available() else 'cpu'", "print(torch.zeros(3, device=device).shape)", prints="torch.Size([3])"),
+    )
 
 
 @reads(
