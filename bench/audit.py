@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchsleuth
-from torchsleuth.auditor.program.live import StepWatch
 from torchsleuth.auditor.laboratory.runner import Runner
+from torchsleuth.auditor.program.live import StepWatch
 
 
 class Classifier(nn.Module):
@@ -73,6 +73,8 @@ def cases(device: str):
 
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_num_threads(1)  # the clock counts the work of all threads
+    torch.manual_seed(0)  # how much of a batch is padding decides how many experiments there are
     print(f"\naudit ({device}): time in forward passes of the same model, train mode, with a loss; ratios within rounds, median of 7")
     print(f"{'model':<38}{'forward':>10}{'audit':>10}{'ratio':>8}{'passes':>8}{'first step':>13}{'watched':>10}")
     for name, model, inputs, goal in cases(device):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
+import functools
 import itertools
 import math
 import typing
@@ -177,14 +178,20 @@ def _innermost(code: typing.Any, line: int) -> typing.Any:
     tree = syntax_of(code.co_filename)
     if tree is None:
         return None
-    best: ast.AST | None = None
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)) and code.co_firstlineno <= node.lineno <= line <= (node.end_lineno or 0):
+    best: typing.Any = None
+    for node in _loops_of(tree):
+        if code.co_firstlineno <= node.lineno <= line <= (node.end_lineno or 0):
             if isinstance(node, (ast.For, ast.While)) and line == node.lineno and line != node.end_lineno and not _one_line(node):
                 continue
-            if best is None or node.lineno >= best.lineno:  # type: ignore[attr-defined]
+            if best is None or node.lineno >= best.lineno:
                 best = node
     return best
+
+
+@functools.lru_cache(maxsize=8)
+def _loops_of(tree: ast.AST) -> tuple[typing.Any, ...]:
+    """Walked once for a file: each audit asks, and a file may be long."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)))
 
 
 def _indexing(code: typing.Any, line: int, inner: Site) -> list[Site]:
