@@ -99,7 +99,7 @@ class DeviceUnavailable(CrashRule):
         facts = _default(operation, asked) + operand_facts(operation, 2)
         if numbers.get("index"):
             facts.append(seen(f"The device asked for has the number {numbers['index']}, and this machine has {numbers['count']}, counted from 0."))
-        what = device_of(asked) if asked is not None else "a GPU" if re.search("CUDA|cuda", operation.message) else numbers.get("device") or "a device"
+        what = device_of(asked) if asked is not None else "a GPU" if re.search("CUDA|cuda|NVIDIA", operation.message) else numbers.get("device") or "a device"
         saved = "deserialize" in lack.pattern and asked is None
         title = f"the tensors of the file were saved on {numbers.get('device') or 'a GPU'}, and {lack.what}" if saved else f"{code(operation.place.source or operation.name)} asks for {what}: {lack.what}"
         why = " ".join((lack.why or _SAVED * saved, lack.settle, f"torch says: {line_of(operation.message)[:200]}")).replace("  ", " ")
