@@ -197,6 +197,18 @@ class Entered:
 
 
 @frozen
+class Mapping:
+    """The `vmap` that a function ran under, or was to."""
+
+    call: Place  # the program's call of what `vmap` has returned
+    made: Made | None  # the `vmap(...)` itself
+    within: bool  # it failed in the mapped function: shapes are without the mapped dimension. False: before that was called, or after
+    in_dims: str = ""  # as it was given, where it is a number, None or a tuple of those
+    given: int = 0  # how many arguments the call has
+    fitting: str = ""  # the `in_dims` for these arguments, where they alone say it
+
+
+@frozen
 class IndexItem:
     """One element of `x[a, b, …]`."""
 
@@ -279,6 +291,7 @@ class FailedOperation:
     said: tuple[int, ...] = ()  # the numbers that such a check names
     said_made: tuple[SizeOrigin, ...] = ()  # those of them that the program has set in the making of the model
     foreign: Foreign | None = None  # what stood where a tensor is wanted
+    mapped: Mapping | None = None  # the `vmap` around it
     entered: Entered | None = None  # with what the program came into the outermost module that was running
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it
