@@ -112,6 +112,7 @@ class Operand:
     dtype_made: Made | None = None  # where its dtype first appeared
     promoted: Made | None = None  # the call on the way from there in which tensors of two dtypes met, and this one was kept
     device_made: Made | None = None
+    lowered: Made | None = None  # the call in which `torch.autocast` gave its dtype to operands of another one
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from
     kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of; "layers", "new layer": what holds or makes its layer, which the model does not own

@@ -77,6 +77,14 @@ def _inverted(failed: Failed, mask: Operand) -> Fix | None:
 def _odd_one(operands: tuple[Operand, ...], name: str) -> tuple[Operand | None, str]:
     """The operand to cast and the dtype it should have: data follows parameters, integers follow floats."""
     kinds = {operand.tensor.dtype for operand in operands}
+    written = next((operand for operand in operands if operand.argument == "value"), None)
+    if name == "__setitem__" and written is not None:  # what is written to decides
+        wanted = operands[0].tensor.dtype
+        return (written, wanted) if wanted in _FLOATS and written is not operands[0] else (None, "")
+    lowered = [operand for operand in operands if operand.lowered is not None]
+    others = {operand.tensor.dtype for operand in operands if operand.lowered is None} & set(_FLOATS)
+    if len(lowered) == len(others) == 1:
+        return lowered[0], next(iter(others))
     if len(operands) == 1 and not kinds & set(_FLOATS):
         return operands[0], "float32"
     if name.endswith("_") or name.startswith("__i"):

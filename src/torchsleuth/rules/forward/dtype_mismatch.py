@@ -109,7 +109,7 @@ class DtypeMismatch(CrashRule):
         facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand, operation)}.") for operand in operation.operands[:6]]
         wanted = f"torch.{usual}"
         fixes = [f"`{odd.source}.to({wanted})`, best where it is made." if odd.source else f"Bring {odd.called} to {usual}, best where it gets its dtype."]
-        if odd.promoted is not None and odd.dtype_made is not None:
+        if odd.promoted is not None and odd.dtype_made is not None and odd.lowered is None:
             fixes = [f"Make {code(users(odd.dtype_made.place).source)} {usual}, where it is made or where it is used."]
         if "can't be cast" in message:
             fixes = [f"Write the result into a new tensor, or make {odd.called} {usual} where it is made."]
@@ -118,8 +118,8 @@ class DtypeMismatch(CrashRule):
         return report(
             self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
-            why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
-            creates=_promoted(odd, usual) or _converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
+            why=_autocast(odd) + f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
+            creates=_lowered(odd) or _promoted(odd, usual) or _converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
     def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
@@ -134,6 +134,14 @@ class DtypeMismatch(CrashRule):
 
 _DTYPES = {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Half": "float16",
            "BFloat16": "bfloat16", "Float": "float32", "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def _lowered(odd: Operand) -> list[tuple[Made | None, str]]:
+    return [(odd.lowered, f"autocast makes this {odd.tensor.dtype}")] if odd.lowered is not None else []
+
+
+def _autocast(odd: Operand) -> str:
+    return f"Under `torch.autocast`, layers and matrix products give {odd.tensor.dtype}, though their weights are of another dtype. " if odd.lowered is not None else ""
 
 
 def _promoted(odd: Operand, usual: str) -> list[tuple[Made | None, str]]:
@@ -185,7 +193,7 @@ def _others(operands: list[Operand], odd: Operand) -> str:
 
 
 def _from(operand: Operand, operation: FailedOperation) -> str:
-    words = made_words(operand.dtype_made, operation)
+    words = made_words(operand.lowered or operand.dtype_made, operation)
     return f", from {words}" if words else ""
 
 
