@@ -19,6 +19,11 @@ PROGRAMS = {
     "x = torch.rand(4, 3).double()\ny = nn.Linear(3, 2)(x)": ("y = nn.Linear(3, 2)(x.float())", "safe"),
     "ids = torch.tensor([1.0, 2.0])\ny = nn.Embedding(4, 2)(ids)": ("y = nn.Embedding(4, 2)(ids.long())", "unsafe"),
     "scores, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\ny = scores.gather(1, labels)": ("y = scores.gather(1, labels.unsqueeze(1)).squeeze(1)", "safe"),
+    "out, h = torch.zeros(2, 4), torch.randn(5, 4).double()\nout = out.index_add(0, torch.tensor([0, 1, 1, 0, 1]), h)": (
+        "out = out.index_add(0, torch.tensor([0, 1, 1, 0, 1]), h.float())", "safe"),
+    "m, a = torch.tensor([0., 1.]), torch.ones(2)\ny = torch.where(m, a, -a)": ("y = torch.where(m.bool(), a, -a)", "unsafe"),
+    "rnn, x = nn.LSTM(3, 4), torch.randn(5, 2, 3).double()\ny, _ = rnn(x)": ("y, _ = rnn(x.float())", "safe"),
+    "net = nn.Linear(3, 2)\nwith torch.autocast('cpu', dtype=torch.bfloat16):\n    h = net(torch.randn(4, 3))\ny = nn.Linear(2, 1)(h)": ("y = nn.Linear(2, 1)(h.float())", "safe"),
     # One value for each index, unless the program goes on with a column.
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a)\nloss = F.mse_loss(best, torch.zeros(4).unsqueeze(1))": ("best = q.gather(1, a.unsqueeze(1))", "safe"),
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a).squeeze(-1)": ("best = q.gather(1, a.unsqueeze(1)).squeeze(-1)", "safe"),

@@ -63,6 +63,9 @@ class MaskShapeFixer(Fixer):
         failed = Failed(evidence, scripts)
         operation = failed.operation
         mask = next((i for i in operation.index if i.operand is not None), None) if operation is not None else None
+        chosen = operation.operand("mask", "condition") if operation is not None else None
+        if chosen is not None and chosen.tensor.dtype not in ("bool", "uint8"):
+            return [failed.suffixed(chosen, ".bool()", f"Make {chosen.called} a mask: `.bool()`.", "Every value but 0 is then True.", safe=False)]
         if operation is None or mask is None:
             return []
         operand = operation.operands[mask.operand]

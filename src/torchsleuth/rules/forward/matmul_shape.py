@@ -156,7 +156,10 @@ class MatmulShape(CrashRule):
         facts = operand_facts(operation) + setting_facts(operation)
         title = f"`{operation.name}` does not take {len(left.shape)}-D and {len(right.shape)}-D tensors"
         why = f"{operation.message.splitlines()[0]}. `torch.matmul` (or `@`) takes any number of dimensions."
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice("Use `a @ b`, which broadcasts over leading dimensions."))
+        fix = "Use `a @ b`, which broadcasts over leading dimensions."
+        if operation.name in ("dot", "vdot", "inner") and left.shape == right.shape:
+            fix = "For one number of all elements: `(a * b).sum()`; for one of each row: `(a * b).sum(-1)`."
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(fix))
 
 
 def _from(operand: Operand, axis: int, operation: FailedOperation) -> str:
