@@ -189,6 +189,27 @@ class Foreign:
 
 
 @frozen
+class Earlier:
+    """What the failing layer has taken before."""
+
+    shape: tuple[int, ...]  # of the newest
+    times: int
+
+
+@frozen
+class CutShort:
+    """A sample that is a slice of a tensor of the dataset's, and ends behind its last value."""
+
+    place: Place  # the slice
+    sample: int
+    stop: int  # where it was to end
+    size: int  # and how many values there are
+    base: str  # `self.series`
+    terms: tuple[str, ...]  # what is added to the sample's number for the end of its slice
+    promised: Made  # what the dataset's `__len__` returns
+
+
+@frozen
 class Entered:
     """The one tensor that the user's outermost call of a module gave it."""
 
@@ -293,6 +314,8 @@ class FailedOperation:
     said_made: tuple[SizeOrigin, ...] = ()  # those of them that the program has set in the making of the model
     foreign: Foreign | None = None  # what stood where a tensor is wanted
     mapped: Mapping | None = None  # the `vmap` around it
+    took: Earlier | None = None
+    cut_short: CutShort | None = None
     entered: Entered | None = None  # with what the program came into the outermost module that was running
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it

@@ -48,4 +48,36 @@ import torch
 norm, x = torch.nn.InstanceNorm2d(3), torch.ones(2, 3, 1, 1)  #! create
 norm(x)  #! operand
 """, "norm-shape", ("one place has none",)),
+    Case("a-later-batch-of-another-width", """\
+import torch
+from torch import nn
+def batches():
+    for width in (6, 6, 5):  #! create
+        yield torch.randn(4, width)  #! create
+net = nn.Sequential(nn.Linear(6, 4), nn.ReLU())  #! create
+for x in batches():
+    net(x).sum().backward()  #! operand
+""", "matmul-shape", ("The same layer has taken 2 inputs before, the last one of shape [4, 6].", "make this one alike where it is made"), late=(6, 7, 8)),
+    Case("a-validation-of-other-channels", """\
+import torch
+from torch import nn
+net = nn.Conv2d(3, 4, 3)  #! create
+net(torch.randn(2, 3, 8, 8)).mean().backward()
+with torch.no_grad():
+    net(torch.randn(2, 1, 8, 8))  #! operand
+""", "conv-shape", ("The same layer has taken an input of shape [2, 3, 8, 8] before.",), late=False),
+    Case("windows-that-are-cut-off-at-the-end", """\
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Windows(Dataset):
+    def __init__(self, series, past, future):
+        self.series, self.past, self.future = series, past, future
+    def __len__(self):
+        return len(self.series) - self.past  #! create
+    def __getitem__(self, i):
+        seen = self.series[i : i + self.past]
+        return seen, self.series[i + self.past : i + self.past + self.future]  #! create
+for seen, target in DataLoader(Windows(torch.arange(12.0), 4, 2), batch_size=4):  #! operand
+    pass
+""", "cat-shape", ("Sample 7 ends at 13, and `self.series` has 12", "whose slice ends within the tensor")),
 ]

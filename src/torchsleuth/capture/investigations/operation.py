@@ -10,6 +10,8 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.all_labels import with_dataset
+from torchsleuth.capture.cut_short import cut_short
+from torchsleuth.capture.earlier_inputs import taken_before
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
 from torchsleuth.capture.entered import entered
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
@@ -104,6 +106,8 @@ def investigate(crash: Crash) -> FailedOperation | None:
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
         foreign=foreign(failure, gathering, origins),
         mapped=mapped,
+        took=taken_before(failure, module),
+        cut_short=cut_short(failure),
         entered=entered(failure),
     )
 

@@ -10,7 +10,7 @@ from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import Culprits, size_creates
-from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._report import advice, for_the_input
 from torchsleuth.rules.forward._words import code, expr, failed, fully, made_words, operand_facts, setting_facts, shape
 
 _MOST_NUMBERS = 3
@@ -147,7 +147,7 @@ class MatmulShape(CrashRule):
         else:
             title = f"{left.called} {shape(left.shape)} and {right.called} {shape(right.shape)} cannot be multiplied: {have} against {want}"
             why = "In a matrix product the last size of the left factor must equal the second-last of the right one (the last, for a vector)."
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*for_the_input(operation, fixes)))
 
     def _ranks(self, operation: FailedOperation, left: Operand, right: Operand, culprits: Culprits) -> Diagnosis:
         culprits.lead(operation, Role.OPERAND, f"{shape(left.shape)} and {shape(right.shape)}: wrong number of dimensions")
