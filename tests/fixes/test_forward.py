@@ -24,6 +24,8 @@ PROGRAMS = {
     "m, a = torch.tensor([0., 1.]), torch.ones(2)\ny = torch.where(m, a, -a)": ("y = torch.where(m.bool(), a, -a)", "unsafe"),
     "rnn, x = nn.LSTM(3, 4), torch.randn(5, 2, 3).double()\ny, _ = rnn(x)": ("y, _ = rnn(x.float())", "safe"),
     "net = nn.Linear(3, 2)\nwith torch.autocast('cpu', dtype=torch.bfloat16):\n    h = net(torch.randn(4, 3))\ny = nn.Linear(2, 1)(h)": ("y = nn.Linear(2, 1)(h.float())", "safe"),
+    "base = torch.zeros(1, 3)\nnoise = base.expand(4, -1)\nnoise += torch.ones(4, 3)": ("noise = base.expand(4, -1).clone()", "safe"),
+    "x = torch.arange(5.)\nx[1:] += x[:-1]": ("x[1:] += x[:-1].clone()", "safe"),
     # One value for each index, unless the program goes on with a column.
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a)\nloss = F.mse_loss(best, torch.zeros(4).unsqueeze(1))": ("best = q.gather(1, a.unsqueeze(1))", "safe"),
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a).squeeze(-1)": ("best = q.gather(1, a.unsqueeze(1)).squeeze(-1)", "safe"),
