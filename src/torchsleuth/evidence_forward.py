@@ -210,6 +210,21 @@ class CutShort:
 
 
 @frozen
+class NoParameters:
+    """An optimizer was given none: the model that they were asked of."""
+
+    model: str  # as the program calls it
+    kind: str  # its class
+    count: int  # of the parameters that it has all the same: an iterator over them was used up before
+    attribute: str = ""  # `self.layers`, in which it keeps layers that it does not own
+    holder: str = ""  # "list", "dict"
+    held: int = 0  # how many modules are in it
+    kinds: tuple[str, ...] = ()  # and of which classes
+    layers: Place | None = None  # where that attribute is set
+    iterator: Place | None = None  # `net.parameters()`, where it was kept
+
+
+@frozen
 class Entered:
     """The one tensor that the user's outermost call of a module gave it."""
 
@@ -316,6 +331,7 @@ class FailedOperation:
     mapped: Mapping | None = None  # the `vmap` around it
     took: Earlier | None = None
     cut_short: CutShort | None = None
+    no_parameters: NoParameters | None = None
     entered: Entered | None = None  # with what the program came into the outermost module that was running
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it

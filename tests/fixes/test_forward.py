@@ -26,6 +26,9 @@ PROGRAMS = {
     "net = nn.Linear(3, 2)\nwith torch.autocast('cpu', dtype=torch.bfloat16):\n    h = net(torch.randn(4, 3))\ny = nn.Linear(2, 1)(h)": ("y = nn.Linear(2, 1)(h.float())", "safe"),
     "base = torch.zeros(1, 3)\nnoise = base.expand(4, -1)\nnoise += torch.ones(4, 3)": ("noise = base.expand(4, -1).clone()", "safe"),
     "x = torch.arange(5.)\nx[1:] += x[:-1]": ("x[1:] += x[:-1].clone()", "safe"),
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layers = []\n        self.layers.append(nn.Linear(2, 2))\n"
+    "net = Net()\ny = torch.optim.SGD(net.parameters(), lr=0.1)": ("        self.layers = nn.ModuleList([])", "unsafe"),
+    "net = nn.Linear(3, 2)\nparams = net.parameters()\nprint(sum(p.numel() for p in params))\ny = torch.optim.SGD(params, lr=0.1)": ("params = list(net.parameters())", "safe"),
     # One value for each index, unless the program goes on with a column.
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a)\nloss = F.mse_loss(best, torch.zeros(4).unsqueeze(1))": ("best = q.gather(1, a.unsqueeze(1))", "safe"),
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a).squeeze(-1)": ("best = q.gather(1, a.unsqueeze(1)).squeeze(-1)", "safe"),

@@ -23,6 +23,7 @@ from torchsleuth.capture.makers import module_made
 from torchsleuth.capture.mapping import mapping
 from torchsleuth.capture.not_finite import with_causes
 from torchsleuth.capture.operands import Gathering, Raw
+from torchsleuth.capture.optimized import no_parameters
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.results import results_unpacked
@@ -108,6 +109,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         mapped=mapped,
         took=taken_before(failure, module),
         cut_short=cut_short(failure),
+        no_parameters=no_parameters(failure, origins.definitions, crash.message),
         entered=entered(failure),
     )
 
