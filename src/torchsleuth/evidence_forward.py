@@ -112,6 +112,7 @@ class Operand:
     dtype_made: Made | None = None  # where its dtype first appeared
     promoted: Made | None = None  # the call on the way from there in which tensors of two dtypes met, and this one was kept
     device_made: Made | None = None
+    lowered: Made | None = None  # the call in which `torch.autocast` gave its dtype to operands of another one
     values: ValueRange | None = None
     value_made: Made | None = None  # where the first bad value came from
     kept: Made | None = None  # what a module's class sets the plain attribute to that it is, or is a part of; "layers", "new layer": what holds or makes its layer, which the model does not own
@@ -188,12 +189,60 @@ class Foreign:
 
 
 @frozen
+class Earlier:
+    """What the failing layer has taken before."""
+
+    shape: tuple[int, ...]  # of the newest
+    times: int
+
+
+@frozen
+class CutShort:
+    """A sample that is a slice of a tensor of the dataset's, and ends behind its last value."""
+
+    place: Place  # the slice
+    sample: int
+    stop: int  # where it was to end
+    size: int  # and how many values there are
+    base: str  # `self.series`
+    terms: tuple[str, ...]  # what is added to the sample's number for the end of its slice
+    promised: Made  # what the dataset's `__len__` returns
+
+
+@frozen
+class NoParameters:
+    """An optimizer was given none: the model that they were asked of."""
+
+    model: str  # as the program calls it
+    kind: str  # its class
+    count: int  # of the parameters that it has all the same: an iterator over them was used up before
+    attribute: str = ""  # `self.layers`, in which it keeps layers that it does not own
+    holder: str = ""  # "list", "dict"
+    held: int = 0  # how many modules are in it
+    kinds: tuple[str, ...] = ()  # and of which classes
+    layers: Place | None = None  # where that attribute is set
+    iterator: Place | None = None  # `net.parameters()`, where it was kept
+
+
+@frozen
 class Entered:
     """The one tensor that the user's outermost call of a module gave it."""
 
     place: Place
     shape: tuple[int, ...]
     training: bool
+
+
+@frozen
+class Mapping:
+    """The `vmap` that a function ran under, or was to."""
+
+    call: Place  # the program's call of what `vmap` has returned
+    made: Made | None  # the `vmap(...)` itself
+    within: bool  # it failed in the mapped function: shapes are without the mapped dimension. False: before that was called, or after
+    in_dims: str = ""  # as it was given, where it is a number, None or a tuple of those
+    given: int = 0  # how many arguments the call has
+    fitting: str = ""  # the `in_dims` for these arguments, where they alone say it
 
 
 @frozen
@@ -279,6 +328,10 @@ class FailedOperation:
     said: tuple[int, ...] = ()  # the numbers that such a check names
     said_made: tuple[SizeOrigin, ...] = ()  # those of them that the program has set in the making of the model
     foreign: Foreign | None = None  # what stood where a tensor is wanted
+    mapped: Mapping | None = None  # the `vmap` around it
+    took: Earlier | None = None
+    cut_short: CutShort | None = None
+    no_parameters: NoParameters | None = None
     entered: Entered | None = None  # with what the program came into the outermost module that was running
     inside: str = ""  # the custom backward or hook in whose code it failed, where it did
     forward_call: Place | None = None  # and the forward call that belongs to it

@@ -18,7 +18,23 @@ PROGRAMS = {
     "x = torch.randint(0, 256, (2, 3), dtype=torch.uint8)\nx.requires_grad_()\ny = (x / 255).sum()": ("x = x.float().requires_grad_()", "safe"),
     "x = torch.rand(4, 3).double()\ny = nn.Linear(3, 2)(x)": ("y = nn.Linear(3, 2)(x.float())", "safe"),
     "ids = torch.tensor([1.0, 2.0])\ny = nn.Embedding(4, 2)(ids)": ("y = nn.Embedding(4, 2)(ids.long())", "unsafe"),
-    "scores, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\ny = scores.gather(1, labels)": ("y = scores.gather(1, labels.unsqueeze(1))", "safe"),
+    "scores, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\ny = scores.gather(1, labels)": ("y = scores.gather(1, labels.unsqueeze(1)).squeeze(1)", "safe"),
+    "out, h = torch.zeros(2, 4), torch.randn(5, 4).double()\nout = out.index_add(0, torch.tensor([0, 1, 1, 0, 1]), h)": (
+        "out = out.index_add(0, torch.tensor([0, 1, 1, 0, 1]), h.float())", "safe"),
+    "m, a = torch.tensor([0., 1.]), torch.ones(2)\ny = torch.where(m, a, -a)": ("y = torch.where(m.bool(), a, -a)", "unsafe"),
+    "rnn, x = nn.LSTM(3, 4), torch.randn(5, 2, 3).double()\ny, _ = rnn(x)": ("y, _ = rnn(x.float())", "safe"),
+    "net = nn.Linear(3, 2)\nwith torch.autocast('cpu', dtype=torch.bfloat16):\n    h = net(torch.randn(4, 3))\ny = nn.Linear(2, 1)(h)": ("y = nn.Linear(2, 1)(h.float())", "safe"),
+    "base = torch.zeros(1, 3)\nnoise = base.expand(4, -1)\nnoise += torch.ones(4, 3)": ("noise = base.expand(4, -1).clone()", "safe"),
+    "x = torch.arange(5.)\nx[1:] += x[:-1]": ("x[1:] += x[:-1].clone()", "safe"),
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layers = []\n        self.layers.append(nn.Linear(2, 2))\n"
+    "net = Net()\ny = torch.optim.SGD(net.parameters(), lr=0.1)": ("        self.layers = nn.ModuleList([])", "unsafe"),
+    "net = nn.Linear(3, 2)\nparams = net.parameters()\nprint(sum(p.numel() for p in params))\ny = torch.optim.SGD(params, lr=0.1)": ("params = list(net.parameters())", "safe"),
+    # One value for each index, unless the program goes on with a column.
+    "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a)\nloss = F.mse_loss(best, torch.zeros(4).unsqueeze(1))": ("best = q.gather(1, a.unsqueeze(1))", "safe"),
+    "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a).squeeze(-1)": ("best = q.gather(1, a.unsqueeze(1)).squeeze(-1)", "safe"),
+    "def score(p, scale):\n    return p * scale\nnet, p = torch.func.vmap(score, in_dims=(0,)), torch.ones(3)\ny = net(p, 2.0)": (
+        "net, p = torch.func.vmap(score, in_dims=(0, None)), torch.ones(3)", "safe"),
+    "drop = nn.Dropout(0.5)\ny = torch.vmap(lambda x: drop(x))(torch.ones(3, 4))": ('y = torch.vmap(lambda x: drop(x), randomness="different")(torch.ones(3, 4))', "unsafe"),
     "logits, target = torch.randn(2, 7, 5), torch.zeros(2, 7, dtype=torch.long)\ny = F.cross_entropy(logits, target)": (
         "y = F.cross_entropy(logits.transpose(1, 2), target)", "safe"),
     "labels = torch.tensor([1, 2, 3, 1])\ny = F.cross_entropy(torch.randn(4, 3), labels)": ("y = F.cross_entropy(torch.randn(4, 3), labels - 1)", "unsafe"),

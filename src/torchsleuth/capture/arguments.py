@@ -205,11 +205,18 @@ def _received_by_module(
 
 def _received_by_function(below: Entry, given: list[Given]) -> list[Given]:
     """The parameters of torch's Python function that was called, where the caller's expression was a temporary."""
-    scope = locals_of(below.frame)
+    scope, code = locals_of(below.frame), below.code
+    star = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
+    taken = scope.get(star, ()) if star else ()
+    together = [item for item in given if item.name == star]
     filled = []
     for item in given:
-        if item.value is UNKNOWN or item.recomputed:
+        value = item.value
+        if item.name == star and len(taken) == len(together):  # each of them is one of those that `*args` holds
+            value = taken[next(k for k, other in enumerate(together) if other is item)]
+        elif item.name != star:
             value = scope.get(item.name, item.value)
+        if item.value is UNKNOWN or item.recomputed:
             filled.append(dataclasses.replace(item, value=value, recomputed=item.recomputed and value is item.value))
         else:
             filled.append(item)

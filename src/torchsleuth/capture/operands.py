@@ -14,6 +14,7 @@ import torch
 from torchsleuth import source
 from torchsleuth.capture.arguments import Call, Given, call_at, checked_values, holds_tensors, is_helper, schema_names
 from torchsleuth.capture.attributes import kept_as_plain_attribute
+from torchsleuth.capture.autocast import lowered
 from torchsleuth.capture.divided_sizes import divided_with_rest
 from torchsleuth.capture.evaluate import UNKNOWN
 from torchsleuth.capture.failure import Entry, Failure, is_module_call
@@ -361,6 +362,7 @@ class Gathering(PlainArguments):
             dtype_made or made,
             origins.promoted(mark) if mark is not None and origins.log_reaches and fact.kind not in ("parameter", "buffer") else None,
             device_made or made,
+            lowered=lowered(self.failure, origins, mark) if mark is not None and origins.log_reaches and fact.kind not in ("parameter", "buffer") else None,
             divided=divided_with_rest(origins, mark) if mark is not None and origins.log_reaches and input_made is not None else (),
             kept=self._kept(raw) if fact.kind not in ("parameter", "buffer") else unowned(self.failure, origins.definitions, raw.live),
         )

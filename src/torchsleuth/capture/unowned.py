@@ -18,7 +18,7 @@ from torchsleuth.origin import Origin, origin_of_file
 from torchsleuth.probe.names import locals_of
 
 _DEPTH = 3
-_TABLES = ("_parameters", "_buffers", "_modules")
+TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def unowned(failure: Failure, definitions: Definitions, parameter: object) -> Made | None:
@@ -30,7 +30,7 @@ def unowned(failure: Failure, definitions: Definitions, parameter: object) -> Ma
     for _, module in running:
         for part in module.modules():
             for name, value in vars(part).items():
-                if name not in _TABLES and any(_owns(inner, parameter) for inner in _modules_in(value, _DEPTH)) and _is_the_users(type(part)):
+                if name not in TABLES and any(_owns(inner, parameter) for inner in modules_in(value, _DEPTH)) and _is_the_users(type(part)):
                     return _made("layers", attribute_definition(part, name))
     for entry in failure.entries:
         for name, value in locals_of(entry.frame).items() if entry.origin is Origin.USER and entry.code.co_name == "forward" else ():
@@ -49,12 +49,12 @@ def _owns(module: torch.nn.Module, parameter: torch.Tensor) -> bool:
     return any(one is parameter for one in module.parameters())
 
 
-def _modules_in(value: object, depth: int) -> typing.Iterator[torch.nn.Module]:
+def modules_in(value: object, depth: int) -> typing.Iterator[torch.nn.Module]:
     if isinstance(value, torch.nn.Module):
         yield value
     elif depth and isinstance(value, (list, tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _modules_in(item, depth - 1)
+            yield from modules_in(item, depth - 1)
 
 
 def _is_the_users(cls: type) -> bool:

@@ -56,6 +56,9 @@ def computed_in_loop(scripts: Scripts, script: Script, backward: ast.stmt, made:
         return None
     if any(len(names_in(s, ast.Store)) > 1 and names_in(s, ast.Store) & names_in(loop, ast.Store) for s in chosen):
         return None  # `best, losses = None, []`: another of these goes on from round to round
+    moved = {name for statement in chosen for name in names_in(statement, ast.Store)}
+    if any(names_in(statement, ast.Load) & moved for statement in before[before.index(chosen[0]) :] if statement not in chosen):
+        return None  # something else is made of it before the loop
     drawing = [s for s in chosen if any(isinstance(node, ast.Call) and called(node) in _DRAWN for node in ast.walk(s))]
     if any(names_in(statement, ast.Store) & names_in(loop, ast.Load) for statement in drawing):
         return None  # what was drawn once (the actions of an episode, say) is data to the loop: drawn anew it is another problem

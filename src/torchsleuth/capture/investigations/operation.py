@@ -10,6 +10,8 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.all_labels import with_dataset
+from torchsleuth.capture.cut_short import cut_short
+from torchsleuth.capture.earlier_inputs import taken_before
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
 from torchsleuth.capture.entered import entered
 from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
@@ -18,8 +20,10 @@ from torchsleuth.capture.foreign import foreign
 from torchsleuth.capture.intakes import computed_from
 from torchsleuth.capture.investigations import device, refusal
 from torchsleuth.capture.makers import module_made
+from torchsleuth.capture.mapping import mapping
 from torchsleuth.capture.not_finite import with_causes
 from torchsleuth.capture.operands import Gathering, Raw
+from torchsleuth.capture.optimized import no_parameters
 from torchsleuth.capture.origins import Origins
 from torchsleuth.capture.ranges import Limits, limits, measured
 from torchsleuth.capture.results import results_unpacked
@@ -74,6 +78,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         call_operands = _with_carried(call_operands, operands[limit.position], gathering, limit)
     module = _module(failure)
     computed = computed_from(origins, module, operands)
+    mapped = mapping(failure, origins.definitions)
     return FailedOperation(
         name,
         place,
@@ -89,7 +94,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         computed.not_counted,
         type(crash.error).__name__,
         crash.message,
-        _wrapper(failure),
+        "vmap" if mapped is not None and mapped.within else "",
         sample_words(failure) or origins.loaders.smaller_batch,
         sample_made(failure, [raw.tensor for raw in gathering.raws if raw.live is not None]),
         failure.operation is not None,
@@ -101,6 +106,10 @@ def investigate(crash: Crash) -> FailedOperation | None:
         fitting=computed.fitting,
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
         foreign=foreign(failure, gathering, origins),
+        mapped=mapped,
+        took=taken_before(failure, module),
+        cut_short=cut_short(failure),
+        no_parameters=no_parameters(failure, origins.definitions, crash.message),
         entered=entered(failure),
     )
 
@@ -305,13 +314,6 @@ def configured(module: typing.Any) -> tuple[tuple[str, int], ...]:
     if isinstance(labels, dict):
         values["num_labels"] = len(labels)  # a property of these
     return tuple((name, value) for name, value in values.items() if type(value) is int)
-
-
-def _wrapper(failure: Failure) -> str:
-    for entry in failure.entries:
-        if entry.origin is Origin.TORCH and entry.code.co_name in ("_flat_vmap", "vmap_impl"):
-            return "vmap"
-    return ""
 
 
 # -- text ---------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ if typing.TYPE_CHECKING:
 
 _KINDS = (ValueError, RuntimeError, AssertionError, IndexError)
 _SIZE_WORDS = re.compile(
-    r"\b(sizes?|shapes?|dim(ension)?s?|channels?|lengths?|width|height|features?|columns|tokens|positions|resolution|batch|ndim|rank|elements)\b|"
+    r"\b(sizes?|shapes?|dim(ension)?s?|channels?|lengths?|width|height|features?|columns|tokens|positions|resolution|batch|ndim|rank|elements|heads|divisible|multiple)\b|_dim\b|"
     r"torch\.Size|\d+ ?[*x×] ?\d+", re.IGNORECASE
 )  # fmt: skip
 _MOST_NUMBERS = 12
@@ -43,6 +43,8 @@ def investigate(crash: Crash) -> FailedOperation | None:
     origins = Origins(failure)
     gathering = Gathering(failure, origins)
     operands, call_operands = gathering.operands, gathering.user_call()
+    if failure.inner.code.co_name == "__init__" and not operands and not call_operands:
+        return _of_construction(crash, failure, origins, said)
     if not any(size in said for operand in (*operands, *call_operands) for size in operand.shape):
         return None
     module = _refusing(failure)
@@ -56,10 +58,34 @@ def investigate(crash: Crash) -> FailedOperation | None:
         type=type(crash.error).__name__,
         message=crash.message,
         raised_in_python=True,
-        refused_by=(failure.inner.frame.f_globals.get("__name__") or "the library").partition(".")[0],
+        refused_by=_library(failure),
         said=said,
         said_made=_set_by_the_program(failure, origins, said),
     )
+
+
+def _of_construction(crash: Crash, failure: Failure, origins: Origins, said: tuple[int, ...]) -> FailedOperation | None:
+    """A model that could not be made of numbers that the program has set."""
+    module, place, node = locals_of(failure.inner.frame).get("self"), failure.place(), failure.program.node
+    found = [(number, origins.definitions.set_within(failure.program.code, node, number)) for number in said] if node is not None else []
+    if not isinstance(module, torch.nn.Module) or place is None or all(made is None for _, made in found):
+        return None
+    return FailedOperation(
+        type(module).__name__,
+        place,
+        (),
+        module_type=type(module).__name__,
+        type=type(crash.error).__name__,
+        message=crash.message,
+        raised_in_python=True,
+        refused_by=_library(failure),
+        said=said,
+        said_made=tuple(SizeOrigin(-1, number, made) for number, made in found if made is not None),
+    )
+
+
+def _library(failure: Failure) -> str:
+    return (failure.inner.frame.f_globals.get("__name__") or "the library").partition(".")[0]
 
 
 def _numbers_said(entry: Entry, message: str) -> tuple[int, ...]:

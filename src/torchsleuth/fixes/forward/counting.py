@@ -25,6 +25,17 @@ def promised(failed: Failed) -> Fix | None:
     return failed.scripts.fix(f"Promise as many samples as there are: `{text}`.", [found[0].replace(found[1], text)], "The samples past the end are left out.", safe=False)
 
 
+def whole_slices(failed: Failed) -> Fix | None:
+    """`self.series[i : i + self.size]` with a `__len__` that counts slices which are cut off: `len(self.series) - self.size + 1`."""
+    cut = failed.operation.cut_short
+    found = failed.scripts.node_at(cut.promised.place) if cut is not None else None
+    if cut is None or found is None or not isinstance(found[1], ast.expr):
+        return None
+    terms = "".join(f" + {term[1:]}" if term.startswith("-") else f" - {term}" for term in cut.terms)
+    text = f"len({cut.base}){terms} + 1"
+    return failed.scripts.fix(f"Promise as many samples as are whole: `{text}`.", [found[0].replace(found[1], text)], "Those at the end that would be cut off are left out.", safe=False)
+
+
 def _terms(node: ast.expr, sign: int) -> list[tuple[int, str]]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
         return [*_terms(node.left, sign), *_terms(node.right, sign if isinstance(node.op, ast.Add) else -sign)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.evidence_forward import Operand
@@ -11,6 +12,8 @@ from torchsleuth.fixes.forward.operands import CASTS, Failed
 from torchsleuth.fixes.script import Scripts
 from torchsleuth.model import Diagnosis, Fix
 
+_NAMES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16"}
+_WRITES = re.compile(r"__setitem__$|(index|scatter|masked)_(add|copy|put|reduce|scatter)_?$|scatter_?$")
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -30,6 +33,11 @@ class DtypeMismatchFixer(Fixer):
         if operation.name == "requires_grad_":
             return [_cast_and_kept(failed)]
         odd, wanted = _odd_one(operation.operands, operation.name)
+        said = re.search(r"does not match weight dtype \(torch\.(\w+)\)", failed.message)
+        if said:
+            odd, wanted = operation.operand("input"), said[1]
+        if any(_NAMES.get(lacking) == wanted for lacking in re.findall(r"not implemented for '(\w+)'", failed.message)):
+            return []  # it is just that dtype which the operation does not work for
         cast = CASTS.get(wanted)
         if odd is None or cast is None or odd.tensor.dtype == wanted:
             return []
@@ -77,6 +85,14 @@ def _inverted(failed: Failed, mask: Operand) -> Fix | None:
 def _odd_one(operands: tuple[Operand, ...], name: str) -> tuple[Operand | None, str]:
     """The operand to cast and the dtype it should have: data follows parameters, integers follow floats."""
     kinds = {operand.tensor.dtype for operand in operands}
+    written = next((operand for operand in operands if operand.argument in ("value", "src", "source")), None)
+    if _WRITES.match(name) and written is not None:  # what is written to decides
+        wanted = operands[0].tensor.dtype
+        return (written, wanted) if wanted in _FLOATS and written is not operands[0] else (None, "")
+    lowered = [operand for operand in operands if operand.lowered is not None]
+    others = {operand.tensor.dtype for operand in operands if operand.lowered is None} & set(_FLOATS)
+    if len(lowered) == len(others) == 1:
+        return lowered[0], next(iter(others))
     if len(operands) == 1 and not kinds & set(_FLOATS):
         return operands[0], "float32"
     if name.endswith("_") or name.startswith("__i"):

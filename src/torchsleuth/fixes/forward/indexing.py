@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.counting import below, newest, promised
 from torchsleuth.fixes.forward.operands import Failed, text_of, truncated
@@ -62,6 +63,9 @@ class MaskShapeFixer(Fixer):
         failed = Failed(evidence, scripts)
         operation = failed.operation
         mask = next((i for i in operation.index if i.operand is not None), None) if operation is not None else None
+        chosen = operation.operand("mask", "condition") if operation is not None else None
+        if chosen is not None and chosen.tensor.dtype not in ("bool", "uint8"):
+            return [failed.suffixed(chosen, ".bool()", f"Make {chosen.called} a mask: `.bool()`.", "Every value but 0 is then True.", safe=False)]
         if operation is None or mask is None:
             return []
         operand = operation.operands[mask.operand]
@@ -101,8 +105,30 @@ class IndexShapeFixer(Fixer):
             meaning = f"Each index then takes all {' × '.join(map(str, rest))} values that lie at its position."
             return [failed.suffixed(index, suffix, f"The same index for all values at a position: `{suffix}` on {index.called}.", meaning, safe=False)]
         if len(index.shape) == len(base.shape) - 1 and all(a <= b for a, b in zip(index.shape, base.shape[:axis] + base.shape[axis + 1 :], strict=True)):
-            return [failed.suffixed(index, f".unsqueeze({axis})", f"One index for each: `.unsqueeze({axis})` on {index.called}.")]
+            column = failed.suffixed(index, f".unsqueeze({axis})", f"One index for each: `.unsqueeze({axis})` on {index.called}.")
+            return [_as_many_as_indices(failed, index, axis), column] if operation.name in ("gather", "take_along_dim") else [column]
         return []
+
+
+def _as_many_as_indices(failed: Failed, index: Operand, axis: int) -> Fix | None:
+    """`q.gather(1, a)` → `q.gather(1, a.unsqueeze(1)).squeeze(1)`: the result has the shape of the index, and no column that meets
+    vectors later, and is broadcast with them. Not where the program drops that dimension itself, or works with columns there."""
+    found, script, call = failed.node_of(index), failed.script, failed.call
+    if found is None or script is None or found[0] is not script or not isinstance(call, ast.Call):
+        return None
+    if any(_is_of_columns(node) for node in script.own_nodes(script.scope_of(call)) if getattr(node, "lineno", 0) >= call.lineno):
+        return None
+    edits = script.wrapped(found[1], f".unsqueeze({axis})")
+    title = f"One index for each, and one value for each of them: `.unsqueeze({axis})` on {index.called}, `.squeeze({axis})` on what comes of it."
+    return failed.scripts.fix(title, script.followed(edits, script.end(call), f".squeeze({axis})"))
+
+
+def _is_of_columns(node: ast.AST) -> bool:
+    """Something that makes columns, or takes them for such: `.squeeze(1)`, `.unsqueeze(1)`, `.view(-1, 1)`, `x[:, None]`, `x[:, 0]`, `keepdim=True`."""
+    if isinstance(node, ast.Call):
+        shaped = called(node) in ("view", "reshape") and len(node.args) > 1 and isinstance(node.args[-1], ast.Constant) and node.args[-1].value == 1
+        return shaped or called(node) in ("squeeze", "unsqueeze", "flatten") or any(keyword.arg == "keepdim" for keyword in node.keywords)
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and any(isinstance(item, ast.Constant) and item.value in (None, 0) for item in node.slice.elts)
 
 
 def _each_row(failed: Failed) -> Fix | None:

@@ -7,6 +7,7 @@ import re
 
 from torchsleuth.evidence import Evidence
 from torchsleuth.fixes.fixer import Fixer
+from torchsleuth.fixes.forward.counting import whole_slices
 from torchsleuth.fixes.forward.operands import Failed, one_squeezed, text_of, truncated
 from torchsleuth.fixes.forward.padding import padded_batches, padded_list
 from torchsleuth.fixes.script import Scripts, called
@@ -23,7 +24,7 @@ class CatShapeFixer(Fixer):
         if numbers and script is not None and isinstance(call, ast.Call) and called(call) == "stack" and len(call.args) == 1 and not call.keywords:
             return [scripts.fix("`tensor` makes a tensor of Python numbers; `stack` joins tensors.", failed.renamed(call, "tensor"))]
         if operation is not None and operation.name == "stack":
-            return [padded_list(failed) or padded_batches(failed)]
+            return [whole_slices(failed) or padded_list(failed) or padded_batches(failed)]
         if operation is None or script is None or not isinstance(call, ast.Call) or operation.name not in ("cat", "concat", "concatenate"):
             return []
         shapes = [operand.shape for operand in operation.operands]

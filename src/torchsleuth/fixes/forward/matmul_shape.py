@@ -71,7 +71,7 @@ def _as_matrices(failed: Failed, one: Operand, other: Operand) -> Fix | None:
 def _factors(failed: Failed, one: Operand, other: Operand) -> list[Fix | None]:
     if failed.operation.name == "bmm" and {len(one.shape), len(other.shape)} == {2, 3}:
         return [_as_matrices(failed, one, other)]
-    if len(one.shape) < 2 or len(other.shape) < 2 or one.shape[-1] == other.shape[-2]:
+    if failed.operation.name in ("dot", "vdot") or len(one.shape) < 2 or len(other.shape) < 2 or one.shape[-1] == other.shape[-2]:
         return []
     if len(other.shape) > 2 and one.shape[:-2] != other.shape[:-2]:
         return []

@@ -68,6 +68,8 @@ def resized(
     failed: Failed, layers: tuple[str, ...], position: int, keyword: str, now: int, size: int, words: str, data: Operand, axis: int = -1, made: Made | None = None
 ) -> list[Fix | None]:
     """The layer for the `size` it is given at `axis` of `data`, in place of `now`."""
+    if failed.operation.took is not None:
+        return []  # the layer has taken other inputs
     links = _links(failed, made or failed.operation.made_for(now), layers, position, keyword)
     if not links or size <= 0 or size == now:
         return []
@@ -100,6 +102,8 @@ def resized(
 def recomputed(failed: Failed, size: int, words: str, data: Operand) -> Fix | None:
     """For a layer whose size was computed for inputs of another size: that one number, set to the size they have."""
     operation = failed.operation
+    if operation.took is not None:
+        return None
     found = failed.scripts.node_at(operation.computed_from[0].place) if operation.fitting is not None and len(operation.computed_from) == 1 else None
     node = found[1].value if found is not None and isinstance(found[1], (ast.Assign, ast.AnnAssign)) else found[1] if found is not None else None
     was = number_in(node)

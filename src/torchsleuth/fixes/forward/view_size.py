@@ -25,7 +25,7 @@ class ViewSizeFixer(Fixer):
             if called(call) != "view":
                 return []
             return [scripts.fix("`reshape` copies where it must; `view` never does.", failed.renamed(call, "reshape"))]
-        return [*_batch_size(failed, call), _flattened(failed, call)]
+        return [*_batch_size(failed, call), _flattened(failed, call) if called(call) in ("view", "reshape") else None]
 
 
 def _flattened(failed: Failed, call: ast.Call) -> Fix | None:

@@ -72,6 +72,8 @@ def _given_words(given: Made) -> str:
         return "the dataset says here how many samples there are"
     if given.operation == "with":
         return "this chooses the device"
+    if given.operation == "autocast":
+        return "autocast is on from here"
     if given.operation == "layer":
         return "this layer's kernel, stride and padding make it so"
     if given.operation == "mask":

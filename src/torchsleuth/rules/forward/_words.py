@@ -110,6 +110,10 @@ def setting_facts(operation: FailedOperation) -> list[Fact]:
         facts.append(Fact(f"It happened in `{operation.module}` ({operation.module_type}).", Known.OBSERVED))
     elif operation.module_type:
         facts.append(Fact(f"It happened in a {operation.module_type} module.", Known.OBSERVED))
+    if operation.took is not None:
+        taken = "an input" if operation.took.times == 1 else f"{operation.took.times} inputs before, the last one"
+        before = " before" if operation.took.times == 1 else ""
+        facts.append(Fact(f"The same layer has taken {taken} of shape {shape(operation.took.shape)}{before}.", Known.OBSERVED))
     place = operation.place
     if place.in_library and users(place) is not None:
         facts.append(Fact(f"Inside the library: {library_file(place)}:{place.span.line}, {code(place.source)}.", Known.OBSERVED))

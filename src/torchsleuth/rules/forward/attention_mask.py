@@ -79,6 +79,8 @@ class AttentionMask(CrashRule):
         if operation is None:
             return None
         message = line_of(operation.message)
+        if "to have the same dtype" in message:
+            return None
         own = operation.name in _ATTENTION or operation.module_type in ("MultiheadAttention", "Transformer") or any(
             operand.argument in ("attn_mask", "key_padding_mask") for operand in operation.operands)  # fmt: skip
         if not own and not re.search(r"attn_mask|key_padd|embed_dim must be", message):

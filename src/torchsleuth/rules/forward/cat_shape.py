@@ -124,6 +124,10 @@ class CatShape(CrashRule):
         facts += rests
         if not any(made is not None for made, *_ in creates):
             creates.append((operation.sample_made, "the dataset's samples have their tensor from here"))
+        cut = operation.cut_short
+        if cut is not None:
+            creates.append((cut.promised, "the dataset says here how many samples there are"))
+            facts.append(inferred(f"Sample {cut.sample} ends at {cut.stop}, and `{cut.base}` has {cut.size}: its slice {code(cut.place.source)} is cut off there."))
         called = one.called if one is not None else "a tensor"
         if want:
             others = _others(tensors, odd)
@@ -144,6 +148,8 @@ class CatShape(CrashRule):
         own = re.search(r"\b(stack|cat|concat|vstack|hstack)\(", operation.place.source)
         if not own and (operation.sample or "collate" in operation.place.source):
             fixes = ["Give the DataLoader a `collate_fn` that pads, or make `__getitem__` return one shape."]
+            if cut is not None:
+                fixes = ["Let `__len__` promise only samples whose slice ends within the tensor."]
         elif not want and len(tensors) == 2 and _pooled(tensors) is not None:
             fixes = [f"Drop the dimensions of size 1: `{expr(_pooled(tensors), 'x')}.flatten(1)`."]
         elif not want and one is not None and squeezer(one) is not None:

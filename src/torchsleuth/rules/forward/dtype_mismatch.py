@@ -51,7 +51,8 @@ class DtypeMismatch(CrashRule):
     name = "dtype-mismatch"
     messages = (
         r"must have the same dtype",
-        r"to have the same dtype",
+        r"to have (the )?same dtype",
+        r"must have the same scalar type",
         r"expected scalar type \w+ but found \w+",
         r"Input type \(.*\) and (bias|weight) type \(.*\) should be the same",
         r"not implemented for '\w+'",
@@ -66,8 +67,9 @@ class DtypeMismatch(CrashRule):
         r"dtype must be a floating point",
         r"expected both vectors to have same dtype",
         r"with (two bool tensors|a bool tensor) is not supported|on a bool tensor is not supported",
-        r"Expected .* dtype",
-        r"only Tensors of floating point dtype can require gradients",
+        r"[Ee]xpected .* dtype",
+        r"must be either float or double dtype",
+        r"[Oo]nly Tensors of floating point (and complex )?dtype can require gradients",
         r"only supports? (floating|complex|integer|integral)",
         r"Found dtype \w+ but expected \w+",
         r"expected m1 and m2",
@@ -83,12 +85,16 @@ class DtypeMismatch(CrashRule):
         lacking = re.search(r"\"?(\w*)\"? not implemented for '(\w+)'", message)
         if lacking:
             return self._lacking(operation, lacking[1], lacking[2])
-        # Indices have a dtype of their own; they do not count here.
-        operands = [operand for operand in operation.operands if not operand.argument.startswith(("index", "indices"))]
+        # Indices and masks have a dtype of their own; they do not count here.
+        operands = [operand for operand in operation.operands if not operand.argument.startswith(("index", "indices", "mask", "condition"))]
+        said = re.search(r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)", message)
+        given = operation.operand("input")
+        if said and given is not None:
+            return _of_layer(self.name, operation, given, said[1], said[2])
         dtypes = {operand.tensor.dtype for operand in operands}
         if len(dtypes) < 2:
             lead = operands[0] if operands else None
-            what = "-" if operation.name in ("sub", "rsub") else operation.name
+            what = {"sub": "-", "rsub": "-", "_make_subclass": "Parameter"}.get(operation.name, operation.name)
             return report(self.name, operation, title=f"`{what}` does not take {', '.join(sorted(dtypes)) or 'this dtype'}: {code(operation.place.source)}",
                           label=f"dtype {lead.tensor.dtype}" if lead else "wrong dtype", lead=lead, why=f"torch says: {message}",
                           creates=[(lead.dtype_made, f"{lead.called} gets its dtype {lead.tensor.dtype} here")] if lead else [],
@@ -100,7 +106,7 @@ class DtypeMismatch(CrashRule):
             odd = next((o for o in operands if output and o.tensor.dtype == _DTYPES.get(output[1])), operands[0])
             usual = next((o.tensor.dtype for o in operands if o.tensor.dtype != odd.tensor.dtype), "")
         written = operation.operand("value", "src", "source", "values")
-        if written is not None and operands and re.search(r"destination dtypes match|self\.dtype to be equal to src", message):
+        if written is not None and operands and written is not operands[0] and re.search(_INTO, message):
             odd, usual = written, operands[0].tensor.dtype  # what is written to decides
         weights = next((o for o in operands if o.tensor.kind in ("parameter", "buffer") and o is not odd), None)
         out = operation.operand("out")
@@ -109,7 +115,7 @@ class DtypeMismatch(CrashRule):
         facts = [seen(f"{fully(operand)} {shape(operand.shape)} is {operand.tensor.dtype}{_from(operand, operation)}.") for operand in operation.operands[:6]]
         wanted = f"torch.{usual}"
         fixes = [f"`{odd.source}.to({wanted})`, best where it is made." if odd.source else f"Bring {odd.called} to {usual}, best where it gets its dtype."]
-        if odd.promoted is not None and odd.dtype_made is not None:
+        if odd.promoted is not None and odd.dtype_made is not None and odd.lowered is None:
             fixes = [f"Make {code(users(odd.dtype_made.place).source)} {usual}, where it is made or where it is used."]
         if "can't be cast" in message:
             fixes = [f"Write the result into a new tensor, or make {odd.called} {usual} where it is made."]
@@ -118,8 +124,8 @@ class DtypeMismatch(CrashRule):
         return report(
             self.name, operation, title=f"{odd.called} is {odd.tensor.dtype}, {_others(operands, odd)}",
             label=f"dtype {odd.tensor.dtype}; {usual} is needed", lead=odd if odd.place is not None else None,
-            why=f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
-            creates=_promoted(odd, usual) or _converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
+            why=_autocast(odd) + f"`{operation.name}` does not convert dtypes by itself; {odd.called} is the odd one out. torch says: {message}",
+            creates=_lowered(odd) or _promoted(odd, usual) or _converted(odd, weights) or [(odd.dtype_made, f"{odd.called} gets its dtype {odd.tensor.dtype} here"), *_asked_for(operands, odd)], facts=facts, fixes=fixes, shown=0,
         )  # fmt: skip
 
     def _lacking(self, operation: FailedOperation, kernel: str, dtype: str) -> Diagnosis:
@@ -132,8 +138,32 @@ class DtypeMismatch(CrashRule):
                       why=f"torch has no `{what}` for {wanted} on this device.", creates=[(odd.dtype_made, f"{odd.called} gets its dtype {wanted} here")] if odd else [], fixes=fixes)  # fmt: skip
 
 
+def _of_layer(rule: str, operation: FailedOperation, given: Operand, dtype: str, wanted: str) -> Diagnosis:
+    """A recurrent layer compares its input with its weights before anything is computed."""
+    layer = f"`{operation.module}`" if operation.module else f"the {operation.module_type or 'layer'}"
+    made = operation.module_made
+    facts = [seen(f"{fully(given)} {shape(given.shape)} is {dtype}{_from(given, operation)}."), seen(f"The weights of {layer} are {wanted}{f', made by {made_words(made, operation)}' if made is not None else ''}.")]
+    return report(
+        rule, operation, title=f"{given.called} is {dtype}, the weights of {layer} are {wanted}", label=f"dtype {dtype}; {wanted} is needed", lead=given,
+        why=f"{operation.module_type or 'The layer'} does not convert dtypes by itself: input and weights must have the same.",
+        creates=_lowered(given) or _promoted(given, wanted) or [(given.dtype_made, f"{given.called} gets its dtype {dtype} here")], facts=facts, shown=0,
+        fixes=[f"`{expr(given)}.to(torch.{wanted})`, best where it is made; or convert the model (`model.to(torch.{dtype})`)."],
+    )  # fmt: skip
+
+
+# What is written into another tensor has to have its dtype.
+_INTO = r"destination dtypes match|self\.dtype to be equal to src|self \(\w+\) and source|self and source expected to have"
+
 _DTYPES = {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Half": "float16",
            "BFloat16": "bfloat16", "Float": "float32", "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def _lowered(odd: Operand) -> list[tuple[Made | None, str]]:
+    return [(odd.lowered, f"autocast makes this {odd.tensor.dtype}")] if odd.lowered is not None else []
+
+
+def _autocast(odd: Operand) -> str:
+    return f"Under `torch.autocast`, layers and matrix products give {odd.tensor.dtype}, though their weights are of another dtype. " if odd.lowered is not None else ""
 
 
 def _promoted(odd: Operand, usual: str) -> list[tuple[Made | None, str]]:
@@ -185,7 +215,7 @@ def _others(operands: list[Operand], odd: Operand) -> str:
 
 
 def _from(operand: Operand, operation: FailedOperation) -> str:
-    words = made_words(operand.dtype_made, operation)
+    words = made_words(operand.lowered or operand.dtype_made, operation)
     return f", from {words}" if words else ""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from torchsleuth.evidence import Evidence
+from torchsleuth.evidence_forward import FailedOperation
 from torchsleuth.model import Diagnosis
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import length_create, of_axis, of_tensor
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import TRUNCATE, argument_fact, code, config_facts, failed, inferred, is_about_positions, line_of, seen
+from torchsleuth.rules.forward._words import TRUNCATE, argument_fact, code, config_facts, expr, failed, inferred, is_about_positions, line_of, seen
 
 _SIZES = re.compile(
     r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+"
@@ -66,11 +67,14 @@ class ExpandSize(CrashRule):
         if not said:
             tensor = operation.operands[0] if operation.operands else None
             sizes = operation.argument("size", "sizes", "repeats")
+            if operation.name in ("__setitem__", "copy_", "setitem"):
+                return _too_deep(self.name, operation)
+            repeats = "repeat" in message
             return report(
                 self.name, operation, title=f"{code(operation.place.source)} names fewer sizes than {tensor.called if tensor else 'the tensor'} has dimensions",
                 label="too few sizes", why=f"torch says: {message}.", creates=[of_tensor(tensor)],
                 facts=[seen(f"{argument_fact(sizes)}.")] if sizes is not None and sizes.value else [],
-                fixes=["Name a size (or -1) for every dimension, new ones first."],
+                fixes=["Say for every dimension how often, new ones first; 1 keeps a dimension as it is." if repeats else "Name a size (or -1) for every dimension, new ones first."],
             )  # fmt: skip
         want, have, axis = int(said[1]), int(said[2]), int(said[3])
         target = [int(size) for size in said[4].split(",") if size.strip()]
@@ -115,3 +119,18 @@ class ExpandSize(CrashRule):
         return report(self.name, operation, title=title, label=f"has {have} at dimension {own}; {want} is needed", lead=tensor if not storing else None,
                       why=f"A tensor can be stretched only where its size is 1 (or the dimension is missing on the left); here it has {have}, and {want} is asked for.",
                       creates=creates, facts=facts, fixes=fixes)  # fmt: skip
+
+
+def _too_deep(rule: str, operation: FailedOperation) -> Diagnosis:
+    """`x[:, 0] = column`: what is written has more dimensions than the place it goes to."""
+    said = re.search(r"\{\[([\d, ]*)\]\}, size=\[([\d, ]*)\]", operation.message)
+    value = operation.operand("value", "src", "source", "other") or (operation.operands[-1] if operation.operands else None)
+    have, want = (f"[{said[1]}]", f"[{said[2]}]") if said else ("what is written", "the place it goes to")
+    called = value.called if value is not None else "the value"
+    ones = value is not None and said is not None and tuple(size for size in value.shape if size != 1) == tuple(int(n) for n in said[2].split(",") if n.strip() and n.strip() != "1")
+    fix = f"Drop the dimensions of size 1: `{expr(value)}.reshape({want})`." if ones and value is not None else "Write a value of the shape of the place, or select a larger place on the left side."
+    return report(
+        rule, operation, title=f"{called} {have} has more dimensions than {code(operation.place.source)}, which has shape {want}",
+        label=f"shape {want}, for a value {have}", why="What is written is broadcast to the place it goes to: dimensions can be added to it at the front, none can be dropped.",
+        creates=[of_tensor(value)], fixes=[fix],
+    )  # fmt: skip

@@ -73,6 +73,8 @@ class GatherShape(CrashRule):
         if operation is None:
             return None
         message = line_of(operation.message)
+        if re.search(r"scalar type|dtype", message):
+            return None  # it is not about the index
         base = operation.operand("self", "input")
         index = operation.operand("index", "indices", "index[0]")
         values = operation.operand("value", "src", "source")

@@ -50,7 +50,7 @@ class MaskShape(CrashRule):
     """
 
     name = "mask-shape"
-    messages = (r"The shape of the mask \[", r"only supports boolean masks", r"expected BoolTensor|expected self dtype.*mask|mask.* must be (bool|Bool)")
+    messages = (r"The shape of the mask \[", r"only supports boolean masks", r"expected condition to be a boolean tensor", r"expected BoolTensor|expected self dtype.*mask|mask.* must be (bool|Bool)")
     needs = ("operation",)
     priority = 12
 
@@ -61,7 +61,7 @@ class MaskShape(CrashRule):
         message = line_of(operation.message)
         said = re.search(r"mask \[([\d, ]*)\] at index (\d+) does not match the shape of the indexed tensor \[([\d, ]*)\] at index (\d+)", message)
         if not said:
-            mask = operation.operand("mask")
+            mask = operation.operand("mask", "condition")
             return report(
                 self.name, operation, title=f"{mask.called if mask else 'The mask'} is no boolean mask{f': dtype {mask.tensor.dtype}' if mask else ''}",
                 label="a mask must be bool", lead=mask, why=f"torch says: {message}",

@@ -10,7 +10,7 @@ from torchsleuth.evidence_forward import FailedOperation, Operand
 from torchsleuth.model import Confidence, Diagnosis, Fact, Known, Role
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import Culprits, size_creates
-from torchsleuth.rules.forward._report import advice
+from torchsleuth.rules.forward._report import advice, for_the_input
 from torchsleuth.rules.forward._words import code, expr, failed, fully, made_words, operand_facts, setting_facts, shape
 
 _MOST_NUMBERS = 3
@@ -147,7 +147,7 @@ class MatmulShape(CrashRule):
         else:
             title = f"{left.called} {shape(left.shape)} and {right.called} {shape(right.shape)} cannot be multiplied: {have} against {want}"
             why = "In a matrix product the last size of the left factor must equal the second-last of the right one (the last, for a vector)."
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*fixes))
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(*for_the_input(operation, fixes)))
 
     def _ranks(self, operation: FailedOperation, left: Operand, right: Operand, culprits: Culprits) -> Diagnosis:
         culprits.lead(operation, Role.OPERAND, f"{shape(left.shape)} and {shape(right.shape)}: wrong number of dimensions")
@@ -156,7 +156,10 @@ class MatmulShape(CrashRule):
         facts = operand_facts(operation) + setting_facts(operation)
         title = f"`{operation.name}` does not take {len(left.shape)}-D and {len(right.shape)}-D tensors"
         why = f"{operation.message.splitlines()[0]}. `torch.matmul` (or `@`) takes any number of dimensions."
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice("Use `a @ b`, which broadcasts over leading dimensions."))
+        fix = "Use `a @ b`, which broadcasts over leading dimensions."
+        if operation.name in ("dot", "vdot", "inner") and left.shape == right.shape:
+            fix = "For one number of all elements: `(a * b).sum()`; for one of each row: `(a * b).sum(-1)`."
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), why, advice(fix))
 
 
 def _from(operand: Operand, axis: int, operation: FailedOperation) -> str:

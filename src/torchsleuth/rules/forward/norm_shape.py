@@ -78,6 +78,8 @@ class NormShape(CrashRule):
         called = given.called if given is not None else "the input"
         last = re.search(r"normalized_shape=\[([\d, ]*)\].*input of size\s*\[([\d, ]*)\]", message)
         channel = re.search(r"should contain (\d+) elements not (\d+)|match num_features \((\d+)\), but got: (\d+)", message)
+        grouped = re.search(r"got weight of shape \[(\d+)\] and input of shape \[(\d+), (\d+)", message)
+        channel = channel or grouped and re.match(r"(\d+) (\d+)", f"{grouped[3]} {grouped[1]}")
         if last and given is not None:
             want = tuple(int(n) for n in last[1].split(","))
             axis = next((k - len(want) for k in range(len(want)) if len(given.shape) < len(want) - k or given.shape[k - len(want)] != want[k]), -1)
@@ -104,6 +106,10 @@ class NormShape(CrashRule):
             sizes = re.search(r"torch\.Size\(\[([\d, ]*)\]\)", message)
             if operation.training is not None:
                 facts.append(seen(f"The module is in {'training' if operation.training else 'evaluation'} mode."))
+            if "spatial element" in message:
+                return report(self.name, operation, title=f"{layer} got a single value per channel of a sample: [{sizes[1] if sizes else '?'}]", label="one value per channel of a sample", lead=given,
+                              why="Instance normalisation computes a variance over the places of one channel in one sample: one place has none.", creates=[of_axis(given, -1)], facts=facts,
+                              fixes=["Normalise before the map has shrunk to one place, or use another normalisation there (`GroupNorm`, `LayerNorm`)."])  # fmt: skip
             return report(self.name, operation, title=f"{layer} in training got a single value per channel: [{sizes[1] if sizes else '?'}]", label="one value per channel", lead=given,
                           why="In training, batch normalisation computes a variance over the batch: one value has none.", creates=[of_axis(given, 0)], facts=facts,
                           fixes=["Drop a last batch of one (`DataLoader(..., drop_last=True)`), use larger batches, or `model.eval()` when not training."])  # fmt: skip

@@ -10,7 +10,7 @@ from torchsleuth.model import Diagnosis, Fact
 from torchsleuth.rule import CrashRule
 from torchsleuth.rules.forward._culprits import is_at_failure, of_axis, of_tensor, of_terms
 from torchsleuth.rules.forward._report import report
-from torchsleuth.rules.forward._words import argument_fact, bad_values, failed, inferred, line_of, made_words, seen, shape, value_words
+from torchsleuth.rules.forward._words import argument_fact, bad_values, expr, failed, inferred, line_of, made_words, seen, shape, value_words
 from torchsleuth.wording import upper_first
 
 
@@ -63,6 +63,7 @@ class RecurrentState(CrashRule):
         r"`?lengths`? array must be sorted|Expected `len\(lengths\)`|Length of all samples has to be greater than 0",
         r"start \(-?\d+\) \+ length \(\d+\) exceeds dimension size",
         r"Expected more than 1 batch|hidden has inconsistent|Expected cell state",
+        r"index 1 is out of bounds for dimension 0 with size 1",
     )
     needs = ("operation",)
     priority = 12
@@ -82,6 +83,12 @@ class RecurrentState(CrashRule):
             facts.append(seen(f"{layer} was made by {words}."))
         if "exceeds dimension size" in message:
             return self._packed_beyond(operation, layer)
+        unpacked = "index 1 is out of bounds" in message and len(operation.operands) == 1
+        state = operation.operand("hx") or (operation.operands[0] if unpacked else None)
+        if operation.module_type == "LSTM" and state is not None and re.search(r"index 1 is out of bounds|should also be", message):
+            return _one_state(self.name, operation, layer, state, facts)
+        if "index 1 is out of bounds" in message:
+            return None
         said = re.search(r"Expected hidden(?:\[(\d)\])? size \(([\d, ]+)\), got \[([\d, ]+)\]", message)
         if said:
             want = tuple(int(n) for n in said[2].split(",") if n.strip())
@@ -196,6 +203,15 @@ class RecurrentState(CrashRule):
         return report(self.name, operation, title=upper_first(title), label=label, lead=lengths, why=why,
                       creates=[_zero_made(lengths) or of_tensor(lengths), *([(argument.made, f"{argument.source} comes from here")] if argument is not None else [])],
                       facts=facts, fixes=fixes)  # fmt: skip
+
+
+def _one_state(rule: str, operation: FailedOperation, layer: str, state: Operand, facts: list[Fact]) -> Diagnosis:
+    """`lstm(x, h)`, as a GRU takes it."""
+    return report(
+        rule, operation, title=f"{layer} takes two states, `(h, c)`; {state.called} {shape(state.shape)} is one tensor", label="one tensor; a pair `(h, c)` is needed", lead=state,
+        why="An LSTM keeps a hidden state and a cell state, and takes them as a pair. A single tensor is read as if its first two rows were the two.",
+        creates=[of_tensor(state)], facts=facts, fixes=[f"Give it both: `({expr(state, 'h')}, c)`, or none, so that it starts from zeros."],
+    )  # fmt: skip
 
 
 def _zero_made(lengths: Operand | None) -> tuple[Made | None, str] | None:

@@ -172,7 +172,8 @@ class ViewSize(CrashRule):
 
     def _other(self, operation: FailedOperation, tensor: Operand | None) -> Diagnosis:
         culprits = Culprits()
-        culprits.lead(operation, Role.OPERAND, "these sizes do not fit")
+        ordered = operation.name == "permute"
+        culprits.lead(operation, Role.OPERAND, "this order does not fit" if ordered else "these sizes do not fit")
         split = re.search(r"sum exactly to (\d+) \(input tensor's size at dimension (-?\d+)\), but got split_sizes=\[([^\]]*)\]", operation.message)
         facts = operand_facts(operation)
         for argument in operation.arguments:
@@ -186,7 +187,12 @@ class ViewSize(CrashRule):
         elif tensor is not None and tensor.made is not None:
             culprits.create(tensor.made, f"{tensor.called} {shape(tensor.shape)} comes from here")
         facts += setting_facts(operation)
-        title = f"{code(operation.place.source)} asks for sizes that {tensor.called if tensor else 'the tensor'} does not have"
+        called = tensor.called if tensor is not None else "the tensor"
+        title = f"{code(operation.place.source)} asks for sizes that {called} does not have"
+        if "only one dimension can be inferred" in operation.message:
+            title = f"{code(operation.place.source)} leaves more than one size open: -1 can stand for one alone"
+        elif ordered:
+            title = f"{code(operation.place.source)} does not name each of the {len(tensor.shape) if tensor is not None else ''} dimensions of {called} once".replace("  ", " ")
         return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), operation.message.splitlines()[0])
 
 
