@@ -229,6 +229,31 @@ def test_a_failing_watch_does_not_disturb_the_program(monkeypatch):
     assert torch._C._len_torch_function_stack() == 0
 
 
+@pytest.mark.parametrize("failing", ["_note_scale", "_about_to_step"])
+def test_a_watch_that_fails_in_the_middle_of_a_step_does_not_disturb_it(monkeypatch, failing):
+    """torch is walking through its hooks then: none may be taken out."""
+    from torch.optim import optimizer as optimizers
+
+    monkeypatch.delenv("TORCHSLEUTH_DEBUG", raising=False)
+    monkeypatch.setattr(StepWatch, failing, lambda self, *given: 1 / 0)
+    watch, other = StepWatch(), []
+    watch.start()
+    handle = optimizers.register_optimizer_step_pre_hook(lambda *given: other.append(given))  # one of the program's own
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).pow(2).sum().backward()
+        optimizer.step()
+    handle.remove()
+    parts = watch.finish()
+    assert len(other) == 3 and any("given up: ZeroDivisionError" in note for note in parts.notes)
+    second = StepWatch()  # and another one leaves nothing behind
+    second.start()
+    second.finish()
+    assert not optimizers._global_optimizer_pre_hooks and not optimizers._global_optimizer_post_hooks
+
+
 def test_state_in_containers_is_put_back():
     import collections
 

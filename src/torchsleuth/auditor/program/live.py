@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.gradients.backward import leaves_below, variables_below
 from torchsleuth.auditor.gradients.gradients import grad_states, starts_at_zero
@@ -40,6 +40,7 @@ from torchsleuth.auditor.program.rates import RateWatch
 from torchsleuth.auditor.program.reading import StepReading
 from torchsleuth.auditor.program.scaling import scaler_of
 from torchsleuth.auditor.program.states import StateNotes
+from torchsleuth.auditor.program.stephooks import StepHook
 from torchsleuth.auditor.program.thawing import ThawWatch
 from torchsleuth.auditor.tracing.compiling import CompileWatch
 from torchsleuth.auditor.tracing.modestack import enter_below, harmless, take_out, transformed, unseen
@@ -99,7 +100,7 @@ class StepWatch(StepReading):
         add(hooks.register_module_forward_pre_hook(self._enter))
         add(hooks.register_module_forward_hook(self._leave, always_call=True))
         self._lasting = [hooks.register_module_parameter_registration_hook(self._registered), hooks.register_module_module_registration_hook(self._registered)]
-        self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
+        self._step_handles = [StepHook(self._before_step, self._after_step)]
         self._optimizers.start()
         if not self.further:
             self._optimizers.listeners.append(self._built)
