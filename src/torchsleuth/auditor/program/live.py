@@ -84,6 +84,7 @@ class StepWatch(StepReading):
         self._on = self._done = self._compiled = self._compiler_seen = False  # compiled: this step's code; seen: at any time
         self._awaited = False  # the facts were read before any optimizer took a step
         self._loose: Observation | None = None  # a step without any module
+        self._other_thread = False  # another thread has called a model with gradients on
 
     # -- on and off -----------------------------------------------------------------------------
 
@@ -181,6 +182,7 @@ class StepWatch(StepReading):
     @harmless
     def _enter(self, module: nn.Module, inputs: typing.Any) -> None:
         if not self._here():
+            self._other_thread = self._other_thread or self._on and torch.is_grad_enabled() and _trains(module)
             return
         self._depth += 1
         if self._depth == 1:
@@ -485,7 +487,8 @@ class StepWatch(StepReading):
             seen = (*self._silent_found, self._loose)
             return Parts(across([d for observation in seen for d in findings(observation)]), tuple(self.notes), seen)
         if not self.captured:
-            return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
+            why = "the program trains in another thread than the main one" if self._other_thread else "no module with trainable parameters was called with gradients on"
+            return Parts(notes=(*self.notes, f"no training step was seen: {why}"))
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
         held = {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import typing
 
+import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from torchsleuth.auditor.tracing.modestack import undispatched
 
 Told = typing.Callable[[Optimizer, typing.Any, typing.Any], None]
 
@@ -54,8 +57,9 @@ class _Steps:
             return
         self._under_way.append(optimizer)
         try:
-            for one in told:
-                one(optimizer, args, kwargs)
+            with torch._C.DisableTorchFunction(), undispatched():
+                for one in told:
+                    one(optimizer, args, kwargs)
         finally:
             self._under_way.pop()
 
