@@ -11,7 +11,7 @@ import typing
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from torchsleuth.auditor.tracing.modestack import undispatched
+from torchsleuth.auditor.tracing.modestack import imagined, undispatched
 
 Told = typing.Callable[[Optimizer, typing.Any, typing.Any], None]
 
@@ -53,7 +53,7 @@ class _Steps:
         self._tell([hook.after for hook in self._hooks], optimizer, args, kwargs)
 
     def _tell(self, told: list[Told], optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
-        if not told:
+        if not told or imagined():
             return
         self._under_way.append(optimizer)
         try:

@@ -66,6 +66,11 @@ def undispatched() -> contextlib.AbstractContextManager[typing.Any]:
     return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else _NOTHING
 
 
+def imagined() -> bool:
+    """Inside `FakeTensorMode` tensors have shapes and no numbers (an estimate of memory, a plan): nothing is trained there."""
+    return torch._C._len_torch_dispatch_stack() > 0 and torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
 def unseen(hook: typing.Callable) -> typing.Callable:
     """What a hook does with tensors is not the program's doing: no mode sees it, this watch's own trace least of all."""
 
@@ -82,7 +87,7 @@ def harmless(hook: typing.Callable) -> typing.Callable:
 
     @functools.wraps(hook)
     def work(self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or imagined():
             return  # what the compiler makes of this is nothing
         try:
             with undispatched():

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from torchsleuth import env
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.tracing.callers import caller_here
-from torchsleuth.auditor.tracing.modestack import transformed, undispatched
+from torchsleuth.auditor.tracing.modestack import imagined, transformed, undispatched
 from torchsleuth.auditor.tracing.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
 if typing.TYPE_CHECKING:
@@ -179,6 +179,8 @@ class Trace(TorchFunctionMode):
         call = self._trampoline(sys._getframe(1)) if self.carried else _call
         if name is None or len(self.ops) >= self.most:
             self.truncated = self.truncated or name is not None
+            return call(func, args, kwargs)
+        if imagined():
             return call(func, args, kwargs)
         if name == "_set_grad_enabled":
             if args and args[0] is False and torch.is_grad_enabled():
