@@ -229,6 +229,50 @@ def test_a_failing_watch_does_not_disturb_the_program(monkeypatch):
     assert torch._C._len_torch_function_stack() == 0
 
 
+@pytest.mark.parametrize("failing", ["_note_scale", "_about_to_step"])
+def test_a_watch_that_fails_in_the_middle_of_a_step_does_not_disturb_it(monkeypatch, failing):
+    """torch is walking through its hooks then: none may be taken out."""
+    from torch.optim import optimizer as optimizers
+
+    monkeypatch.delenv("TORCHSLEUTH_DEBUG", raising=False)
+    monkeypatch.setattr(StepWatch, failing, lambda self, *given: 1 / 0)
+    watch, other = StepWatch(), []
+    watch.start()
+    handle = optimizers.register_optimizer_step_pre_hook(lambda *given: other.append(given))  # one of the program's own
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).pow(2).sum().backward()
+        optimizer.step()
+    handle.remove()
+    parts = watch.finish()
+    assert len(other) == 3 and any("given up: ZeroDivisionError" in note for note in parts.notes)
+    second = StepWatch()  # and another one leaves nothing behind
+    second.start()
+    second.finish()
+    assert not optimizers._global_optimizer_pre_hooks and not optimizers._global_optimizer_post_hooks
+
+
+def test_a_step_in_another_thread_is_not_called_none():
+    import threading
+
+    def train():
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(5, 4)).pow(2).mean().backward()
+            optimizer.step()
+
+    watch = StepWatch()
+    watch.start()
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert watch.finish().notes == ("no training step was seen: the program trains in another thread than the main one",)
+
+
 def test_state_in_containers_is_put_back():
     import collections
 
@@ -436,6 +480,46 @@ def test_a_mode_of_the_programs_own_sees_its_calls_and_no_others():
         finally:
             watch.stop()
         return count.calls
+
+    assert counted(True) == counted(False)
+
+
+def test_modes_of_the_programs_own_see_no_more_around_whole_steps():
+    """A dispatch mode (as a counter of operations is one) and a function mode, over several steps and an evaluation."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def counted(watched):
+        class Functions(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                seen.append(getattr(function, "__name__", str(function)))
+                return function(*args, **(kwargs or {}))
+
+        class Operations(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                seen.append(str(function))
+                return function(*args, **(kwargs or {}))
+
+        seen: list[str] = []
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        watch = StepWatch()
+        if watched:
+            watch.start()
+        try:
+            for _ in range(4):
+                with Functions(), Operations():
+                    loss = F.cross_entropy(model(torch.randn(6, 4)), torch.arange(6) % 2)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.step()
+            model.eval()
+            with Functions(), Operations(), torch.no_grad():
+                model(torch.randn(6, 4))
+        finally:
+            watch.stop()
+        return seen
 
     assert counted(True) == counted(False)
 

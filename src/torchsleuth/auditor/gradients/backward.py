@@ -17,6 +17,7 @@ from torch import nn
 from torchsleuth.auditor.gradients.factors import zero_factor
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Cut, Vanish
+from torchsleuth.auditor.tracing.modestack import unseen
 from torchsleuth.auditor.tracing.sites import site_of_node, syntax_of
 from torchsleuth.auditor.tracing.trace import Op, Trace
 from torchsleuth.origin import Origin, origin_of_file
@@ -61,12 +62,12 @@ class BackwardWatch:
             node = todo.pop()
             if node.name() != "struct torch::autograd::AccumulateGrad" and not node.name().endswith("AccumulateGrad"):
                 going_on = [at for at, (f, _) in enumerate(node.next_functions) if f is not None and getattr(f, "variable", None) is None]
-                self._handles.append(node.register_hook(self._hook(node._sequence_nr(), node.name(), going_on)))
+                self._handles.append(node.register_hook(unseen(self._hook(node._sequence_nr(), node.name(), going_on))))
                 hooked = {at: id(v) for at, (f, _) in enumerate(node.next_functions) if (v := getattr(f, "variable", None)) is not None and v._backward_hooks}
                 if hooked:
-                    self._handles.append(node.register_hook(self._giving(hooked)))
+                    self._handles.append(node.register_hook(unseen(self._giving(hooked))))
                 if (function := getattr(node, "_forward_cls", None)) is not None:
-                    self._handles.append(node.register_hook(self._refusing(function, node.next_functions)))
+                    self._handles.append(node.register_hook(unseen(self._refusing(function, node.next_functions))))
             for following, _ in node.next_functions:
                 if following is not None and following not in seen:
                     seen.add(following)

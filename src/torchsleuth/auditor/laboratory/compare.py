@@ -54,6 +54,10 @@ class May:
                 return True
         return False
 
+    def counts_positions(self, shape: typing.Sequence[int]) -> bool:
+        """Has one axis the size of the positions, beside that of the samples? Where there are as many samples as positions, one such axis is the samples'."""
+        return self.length is not None and list(shape).count(self.length) > (self.batch == self.length)
+
     def along(self, moved: torch.Tensor, axis: int) -> bool:
         """Is this axis that of the samples, and has nothing moved but what may?"""
         return not bool((moved & ~_along(self.table.to(moved.device), moved.dim(), axis)).any())
@@ -64,7 +68,7 @@ class May:
         A token more or less at an end; a prompt or an image before or after them; one step for every few, as a convolution with a stride leaves.
         """
         length, shape = self.length, moved.shape
-        if length is None or length < 4 or length in shape:
+        if length is None or length < 4 or self.counts_positions(shape):
             return
         yield from self._several(moved)
         for axis, size in enumerate(shape):

@@ -11,6 +11,7 @@ from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.program.optimizers import parameters_of
+from torchsleuth.auditor.tracing.modestack import unseen
 from torchsleuth.auditor.tracing.sites import place_here, site_of
 
 Holder = Optimizer | nn.Module
@@ -38,7 +39,7 @@ class ClearingNotes:
             if notes.listeners and not torch.compiler.is_compiling():
                 site = site_of(place_here(2))
                 for listener in tuple(notes.listeners):
-                    listener(holder, site)
+                    unseen(listener)(holder, site)
             return original(holder, *args, **kwargs)
 
         zero_grad.torchsleuth = self  # type: ignore[attr-defined]

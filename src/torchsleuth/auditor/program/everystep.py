@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import typing
 
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.program.anew import AnewWatch
 from torchsleuth.auditor.program.optimizers import OptimizerWatch
 from torchsleuth.auditor.program.schedules import ScheduleWatch
+from torchsleuth.auditor.program.stephooks import StepHook
 from torchsleuth.auditor.tracing.modestack import harmless
 
 
@@ -23,7 +24,7 @@ class EveryStep:
 
     def start(self) -> None:
         self._home = threading.get_ident()
-        self._handles = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
+        self._handles = [StepHook(self._before, self._after)]
 
     def stop(self) -> None:
         for handle in self._handles:

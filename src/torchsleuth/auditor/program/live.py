@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.gradients.backward import leaves_below, variables_below
 from torchsleuth.auditor.gradients.gradients import grad_states, starts_at_zero
@@ -40,6 +40,7 @@ from torchsleuth.auditor.program.rates import RateWatch
 from torchsleuth.auditor.program.reading import StepReading
 from torchsleuth.auditor.program.scaling import scaler_of
 from torchsleuth.auditor.program.states import StateNotes
+from torchsleuth.auditor.program.stephooks import StepHook
 from torchsleuth.auditor.program.thawing import ThawWatch
 from torchsleuth.auditor.tracing.compiling import CompileWatch
 from torchsleuth.auditor.tracing.modestack import enter_below, harmless, take_out, transformed, unseen
@@ -83,6 +84,7 @@ class StepWatch(StepReading):
         self._on = self._done = self._compiled = self._compiler_seen = False  # compiled: this step's code; seen: at any time
         self._awaited = False  # the facts were read before any optimizer took a step
         self._loose: Observation | None = None  # a step without any module
+        self._other_thread = False  # another thread has called a model with gradients on
 
     # -- on and off -----------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class StepWatch(StepReading):
         add(hooks.register_module_forward_pre_hook(self._enter))
         add(hooks.register_module_forward_hook(self._leave, always_call=True))
         self._lasting = [hooks.register_module_parameter_registration_hook(self._registered), hooks.register_module_module_registration_hook(self._registered)]
-        self._step_handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
+        self._step_handles = [StepHook(self._before_step, self._after_step)]
         self._optimizers.start()
         if not self.further:
             self._optimizers.listeners.append(self._built)
@@ -180,6 +182,7 @@ class StepWatch(StepReading):
     @harmless
     def _enter(self, module: nn.Module, inputs: typing.Any) -> None:
         if not self._here():
+            self._other_thread = self._other_thread or self._on and torch.is_grad_enabled() and _trains(module)
             return
         self._depth += 1
         if self._depth == 1:
@@ -484,7 +487,8 @@ class StepWatch(StepReading):
             seen = (*self._silent_found, self._loose)
             return Parts(across([d for observation in seen for d in findings(observation)]), tuple(self.notes), seen)
         if not self.captured:
-            return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
+            why = "the program trains in another thread than the main one" if self._other_thread else "no module with trainable parameters was called with gradients on"
+            return Parts(notes=(*self.notes, f"no training step was seen: {why}"))
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
         held = {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})

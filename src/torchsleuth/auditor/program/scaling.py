@@ -30,15 +30,15 @@ def scaler_of(trace: Trace, loss: torch.Tensor) -> weakref.ref | None:
         return None
     factor = trace.ops[made].ins[1].key
     for one in gc.get_objects():
-        if GradScaler in type(one).__mro__ and one._scale is not None and trace.known_key(one._scale) == factor:
+        if GradScaler in type(one).__mro__ and (scale := _scale(one)) is not None and trace.known_key(scale) == factor:
             return weakref.ref(one)
     return None
 
 
 def scaled(scaler: typing.Any, optimizer: Optimizer, trace: Trace, backward: Site | None) -> ScaledGradient | None:
     """Before the optimizer's step: are its gradients still scaled, or were they when they were limited to a norm or a value?"""
-    scale = float(scaler._scale) if scaler._scale is not None else 1.0
-    if scale == 1.0:
+    held = _scale(scaler)
+    if held is None or (scale := float(held)) == 1.0:
         return None
     kind = type(optimizer).__name__
     state = scaler._per_optimizer_states.get(id(optimizer))
@@ -54,8 +54,9 @@ def scaled(scaler: typing.Any, optimizer: Optimizer, trace: Trace, backward: Sit
 def never_scaled(optimizer: Optimizer, trace: Trace, losses: list[torch.Tensor]) -> ScaledGradient | None:
     """Before a step that a scaler takes: has it divided the gradients of a loss that it had not multiplied?"""
     scaler = _inside(sys._getframe(1))
-    key = trace.known_key(scaler._scale) if scaler is not None and scaler._scale is not None else None
-    if scaler is None or key is None or trace.truncated or not scaler.is_enabled() or (scale := float(scaler._scale)) == 1.0:
+    held = _scale(scaler) if scaler is not None else None
+    key = trace.known_key(held) if held is not None else None
+    if held is None or key is None or trace.truncated or (scale := float(held)) == 1.0:
         return None
     factors = trace.ancestors({key})  # also what it was before an update
     for loss in losses:
@@ -72,6 +73,11 @@ def never_scaled(optimizer: Optimizer, trace: Trace, losses: list[torch.Tensor])
             dropped = next((trace.site(op) for op in products if not any(seen.key == op.outs[0].key for later in trace.ops[op.index + 1 :] for seen in later.ins)), None)
             return ScaledGradient("unscaled", type(optimizer).__name__, scale, site_of(place_here(2)), trace.site(backward), dropped)
     return None
+
+
+def _scale(scaler: GradScaler) -> torch.Tensor | None:
+    """What it multiplies losses by; nothing before the first loss, and where it was switched off (it has no such attribute then)."""
+    return getattr(scaler, "_scale", None)
 
 
 def _inside(frame: types.FrameType | None) -> typing.Any:

@@ -233,7 +233,7 @@ def _difference(lab: Lab, result: typing.Any, may: May, question: Question) -> D
     scores = [name for (name, one), _ in pairs if question.scores is not None and tuple(one.shape) == question.scores]
     found = []
     for position, ((name, one), (_, two)) in enumerate(pairs):
-        if may.length not in one.shape or (scores and name not in scores):
+        if not may.counts_positions(one.shape) or (scores and name not in scores):
             continue
         difference = first_difference(one, two, may, scalars=False, floor=lab.floor)
         if difference is None and scores:
@@ -281,8 +281,9 @@ def is_causal(lab: Lab, leaf: Leaf, axis: int) -> bool:
     itself[:, at] = True
     result, _ = lab.run([(leaf, _laid(itself, axis))])
     after = itself.cumsum(1).bool() & ~itself
-    pairs = [(one, two) for (_, one), (_, two) in zip(output_leaves(lab.base), output_leaves(result), strict=False) if length in one.shape and one.dim() >= 2]
-    if not pairs or any(first_difference(one, two, May(after | itself), scalars=False, floor=lab.floor) is not None for one, two in pairs):
+    may = May(after | itself)
+    pairs = [(one, two) for (_, one), (_, two) in zip(output_leaves(lab.base), output_leaves(result), strict=False) if may.counts_positions(one.shape) and one.dim() >= 2]
+    if not pairs or any(first_difference(one, two, may, scalars=False, floor=lab.floor) is not None for one, two in pairs):
         return False
     moved = [moved_flags(one, two, lab.floor)[0] for one, two in pairs]
     return any(not May(itself).allows(flags) and not May(after).allows(flags) for flags in moved)

@@ -110,7 +110,7 @@ def _padding_move(
     count = int((~padding.valid[row]).sum())
     what = "tokens" if of_ids(padding) else "time steps"
     changed = f"Changing the content of the {count} padded {what} of {padding.named(row)} of `{padding.leaf.name}`"
-    pooled = may.length not in difference.first.shape and not (difference.first.dim() > 2 and any(may.elsewhere(difference.flags)))
+    pooled = not may.counts_positions(difference.first.shape) and not (difference.first.dim() > 2 and any(may.elsewhere(difference.flags)))
     if difference.first.dim() <= 2:
         position = None  # [B, L]: one number for each position, or L features? The sizes do not tell
     where = f"`{difference.name}` of that {padding.sample}" if position is None else f"`{difference.name}` at valid position {position} of that {padding.sample}"

@@ -8,8 +8,11 @@ import os
 import typing
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchsleuth import unnoticed
+
+_NOTHING: contextlib.AbstractContextManager[typing.Any] = contextlib.nullcontext()
 
 
 def enter_below(mode: typing.Any) -> None:
@@ -58,12 +61,22 @@ def transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def undispatched() -> contextlib.AbstractContextManager[typing.Any]:
+    """The program's own dispatch modes (a counter of operations, a tracer) do not see what is done meanwhile."""
+    return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else _NOTHING
+
+
+def imagined() -> bool:
+    """Inside `FakeTensorMode` tensors have shapes and no numbers (an estimate of memory, a plan): nothing is trained there."""
+    return torch._C._len_torch_dispatch_stack() > 0 and torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
 def unseen(hook: typing.Callable) -> typing.Callable:
     """What a hook does with tensors is not the program's doing: no mode sees it, this watch's own trace least of all."""
 
     @functools.wraps(hook)
     def work(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), undispatched():
             return hook(*args, **kwargs)
 
     return work
@@ -74,10 +87,11 @@ def harmless(hook: typing.Callable) -> typing.Callable:
 
     @functools.wraps(hook)
     def work(self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or imagined():
             return  # what the compiler makes of this is nothing
         try:
-            hook(self, *args, **kwargs)
+            with undispatched():
+                hook(self, *args, **kwargs)
         except Exception as error:
             if os.environ.get("TORCHSLEUTH_DEBUG"):
                 raise

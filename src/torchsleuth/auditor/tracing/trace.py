@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from torchsleuth import env
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.tracing.callers import caller_here
-from torchsleuth.auditor.tracing.modestack import transformed
+from torchsleuth.auditor.tracing.modestack import imagined, transformed, undispatched
 from torchsleuth.auditor.tracing.sites import NOWHERE, TRAMPOLINE, Place, place_here, site_of
 
 if typing.TYPE_CHECKING:
@@ -180,16 +180,20 @@ class Trace(TorchFunctionMode):
         if name is None or len(self.ops) >= self.most:
             self.truncated = self.truncated or name is not None
             return call(func, args, kwargs)
+        if imagined():
+            return call(func, args, kwargs)
         if name == "_set_grad_enabled":
             if args and args[0] is False and torch.is_grad_enabled():
                 self._no_grad = place_here(2)._replace(decorated=_decorated(sys._getframe(1)))
             return call(func, args, kwargs)
         try:
-            op, inputs = self._begun(name, args, kwargs)
+            with undispatched():
+                op, inputs = self._begun(name, args, kwargs)
         except Exception:  # a tensor without a shape (a lazy parameter): the program must not notice that we cannot read it
             return call(func, args, kwargs)
-        for watcher in self.early.get(name, ()):
-            watcher(op, args, kwargs, None)
+        with undispatched():
+            for watcher in self.early.get(name, ()):
+                watcher(op, args, kwargs, None)
         number = _sequence_number()
         try:
             result = call(func, args, kwargs)
@@ -200,12 +204,14 @@ class Trace(TorchFunctionMode):
         if self.change is not None:
             result = self.change(op, args, kwargs, result)
         try:
-            self._note_result(op, inputs, args, result)
+            with undispatched():
+                self._note_result(op, inputs, args, result)
         except Exception:
             return result
         self.ops.append(op)
-        for watcher in (*self.watchers.get(name, ()), *self.every):
-            watcher(op, args, kwargs, result)
+        with undispatched():
+            for watcher in (*self.watchers.get(name, ()), *self.every):
+                watcher(op, args, kwargs, result)
         return result
 
     def _begun(self, name: str, args: tuple, kwargs: dict) -> tuple[Op, list[torch.Tensor]]:
