@@ -323,7 +323,7 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
         opened = triangles.opening(trace)
         mine = opened is not None and any(seen.key in trace.ancestors({one.key for one in found.op.ins}) for seen in opened.outs)
         if not mine and (shown := triangles.shown_ahead(trace, found.op, leaves)) is not None:
-            return None, mask_made(lab, found.op, shown), triangles.SOME
+            return None, mask_made(lab, trace, found.op, shown), triangles.SOME
         return None, trace.site(opened) if opened is not None and mine and opened.place.code is opened.place.user_code else None, 0
     applied = None
     if found.op.name == "softmax" and found.op.ins:
@@ -333,4 +333,4 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if made:
         return applied, next(iter(made.values())) if reach > 0 or len(made) == 1 else None, reach
     masks = [seen for seen in (applied or found.op).ins[1:] if triangles.is_square(seen) and trace.ancestors({seen.key}).isdisjoint(trace.parameters)]
-    return applied, mask_made(lab, applied or found.op, masks[0]) if len(masks) == 1 else None, reach
+    return applied, mask_made(lab, trace, applied or found.op, masks[0]) if len(masks) == 1 else None, reach

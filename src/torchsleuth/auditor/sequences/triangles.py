@@ -89,7 +89,9 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
         return -1
     if not 0 < reach < length - 1 or not all(ahead[:reach]):
         return None
-    return reach
+    samples = visible.reshape(-1, length, length)  # of one at least, which no padding hides, all positions see as far
+    full = torch.stack([samples.diagonal(d, -2, -1).all(-1) for d in range(1, reach + 1)]).all(0)
+    return reach if bool(full.any()) else None
 
 
 def shown_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> Seen | None:
