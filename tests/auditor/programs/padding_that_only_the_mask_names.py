@@ -1,5 +1,5 @@
 # rule: padding-leak, exactly
-# says: the padding of `target` is hidden where that of `source` stands
+# says: Give this call the mask of `source`, whose padding it is, in the place of `target_mask`
 BUG = True
 import torch
 from torch import nn
