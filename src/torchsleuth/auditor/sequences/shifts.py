@@ -208,8 +208,8 @@ def _laid(whole: torch.Tensor, rows: torch.Tensor, size: tuple[int, ...], axis: 
     else:
         shaped = rows.reshape(batch, -1, classes) if axis == 1 else rows.reshape(-1, batch, classes).transpose(0, 1)
     length = shaped.shape[1]
-    for start in range(0, min(3, whole.shape[1] - length + 1)):
-        if torch.equal(whole[:, start : start + length].to(shaped), shaped):
+    for start in range(whole.shape[1] - length + 1 if length else 0):
+        if torch.equal(whole[:, start].to(shaped), shaped[:, 0]) and torch.equal(whole[:, start : start + length].to(shaped), shaped):
             return _Aligned(start, batch, length, size, axis)
     return None
 

@@ -27,6 +27,7 @@ from torchsleuth.auditor.losses.overwritten import overwritten_losses
 from torchsleuth.auditor.losses.reducedaxis import off_their_axis
 from torchsleuth.auditor.losses.terms import constant_terms, idle
 from torchsleuth.auditor.losses.unitlengths import UnitWatch
+from torchsleuth.auditor.losses.wholerows import padded_picks, reduced_whole
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -202,6 +203,7 @@ class StepView:
             alone = False
             if id(op) in targets:
                 target, ignore, reduction = targets[id(op)]
+                reduction = "mean" if reduction == "none" and reduced_whole(self.trace, op.outs[0].key) is not None else reduction
                 call = _with_padding(call, target, ignore, reduction, paddings)
                 if not call.padded_counted:
                     call = _with_padding(call, target, ignore, reduction, looked)
@@ -211,7 +213,7 @@ class StepView:
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
-        return (*calls, *self.watch.again), extra + self._inverted([*paddings, *looked, *first])
+        return (*calls, *self.watch.again), extra + self._inverted([*paddings, *looked, *first]) + padded_picks(self.trace, self.watch.picked, self.watch.lookups)
 
     def _pad_word(self, call: LossCall, ignore: int | None) -> bool:
         """Words are predicted, and the one that is ignored is the one that pads: tokens that were not hidden are labelled so, and no text holds it."""
