@@ -25,6 +25,7 @@ from torchsleuth.auditor.inputs.beforehand import Beforehand
 from torchsleuth.auditor.inputs.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.inputs.nested import words_padded
 from torchsleuth.auditor.inputs.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
+from torchsleuth.auditor.inputs.paddedbyuse import padded_by_comparison
 from torchsleuth.auditor.inputs.timefirst import samples_by_layers
 from torchsleuth.auditor.inputs.turnedmasks import transposed_masks
 from torchsleuth.auditor.judge import report_of
@@ -339,7 +340,7 @@ class Session:
         lab = self.attempt("running the model twice", lambda: undisturbed(self.runner, self.call, step, self._forward, self.notes.append))
         if lab is None:
             return
-        lab.paddings = self.paddings
+        lab.paddings = self.paddings = self.attempt("what is compared with the inputs", lambda: padded_by_comparison(self.call, step.trace, self.paddings)) or self.paddings
         lab.step, lab.called = step.trace, self.where
         moves: list[Move] = []
         for padding in [*self.paddings, *words_padded(self.call, self.pad_ids)]:

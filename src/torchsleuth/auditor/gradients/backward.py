@@ -44,7 +44,7 @@ class Returned(typing.NamedTuple):
 class BackwardWatch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self._passed: list[tuple[int, str, list[torch.Tensor], list[torch.Tensor]]] = []
+        self._passed: list[tuple[int, list[int], list[torch.Tensor], list[torch.Tensor]]] = []  # node, the nodes it passes on to, what arrives, what leaves
         self._handles: list[typing.Any] = []
         self._given: dict[int, list[torch.Tensor]] = {}  # tensor -> sums of what the operations gave back for it, before its own hooks
         self._refused: list[tuple[type, int, set[int]]] = []  # a Function, which of its gradients was None, the tensors that would have got it
@@ -62,7 +62,7 @@ class BackwardWatch:
             node = todo.pop()
             if node.name() != "struct torch::autograd::AccumulateGrad" and not node.name().endswith("AccumulateGrad"):
                 going_on = [at for at, (f, _) in enumerate(node.next_functions) if f is not None and getattr(f, "variable", None) is None]
-                self._handles.append(node.register_hook(unseen(self._hook(node._sequence_nr(), node.name(), going_on))))
+                self._handles.append(node.register_hook(unseen(self._hook(node._sequence_nr(), [node.next_functions[at][0]._sequence_nr() for at in going_on], going_on))))
                 hooked = {at: id(v) for at, (f, _) in enumerate(node.next_functions) if (v := getattr(f, "variable", None)) is not None and v._backward_hooks}
                 if hooked:
                     self._handles.append(node.register_hook(unseen(self._giving(hooked))))
@@ -73,12 +73,12 @@ class BackwardWatch:
                     seen.add(following)
                     todo.append(following)
 
-    def _hook(self, number: int, name: str, going_on: list[int]):
+    def _hook(self, number: int, to: list[int], going_on: list[int]):
         """`going_on`: which of its inputs were computed themselves; what a layer's own weights get says nothing of what lies before it."""
 
         def note(leaving: typing.Any, arriving: typing.Any) -> None:
             try:
-                self._passed.append((number, name, _sums(arriving), _sums([leaving[at] for at in going_on] if going_on else leaving)))
+                self._passed.append((number, to, _sums(arriving), _sums([leaving[at] for at in going_on] if going_on else leaving)))
             except Exception:  # an unusual layout; the backward pass must not notice
                 pass
 
@@ -136,7 +136,7 @@ class BackwardWatch:
                 if not all(_state(value) in (("nan", "inf") if kind == "nan" else ("zero",)) for value in leaving):
                     continue
                 op = self._op(number)
-                if op is None:
+                if op is None or (kind == "zero" and self._goes_on(op)):
                     continue
                 mine = sorted(name for name in left if any(seen.key in behind[name] for seen in op.ins))
                 own: tuple[str, ...] = ()
@@ -163,6 +163,15 @@ class BackwardWatch:
             if left:
                 found.append(Vanish(kind, tuple(sorted(left)), "", None))
         return found
+
+    def _goes_on(self, op: Op) -> bool:
+        """One call may be many nodes (`pad_packed_sequence` is one for each step): what becomes zero in one of them leaves it by another."""
+        first, last = op.numbers
+        return any(
+            _state(value) == "ok" and not first <= following < last
+            for number, to, _, leaving in self._passed if first <= number < last
+            for following, value in zip(to, leaving, strict=False)
+        )  # fmt: skip
 
     def _settings(self, op: Op) -> tuple[Site, ...]:
         """Where a normalisation that runs over one element was built."""

@@ -336,7 +336,13 @@ def _trailing_sentences(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     return None
 
 
-def _trailing(call: Call, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
+def ended(leaf: Leaf, pad_ids: set[int]) -> Padding | None:
+    """Rows that end in a run of one of these ids."""
+    padding = _trailing(None, leaf, pad_ids)
+    return padding if padding is not None and not padding.assumed and bool(padding.valid.any(1).all()) else None
+
+
+def _trailing(call: Call | None, leaf: Leaf, pad_ids: set[int]) -> Padding | None:
     """Padding told from the ids alone: rows that end in a run of the pad id, which stands nowhere else."""
     ids = leaf.values
     if ids.dim() == 3 and not ids.is_floating_point():

@@ -277,8 +277,12 @@ class Difference:
 
 
 def forbidden_flags(flags: torch.Tensor, may: May) -> torch.Tensor:
-    """The moved elements outside the best reading of the axes."""
+    """The moved elements outside the best reading of the axes: samples and positions first, where they can be read so."""
     best = flags
+    if may.length not in (None, may.batch) and flags.shape[:2] == (may.batch, may.length):
+        outside = flags & ~_spread(may.table.to(flags.device), flags.dim(), 0, 1)
+        if outside.any():
+            return outside
     for one in (may, *may.elsewhere(flags)):
         for view, allowed in one._readings(flags):
             outside = view & ~allowed

@@ -179,7 +179,8 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         of = "" if len(set(chosen)) == 1 else f" in row {row}"
         where = f"`{one.name}` at the earlier position {moved}" if moved is not None else f"`{one.name}` at an earlier position"
         mask, made, reach = _mask(lab, trace, found, step) if found is not None else (None, None, 0)
-        shows, reach = reach == triangles.SOME, 0 if reach == triangles.SOME else reach
+        shows, hollow = reach == triangles.SOME, reach if isinstance(reach, str) else ""
+        reach = 0 if shows or isinstance(reach, str) else reach
         layer, setting = built(lab, found.op, "causal") if found is not None else (None, "")
         if found is not None and not setting:
             layer, setting = _widened(trace, found.op)
@@ -187,7 +188,7 @@ def causal_moves(lab: Lab, question: Question, step: Trace) -> list[Move]:
         moves.append(
             lab.move(
                 "causal", f"Changing {what} {at}{of} of `{leaf.name}`", where + of, one, found, trace, intent=question.intent, rank=rank,
-                mask_site=trace.site(mask) if mask is not None else None, made_site=untold.get("made_site", made), ahead=reach, shows=shows, not_given=untold.get("not_given", ""),
+                mask_site=trace.site(mask) if mask is not None else None, made_site=untold.get("made_site", made), ahead=reach, shows=shows, hollow=hollow, not_given=untold.get("not_given", ""),
                 built_site=layer, setting=setting, sequence=leaf.name,
             )
         )  # fmt: skip
@@ -316,15 +317,17 @@ def _laid(flags: torch.Tensor, axis: int) -> torch.Tensor:
     return flags[:, None] if axis == 2 else flags if axis else flags.T
 
 
-def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None, Site | None, int]:
-    """The operation that applied a mask just before an attention that sees too far, what made the mask, and how far it sees."""
+def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None, Site | None, int | str]:
+    """The operation that applied a mask just before an attention that sees too far, what made the mask, and how far it sees; or what a mask holds that hides nothing."""
     leaves = {key: leaf.tensor for leaf in lab.call.leaves if (key := trace.known_key(leaf.tensor)) is not None}
     reach = triangles.reach_ahead(trace, found.op, leaves)
     if reach is None:
         opened = triangles.opening(trace)
         mine = opened is not None and any(seen.key in trace.ancestors({one.key for one in found.op.ins}) for seen in opened.outs)
         if not mine and (shown := triangles.shown_ahead(trace, found.op, leaves)) is not None:
-            return None, mask_made(lab, found.op, shown), triangles.SOME
+            return None, mask_made(lab, trace, found.op, shown), triangles.SOME
+        if not mine and (idle := triangles.idle_mask(trace, found.op, leaves)) is not None and (made_at := mask_made(lab, trace, *idle[:2])) is not None:
+            return idle[0] if idle[0] is not found.op else None, made_at, idle[2]
         return None, trace.site(opened) if opened is not None and mine and opened.place.code is opened.place.user_code else None, 0
     applied = None
     if found.op.name == "softmax" and found.op.ins:
@@ -334,4 +337,4 @@ def _mask(lab: Lab, trace: Trace, found: Found, step: Trace) -> tuple[Op | None,
     if made:
         return applied, next(iter(made.values())) if reach > 0 or len(made) == 1 else None, reach
     masks = [seen for seen in (applied or found.op).ins[1:] if triangles.is_square(seen) and trace.ancestors({seen.key}).isdisjoint(trace.parameters)]
-    return applied, mask_made(lab, applied or found.op, masks[0]) if len(masks) == 1 else None, reach
+    return applied, mask_made(lab, trace, applied or found.op, masks[0]) if len(masks) == 1 else None, reach

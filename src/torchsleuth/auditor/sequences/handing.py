@@ -24,10 +24,12 @@ _MEASURING = {"div", "__truediv__", "_pack_padded_sequence", "gather", "__getite
 _TURNING = frozenset({"__invert__", "bitwise_not", "logical_not", "repeat", "repeat_interleave"})
 
 
-def mask_made(lab: Lab, op: Op, mask: Seen) -> Site | None:
+def mask_made(lab: Lab, trace: Trace, op: Op, mask: Seen) -> Site | None:
     """The expression that gave an operand of this call its values, as seen in the program's own step: there the model's buffers were made, too."""
     step = lab.step
-    same = next((one for one in step.ops if one.name == op.name and one.place.code is op.place.code and one.place.offset == op.place.offset), None) if step else None
+    before = sum(_alike(one, op) for one in trace.ops[: op.index])  # a function that pools words and then sentences comes here twice
+    alike = [one for one in step.ops if _alike(one, op)] if step else []
+    same = next(iter(alike[before:] or alike), None)
     if step is None or same is None or len(same.ins) != len(op.ins):
         return None
     mask = same.ins[op.ins.index(mask)]
@@ -35,6 +37,10 @@ def mask_made(lab: Lab, op: Op, mask: Seen) -> Site | None:
     while made is not None and _within(same, made) and (flags := next((seen for seen in made.ins if seen.dtype is torch.bool), None)) is not None:
         made = maker(step, flags.key, _TURNING)  # a layer of torch's makes numbers of flags, to be added to the scores
     return step.site(made) if made is not None and made.place.user_code is not None else None
+
+
+def _alike(op: Op, other: Op) -> bool:
+    return op.name == other.name and op.place.code is other.place.code and op.place.offset == other.place.offset
 
 
 def _within(op: Op, other: Op) -> bool:

@@ -18,6 +18,7 @@ from torchsleuth.auditor.tracing.stepview import StepView
 from torchsleuth.auditor.tracing.trace import Op, Trace
 
 FEWEST = 3  # rows
+MOST_BEFORE = 8  # positions that a model puts before those of its input
 _SORTING = frozenset({"sort"})  # `pack_padded_sequence` does
 _READING = {"gather", "__getitem__", "take_along_dim", "index_select"}
 
@@ -132,10 +133,13 @@ def _one_short(trace: Trace, op: Op, padding: Padding, last: torch.Tensor) -> Si
                     made = maker(trace, seen.key, _SORTING)
                     return trace.site(made if made is not None and made.place.direct else op)
         return None
-    short = torch.arange(padding.valid.shape[1], device="cpu") < last.cpu()[:, None]
+    batch, length = padding.valid.shape
     for value in op.tensors:
-        if op.place.direct and value.dtype is torch.bool and tuple(n for n in value.shape if n != 1) == tuple(short.shape):
-            flags = value.reshape(short.shape).cpu()
+        shape = tuple(n for n in value.shape if n != 1)
+        if op.place.direct and value.dtype is torch.bool and len(shape) == 2 and shape[0] == batch and 0 <= shape[1] - length <= MOST_BEFORE:
+            before = shape[1] - length  # what the model puts before the words, a token for the class, say
+            short = torch.arange(shape[1], device="cpu") < last.cpu()[:, None] + before
+            flags = value.reshape(shape).cpu()
             if torch.equal(flags, short) or torch.equal(flags, ~short):
                 return trace.site(op)
     return None

@@ -81,7 +81,7 @@ def told(lab: Lab, padding: Padding, trace: Trace, found: Found | None, content:
         return {"mask_site": trace.site(applied), "mask_operation": applied.name, **along, **facts}
     text = _where(padding, hidden, ~padding.valid) if hidden is not None and not empty and not queries else ""
     other = _of_other(lab, padding, hidden) if text else ""
-    made = mask_made(lab, applied, side) if text and side is not None and not other else None
+    made = mask_made(lab, trace, applied, side) if text and side is not None and not other else None
     by_ids = side is not None and side.key not in given
     return {"mask_site": trace.site(applied), "mask_operation": applied.name, "aside": text, "of_other": other, "made_site": made, "mask_of_ids": by_ids, **along, **empty}
 
@@ -216,7 +216,7 @@ def beside_keys(lab: Lab, padding: Padding, trace: Trace, found: Found) -> dict[
         if not text:
             return {}
         given, of_ids = _mask_keys(trace, padding)
-        rows, made = mask[padding.padded_rows], _joined(padding, trace, found.op, seen, stands, given | of_ids) or mask_made(lab, found.op, seen)
+        rows, made = mask[padding.padded_rows], _joined(padding, trace, found.op, seen, stands, given | of_ids) or mask_made(lab, trace, found.op, seen)
         if seen.key in given | of_ids and bool((rows == rows.flatten()[0]).all()):
             return {"hollow": HIDES_NOTHING, "made_site": made, "mask_of_ids": seen.key not in given}
         other = _of_other(lab, padding, hides)
@@ -239,7 +239,7 @@ def another(lab: Lab, padding: Padding, trace: Trace, found: Found, pure: set[in
             return {}
         given = handed(lab, trace, op) if pure and not _partly(trace, side, pure) else {}
         other = _of_other(lab, padding, hidden)
-        made = None if other else mask_made(lab, op, side)
+        made = None if other else mask_made(lab, trace, op, side)
         return {"mask_site": trace.site(op), "mask_operation": op.name, "aside": text, "of_other": other, "made_site": made, "mask_of_ids": True} | given
     return {}
 

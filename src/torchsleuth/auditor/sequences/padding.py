@@ -48,8 +48,11 @@ def padding_moves(lab: Lab, padding: Padding) -> list[Move]:
         leads = _told_by_content(lab, padding, change, difference, may, scalars, longer[0])
         return [dataclasses.replace(leads, inverted=_inverted(lab, padding, scalars)), *longer[1:]]
     places, trace = lab.locate(change, difference, may, scalars)
-    if inert and places[0][0] is not None and places[0][0].op.name.startswith("conv") and settles(lab, padding, scalars):
-        return []
+    if inert and places[0][0] is not None and (places[0][0].op.name.startswith("conv") or (windows(lab) and places[0][0].op.name in MAXIMA)):
+        if settles(lab, padding, scalars):
+            return []
+        if longer and longer[0].site is not None and not longer[0].operation.startswith("conv"):
+            return longer  # it goes over zeros, as it should; what it gives there counts later on
     if places[0][0] is not None and _convolves_by_design(lab, padding, trace, places[0][0].op):
         return []
     inverted = _inverted(lab, padding, scalars)

@@ -17,7 +17,10 @@ from torchsleuth.auditor.tracing.trace import ARRANGING, Op, Trace
 
 _CUTTING = {"__getitem__", "narrow", "roll", "clone", "stack", "cat", "narrow_copy", "slice"}
 _LABELS_KEEP = KEEPING | {"pad", "masked_fill", "where", "roll", "__setitem__", "stack", "cat", "pad_sequence", "clone"}
+_PICKING = {"masked_select", "index_select", "cat", "_pack_padded_sequence"}
 OFFSETS = (-1, 0, 1, 2)
+MOST_PICKED = 1 << 13  # predictions that are looked for one by one
+TELLING = 16  # classes whose scores tell one prediction from another
 
 
 @dataclass
@@ -57,23 +60,37 @@ class _Aligned:
     length: int
     whole: tuple[int, ...]
     axis: int
+    rows: tuple[int, ...] | None = None  # where each prediction stands in `whole`, samples and positions counted in one, if only some were chosen
 
 
 def shift_of(trace: Trace, op: Op, given: torch.Tensor, target: torch.Tensor, ignore: int | None, lookups: list[Lookup]) -> Shift | None:
     """The one distance at which the labels match the ids; the next token, if they match that of any input."""
     found: list[Shift] = []
     for aligned in _alignments(trace, op, given):
-        goal = target.reshape(aligned.batch, aligned.length) if aligned.axis == 1 else target.reshape(aligned.length, aligned.batch).T
+        goal, counted = _goal(aligned, target, ignore)
         for lookup in lookups:
             ids = lookup.values if aligned.axis == 1 else lookup.values.T
             if ids.shape[0] == aligned.batch and int(ids.max()) < given.shape[1]:
-                found += _matching(op, aligned, goal, goal != ignore, ids, lookup)
+                found += _matching(op, aligned, goal, counted, ids, lookup)
     # A decoder that goes from token to token may put the answer to token t at position t + 1: what it is asked for is not told by that.
     found = [shift for shift in found if shift.lookup.whole is None or shift.offset == 1]
     chosen = next((shift for shift in found if shift.offset == 1), found[0] if found else None)
     if chosen is not None and chosen.offset == 0:
         chosen.late = _cut_late(trace, chosen)
     return chosen
+
+
+def _goal(aligned: _Aligned, target: torch.Tensor, ignore: int | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The labels by samples and positions, and which of them count."""
+    counted = target != ignore
+    if aligned.rows is not None:
+        places = torch.tensor(aligned.rows, device=target.device)
+        goal = target.new_zeros(aligned.batch * aligned.length).index_put((places,), target)
+        counted = torch.zeros_like(goal, dtype=torch.bool).index_put((places,), counted)
+    else:
+        goal = target
+    shape = (aligned.batch, aligned.length)
+    return (goal.reshape(shape), counted.reshape(shape)) if aligned.axis == 1 else (goal.reshape(shape[::-1]).T, counted.reshape(shape[::-1]).T)
 
 
 def shift_of_chosen(trace: Trace, op: Op, source: Op, given: torch.Tensor, index: torch.Tensor, lookups: list[Lookup]) -> Shift | None:
@@ -162,7 +179,24 @@ def _alignments(trace: Trace, op: Op, given: torch.Tensor) -> list[_Aligned]:
                 if (aligned := _laid(one if axis == 1 else one.transpose(0, 1), rows, seen.size, axis)) is not None:
                     best[axis] = aligned  # the last candidate is the widest
                     break
-    return [best[axis] for axis in (1, 0) if axis in best]
+    return [best[axis] for axis in (1, 0) if axis in best] or _picked(trace, op, rows)
+
+
+def _picked(trace: Trace, op: Op, rows: torch.Tensor) -> list[_Aligned]:
+    """The same of predictions that were picked one by one, `logits[:, :-1][keep]` or packed by lengths: each row is found in what they were picked from."""
+    wide = [made.ins[0] for made in trace.made_through(op.ins[0], KEEPING | _PICKING) if made.ins and len(made.ins[0].size) == 3 and made.ins[0].size[2] == rows.shape[-1]]
+    whole = next((tensor for seen in reversed(wide) if (tensor := trace.tensor(seen.key)) is not None), None)
+    if whole is None or rows.dim() != 2 or whole.shape[0] * whole.shape[1] > MOST_PICKED or len(rows) > MOST_PICKED:
+        return []
+    flat = whole.detach().flatten(0, 1)
+    places: dict[tuple[float, ...], int] = {}
+    for at, row in enumerate(flat[:, :TELLING].tolist()):
+        places[tuple(row)] = at if tuple(row) not in places else -1  # twice the same: which of the two was picked is not told
+    found = [places.get(tuple(row), -1) for row in rows[:, :TELLING].tolist()]
+    if not found or -1 in found or len(set(found)) < len(found) or not torch.equal(flat[torch.tensor(found, device=flat.device)].to(rows), rows):
+        return []
+    first, second = whole.shape[:2]
+    return [_Aligned(0, first, second, tuple(whole.shape), 1, tuple(found)), _Aligned(0, second, first, tuple(whole.shape), 0, tuple(found))]
 
 
 def _laid(whole: torch.Tensor, rows: torch.Tensor, size: tuple[int, ...], axis: int) -> _Aligned | None:
@@ -174,8 +208,8 @@ def _laid(whole: torch.Tensor, rows: torch.Tensor, size: tuple[int, ...], axis: 
     else:
         shaped = rows.reshape(batch, -1, classes) if axis == 1 else rows.reshape(-1, batch, classes).transpose(0, 1)
     length = shaped.shape[1]
-    for start in range(0, min(3, whole.shape[1] - length + 1)):
-        if torch.equal(whole[:, start : start + length].to(shaped), shaped):
+    for start in range(whole.shape[1] - length + 1 if length else 0):
+        if torch.equal(whole[:, start].to(shaped), shaped[:, 0]) and torch.equal(whole[:, start : start + length].to(shaped), shaped):
             return _Aligned(start, batch, length, size, axis)
     return None
 
@@ -199,6 +233,9 @@ def label_shifts(
         if len(labels) < shift.offset or shift.offset < 0 and not labels:
             before = _shifted_before(trace, shift.op)
             labels = (before, *labels) if before is not None else labels
+        moved = next((op for op in _with_written(trace, trace.made_through(shift.lookup.op.ins[0], _LABELS_KEEP)) if _drops_some(op)), None) if shift.offset < 0 else None
+        if moved is not None and not any(_drops_some(op) for op, _ in made):
+            shift.late, labels = moved, ()  # the labels are whole: it is the ids that were moved
         inputs = trace.site(shift.late) if shift.late is not None else None
         predictions = _predictions_cut(trace, shift) if shift.start else None
         found.append(LabelShift(shift.offset, shift.matched, shift.compared, is_causal, site, name(shift.lookup), axis == 0, labels, inputs, predictions,

@@ -89,7 +89,9 @@ def reach_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> int | 
         return -1
     if not 0 < reach < length - 1 or not all(ahead[:reach]):
         return None
-    return reach
+    samples = visible.reshape(-1, length, length)  # of one at least, which no padding hides, all positions see as far
+    full = torch.stack([samples.diagonal(d, -2, -1).all(-1) for d in range(1, reach + 1)]).all(0)
+    return reach if bool(full.any()) else None
 
 
 def shown_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> Seen | None:
@@ -102,6 +104,31 @@ def shown_ahead(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> Seen |
         return None
     later = visible[..., torch.ones(visible.shape[-2:], dtype=torch.bool, device=visible.device).triu(1)]
     return masks[0] if bool(later.any()) and not bool(later.all()) else None
+
+
+def idle_mask(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> tuple[Op, Seen, str] | None:
+    """The mask over queries and keys that is applied to the scores of this attention if it hides nothing at all: by which call, and what it holds."""
+    applied, scores = op, ()
+    if op.name == "softmax" and op.ins:
+        scores = op.ins[0].size
+        applied = next((one for one in trace.made_through(op.ins[0], ARRANGING | {"div", "div_", "dropout"}) if one.name in ("masked_fill", "masked_fill_", "add", "add_") and one.place.direct), op)
+    elif op.name == "scaled_dot_product_attention":
+        scores = (op.ins[0].size[-2], op.ins[1].size[-2])
+    elif op.name == "multi_head_attention_forward":
+        scores = (op.ins[0].size[0], op.ins[1].size[0])
+    for seen in applied.ins[1:] if len(scores) > 1 and (applied is not op or op.name != "softmax") else ():
+        mask = leaves.get(seen.key)
+        if mask is None and (made := trace.maker(seen)) is not None:
+            mask = next((t for out, t in zip(made.outs, made.tensors, strict=False) if out.key == seen.key), None)
+        if mask is None or seen.size[-2:] != tuple(scores[-2:]) or seen.size[-2] < 2 or not trace.ancestors({seen.key}).isdisjoint(trace.parameters):
+            continue
+        keeps = op.name == "scaled_dot_product_attention" and mask.dtype is torch.bool
+        if bool((mask >= HIDDEN).all()) if mask.is_floating_point() else mask.dtype is torch.bool and bool((mask == keeps).all()):
+            low, high = (float(end) for end in (mask.min(), mask.max()))
+            if mask.is_floating_point() and bool(((mask == 0) | (mask == 1)).all()) and low < high:
+                return None  # flags that were meant to hide, and are added: that is said of the mask itself
+            return applied, seen, "it is the same at all places" if low == high else f"it lies between {low:.3g} and {high:.3g}"
+    return None
 
 
 def _visible(trace: Trace, op: Op, leaves: dict[int, torch.Tensor]) -> torch.Tensor | None:

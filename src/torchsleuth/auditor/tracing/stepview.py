@@ -13,6 +13,7 @@ from torch import nn
 from torchsleuth.auditor.gradients.gradients import Flow, follows_another, used_modules, weights_of
 from torchsleuth.auditor.gradients.unregistered import unregistered
 from torchsleuth.auditor.inputs.padded import Padding
+from torchsleuth.auditor.inputs.paddedbyuse import padded_lookups
 from torchsleuth.auditor.inputs.polarity import polarity
 from torchsleuth.auditor.laboratory.compare import output_leaves
 from torchsleuth.auditor.losses.averagedbefore import averaged_before
@@ -26,6 +27,7 @@ from torchsleuth.auditor.losses.overwritten import overwritten_losses
 from torchsleuth.auditor.losses.reducedaxis import off_their_axis
 from torchsleuth.auditor.losses.terms import constant_terms, idle
 from torchsleuth.auditor.losses.unitlengths import UnitWatch
+from torchsleuth.auditor.losses.wholerows import padded_picks, reduced_whole
 from torchsleuth.auditor.observation import AxisFact, InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.observation_training import Weight
@@ -194,19 +196,24 @@ class StepView:
     def losses(self, paddings: list[Padding], own: list[Padding] | None = None, count: int | None = None) -> tuple[tuple[LossCall, ...], list[InputFact]]:
         """The loss calls, with the labels at padded positions counted; and labels that `ignore_index` drops by mistake. `own`: the padding of the labels themselves; `count`: of samples."""
         calls, extra = [], []
+        last, first = padded_lookups(self.trace, self.watch.lookups)
+        looked = [one for one in last if not any(one.valid.shape == known.valid.shape for known in paddings)]
         targets = {id(op): (target, ignore, reduction) for op, target, ignore, reduction in self.watch.targets}
         for op, call in self.watch.losses:
             alone = False
             if id(op) in targets:
                 target, ignore, reduction = targets[id(op)]
+                reduction = "mean" if reduction == "none" and reduced_whole(self.trace, op.outs[0].key) is not None else reduction
                 call = _with_padding(call, target, ignore, reduction, paddings)
+                if not call.padded_counted:
+                    call = _with_padding(call, target, ignore, reduction, looked)
                 if own and not call.padded_counted:
                     call, alone = _with_padding(call, target, ignore, reduction, own), True
                 extra += _ignored_class(call, target, ignore, [] if self._pad_word(call, ignore) else paddings) or ([] if paddings else _ignored_samples(call, target, ignore, count))
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
-        return (*calls, *self.watch.again), extra + self._inverted(paddings)
+        return (*calls, *self.watch.again), extra + self._inverted([*paddings, *looked, *first]) + padded_picks(self.trace, self.watch.picked, self.watch.lookups)
 
     def _pad_word(self, call: LossCall, ignore: int | None) -> bool:
         """Words are predicted, and the one that is ignored is the one that pads: tokens that were not hidden are labelled so, and no text holds it."""

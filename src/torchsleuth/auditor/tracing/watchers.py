@@ -15,6 +15,7 @@ from torchsleuth.auditor.laboratory.accelerator import at_hand
 from torchsleuth.auditor.losses import distributions, squashed
 from torchsleuth.auditor.losses.classaxis import wrong_layer
 from torchsleuth.auditor.losses.magnitudes import above_chance, magnitudes
+from torchsleuth.auditor.losses.wholerows import Picked
 from torchsleuth.auditor.observation import InputFact, LossCall
 from torchsleuth.auditor.observation_parts import Shape, Site
 from torchsleuth.auditor.operations.indexed import IndexedWrites
@@ -46,6 +47,7 @@ class Watch:
     targets: list[tuple[Op, torch.Tensor, int | None, str]] = field(default_factory=list)
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
     subtracted: list[torch.Tensor] = field(default_factory=list)  # what predictions are compared with by hand: `(output - goal).abs()`
+    picked: list[Picked] = field(default_factory=list)  # labels that `gather` picks log-probabilities for
     answers: list[torch.Tensor] = field(default_factory=list)  # what a loss compares one prediction for each row with, number by number
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor, int]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]; and the mask's key
@@ -97,6 +99,8 @@ class Watch:
         source = distributions.activation_of(self.trace, op.ins[0])
         if source is None or source.name != "log_softmax" or not given.requires_grad or given.dim() != 3 or index.shape != (*given.shape[:2], 1) or index.numel() > MOST_IDS:
             return
+        if len(self.picked) < MOST_GOALS:
+            self.picked.append(Picked(op, at_hand(index).detach().squeeze(-1).clone(), given.shape[2]))
         shift = shift_of_chosen(self.trace, op, source, given.detach(), at_hand(index), [one for one in self.lookups if one.op.name != "one_hot"])
         if shift is not None:
             self.shifts.append(shift)

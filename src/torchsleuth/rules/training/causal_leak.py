@@ -76,8 +76,8 @@ class CausalLeak(AuditRule):
                 culprits.append(culprit(move.built_site, Role.CREATE, label))
             if move.not_given and move.made_site is not None:
                 culprits.append(culprit(move.made_site, Role.CALL, f"`{move.not_given}` is not given here"))
-            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else f"this mask leaves {ahead} visible" if ahead else "this mask shows some positions what lies ahead of them" if move.shows else "a mask that hides what lies ahead is combined here with one that shows it")]
-            applied = [(move.mask_site, "the mask is applied here" + ", and hides earlier positions instead of later ones" * turned)]
+            made = [(move.made_site, "this mask is the wrong way round where it is used" if turned else "this hides nothing" if move.hollow else f"this mask leaves {ahead} visible" if ahead else "this mask shows some positions what lies ahead of them" if move.shows else "a mask that hides what lies ahead is combined here with one that shows it")]
+            applied = [(move.mask_site, f"{'it' if move.hollow else 'the mask'} is applied here" + ", and hides earlier positions instead of later ones" * turned)]
             for place, label in applied + made if turned else made + applied:
                 if place is not None and not any(c.span == place.span for c in culprits):
                     culprits.append(culprit(place, Role.CREATE, label))
@@ -91,6 +91,7 @@ class CausalLeak(AuditRule):
                     f"{again(move)}{move.changed} moved {move.where} by {number(move.distance)}; rounding explains {number(move.rounding)}",
                     f"the first result that moved too early is that of `{move.operation}`, shape {list(move.operation_shape)}"
                     f"{' ' + where if where else ''}" if move.operation else "",
+                    f"what is applied to the scores hides nothing: {move.hollow}" if move.hollow else "",
                     f"the mask in use hides what lies further ahead, but lets each position see {ahead}" if ahead else "",
                     f"`{move.operation}` looks at all positions: the `{move.not_given}` that could hide later ones is not given" if move.not_given else "",
                     "the mask in use is the wrong way round: it shows later positions and hides earlier ones" if turned else "",

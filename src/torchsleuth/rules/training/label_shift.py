@@ -77,7 +77,7 @@ class LabelShift(AuditRule):
                     "Shift by one in all: the label of position t is token t + 1." if alone else "Shift once: leave one of the two cuts out." if len(shift.labels_sites) > 1 else
                     "Shift once: pass unshifted labels to a model that shifts them itself."),
                 -1: ("the labels are shifted the wrong way: each position is asked for the token before it",
-                     cut),
+                     cut if shift.inputs_site is None else "Move the inputs the other way, with a start token first: `cat([start, labels[:, :-1]], 1)`."),
             }[shift.offset]  # fmt: skip
             token = {0: "token t", 2: "token t + 2", -1: "token t - 1"}[shift.offset]
             facts = [f"the loss compares the prediction at position t with {token} of `{shift.input_name}`: "

@@ -80,6 +80,15 @@ class PaddingInLoss(AuditRule):
                         "Compare real positions only (`loss(prediction[mask], target[mask])`), or multiply by the mask with `reduction=\"none\"` and divide by its sum."),),
             )  # fmt: skip
         for fact in observation.inputs:
+            if fact.kind == "padding-picked" and fact.site is not None:
+                picks = [culprit(fact.made, Role.OPERAND, "log-probabilities of the labels are picked here, of the padded ones, too")] if fact.made is not None and fact.made.span.line != fact.site.span.line else []
+                yield Diagnosis(
+                    self.name, f"`{fact.name}` counts the log-probabilities of {fact.count} padded labels", Confidence.CERTAIN,
+                    (culprit(fact.site, Role.CREATE, "runs over all positions of a row, also those that hold no token"), *picks),
+                    observed(fact.text, f"what is picked goes into `{fact.name}` whole: no mask is applied on the way"),
+                    "The model is trained to predict the pad token where there is nothing, and what a row gives depends on how long the others are.",
+                    (advice("Leave padded labels out: `(picked * real).sum(1) / real.sum(1)` with `real = labels != pad`, or `(picked * real).sum(1)` for a sum."),),
+                )  # fmt: skip
             if fact.kind == "ignored-class" and fact.site is not None:
                 yield Diagnosis(
                     self.name, f"`ignore_index={fact.value}` drops labels of real {'positions' if fact.position else 'samples'}", Confidence.LIKELY,

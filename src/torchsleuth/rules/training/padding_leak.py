@@ -204,9 +204,12 @@ def _axis(move: Move) -> int:
 
 
 def _same_mask(move: Move, moves: Sequence[Move]) -> bool:
-    """Another place where the same wrong mask is used has been named: it is made in one."""
+    """Another place where the same wrong mask is used has been named: it is made in one. Or this very place has: padded sentences show among padded words."""
+    before = moves[: moves.index(move)]
+    if any((one.aside or one.hollow) and one.sequence == move.sequence and one.site is not None and move.site is not None and one.site.span == move.site.span for one in before):
+        return True
     made = move.made_site if move.aside or move.hollow else None
-    return made is not None and any((one.aside or one.hollow) and one.made_site is not None and one.made_site.span == made.span for one in moves[: moves.index(move)])
+    return made is not None and any((one.aside or one.hollow) and one.made_site is not None and one.made_site.span == made.span for one in before)
 
 
 def _diagnosis(observation: Observation, move: Move) -> Diagnosis:
