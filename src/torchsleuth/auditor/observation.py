@@ -11,19 +11,22 @@ from torchsleuth.auditor.observation_training import (
     Cut,
     DiscardedGradient,
     EqualUnits,
+    FrozenAtRandom,
     IdleSchedule,
     KeptGradient,
     MadeAnew,
     MixedGradient,
     ModeFact,
+    NoUpdate,
     NotFinite,
     NotFrozen,
     NothingLoaded,
-    NoUpdate,
     OptimizerFact,
     OwnState,
+    RestingGroup,
     ScaledGradient,
     Unclipped,
+    Undetached,
     Unkept,
     Unregistered,
     Unused,
@@ -303,6 +306,7 @@ class Observation:
     shifts: tuple[LabelShift, ...] = ()
     weights: tuple[Weight, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    undetached: tuple[Undetached, ...] = ()
     unused: tuple[Unused, ...] = ()
     unkept: tuple[Unkept, ...] = ()
     vanished: tuple[Vanish, ...] = ()
@@ -318,6 +322,8 @@ class Observation:
     scaled: ScaledGradient | None = None
     unclipped: Unclipped | None = None
     not_frozen: NotFrozen | None = None
+    resting: tuple[RestingGroup, ...] = ()
+    frozen_at_random: tuple[FrozenAtRandom, ...] = ()
     idle_schedule: IdleSchedule | None = None
     made_anew: MadeAnew | None = None
     states: tuple[OwnState, ...] = ()

@@ -255,6 +255,41 @@ class Unclipped:
 
 
 @frozen
+class Undetached:
+    """What a loss takes as given is computed with a history, and the gradient that goes through it trains something."""
+
+    kind: str  # "target": a reward and the network's own next value; "score": what the log-probability of a sample is multiplied with
+    site: Site
+    made: Site | None  # "target": where the next value is computed
+    weights: tuple[str, ...]  # that get a gradient through it
+
+
+@frozen
+class RestingGroup:
+    """One group of an optimizer's parameters had a learning rate of 0 in all steps; the others did not."""
+
+    optimizer: str
+    group: int
+    groups: int
+    weights: tuple[str, ...]
+    steps: int
+    built: Site | None
+    rate: Site | None = None  # where its rate is written, as the source has it
+    number: Site | None = None  # the 0 that is given to the name that stands there
+    scheduled: Site | None = None  # a schedule has set the rate
+
+
+@frozen
+class FrozenAtRandom:
+    """A layer was put in the place of another one, and frozen with the random numbers that it began with."""
+
+    layer: str
+    weights: tuple[str, ...]
+    site: Site  # where it was put there
+    frozen: Site
+
+
+@frozen
 class NotFrozen:
     """An attribute was set to False that freezes nothing, and what it was to freeze is trained."""
 

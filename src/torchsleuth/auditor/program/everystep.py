@@ -9,6 +9,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, 
 
 from torchsleuth.auditor.program.anew import AnewWatch
 from torchsleuth.auditor.program.optimizers import OptimizerWatch
+from torchsleuth.auditor.program.restinggroups import RestingGroups
 from torchsleuth.auditor.program.schedules import ScheduleWatch
 from torchsleuth.auditor.tracing.modestack import harmless
 
@@ -18,6 +19,7 @@ class EveryStep:
 
     def __init__(self, optimizers: OptimizerWatch) -> None:
         self.anew, self.schedules = AnewWatch(optimizers), ScheduleWatch(optimizers)
+        self.groups = RestingGroups(optimizers)
         self._handles: list[typing.Any] = []
         self._home = threading.get_ident()
 
@@ -33,6 +35,7 @@ class EveryStep:
     def failed(self, error: Exception) -> None:
         self.anew.forget()
         self.schedules.forget()
+        self.groups.forget()
         self.stop()
 
     @harmless
@@ -40,6 +43,7 @@ class EveryStep:
         if threading.get_ident() == self._home:
             self.anew.before_step(optimizer)
             self.schedules.before_step(optimizer)
+            self.groups.before_step(optimizer)
 
     @harmless
     def _after(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:

@@ -32,6 +32,7 @@ from torchsleuth.auditor.program.alternating import OtherSteps
 from torchsleuth.auditor.program.captured import Captured, behind_the_loss, called_name, copied, keywords, note_again
 from torchsleuth.auditor.program.clearing import Holder
 from torchsleuth.auditor.program.ending import Ending, Parts, first_line, joined
+from torchsleuth.auditor.program.frozenatrandom import Exchanges
 from torchsleuth.auditor.program.inturn import InTurn
 from torchsleuth.auditor.program.later import LaterWatch
 from torchsleuth.auditor.program.optimizers import parameters_of
@@ -72,6 +73,7 @@ class StepWatch(StepReading):
         self._leaves = LeafNotes()
         self._outside = OutsideLeaves()
         self._alone = HeldAlone()
+        self._exchanges = Exchanges()
         self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
@@ -174,6 +176,8 @@ class StepWatch(StepReading):
     def _registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         if threading.get_ident() == self._home:
             self._optimizers.registered(module, name, value)
+            if not self._done:
+                self._exchanges.registered(module, name, value)
             if self._on and self._outermost:
                 self._leaves.registered(self.view.trace, value)
 
@@ -492,6 +496,9 @@ class StepWatch(StepReading):
         for key, fact in self._thaw.facts() if self._thaw is not None else ():
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)
+        if (every := self._optimizers.every) is not None:
+            largest["resting"] = tuple(every.groups.found([one.model for one in self.captured], self._states_loaded.given))
+        largest["frozen_at_random"] = tuple(self._exchanges.frozen([one.model for one in self.captured], self.view.trace, bool(self._optimizers.changed())))
         largest["states"] = tuple(self._states_loaded.found.values())
         largest["not_loaded"] = tuple(self._states_loaded.nothing.values())
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
