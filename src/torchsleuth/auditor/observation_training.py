@@ -200,6 +200,7 @@ class KeptGradient:
     backward: Site | None = None
     closure: bool = False  # the backward passes are those of a closure, which the step calls
     named: Site | None = None  # `optimizer.zero_grad` is written there, and not called
+    within: bool = False  # they are cleared between steps, and not between the calls of the closure in one step
 
 
 @frozen
