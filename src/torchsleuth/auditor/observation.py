@@ -24,6 +24,7 @@ from torchsleuth.auditor.observation_training import (
     OptimizerFact,
     OwnState,
     RestingGroup,
+    Saturated,
     ScaledGradient,
     Unclipped,
     Undetached,
@@ -310,6 +311,7 @@ class Observation:
     unused: tuple[Unused, ...] = ()
     unkept: tuple[Unkept, ...] = ()
     vanished: tuple[Vanish, ...] = ()
+    saturated: tuple[Saturated, ...] = ()
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
     finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known

@@ -266,6 +266,21 @@ class Undetached:
 
 
 @frozen
+class Saturated:
+    """An activation is nearly flat for what it is given, in the first step and at the end."""
+
+    operation: str
+    site: Site
+    weights: tuple[str, ...]  # that reach the model's results by no other way
+    lowest: float
+    highest: float
+    count: int
+    beyond: int  # so many of these lie where it is nearly flat
+    cause: Site | None = None
+    reason: str = ""  # in words, with its numbers
+
+
+@frozen
 class RestingGroup:
     """One group of an optimizer's parameters had a learning rate of 0 in all steps; the others did not."""
 

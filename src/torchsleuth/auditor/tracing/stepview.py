@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from torchsleuth.auditor.gradients.flatness import SaturationWatch
 from torchsleuth.auditor.gradients.gradients import Flow, follows_another, used_modules, weights_of
 from torchsleuth.auditor.gradients.undetached import undetached
 from torchsleuth.auditor.gradients.unregistered import unregistered
@@ -63,6 +64,7 @@ class StepView:
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
     clips: ClipWatch = field(init=False)
+    saturation: SaturationWatch = field(init=False)
     integers: IntegerWatch = field(init=False)
     regarded: dict[int, frozenset[str]] = field(default_factory=dict)  # by the model: names of its results that a loss was computed from
 
@@ -81,6 +83,8 @@ class StepView:
         self.finite.install()
         self.clips = ClipWatch(self.trace)
         self.clips.install()
+        self.saturation = SaturationWatch(self.trace)
+        self.saturation.install()
         self.integers = IntegerWatch(self.trace)
         self.integers.install()
 
