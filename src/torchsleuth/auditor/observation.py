@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from torchsleuth.auditor.observation_parts import Made, Magnitude, Polarity, Shape, Site
 from torchsleuth.auditor.observation_training import (
+    ConstantRatio,
     Cut,
     DiscardedGradient,
     EqualUnits,
@@ -312,6 +313,7 @@ class Observation:
     unkept: tuple[Unkept, ...] = ()
     vanished: tuple[Vanish, ...] = ()
     saturated: tuple[Saturated, ...] = ()
+    ratios: tuple[ConstantRatio, ...] = ()
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
     finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known

@@ -266,6 +266,16 @@ class Undetached:
 
 
 @frozen
+class ConstantRatio:
+    """The exponential of a difference between two numbers that are computed alike, anew in each step."""
+
+    site: Site
+    made: Site  # the number without history
+    limit: Site | None
+    count: int
+
+
+@frozen
 class Saturated:
     """An activation is nearly flat for what it is given, in the first step and at the end."""
 

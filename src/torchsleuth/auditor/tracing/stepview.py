@@ -12,6 +12,7 @@ from torch import nn
 
 from torchsleuth.auditor.gradients.flatness import SaturationWatch
 from torchsleuth.auditor.gradients.gradients import Flow, follows_another, used_modules, weights_of
+from torchsleuth.auditor.gradients.ratios import constant_ratios
 from torchsleuth.auditor.gradients.undetached import undetached
 from torchsleuth.auditor.gradients.unregistered import unregistered
 from torchsleuth.auditor.inputs.padded import Padding
@@ -155,6 +156,7 @@ class StepView:
                     cut_off = {name for cut in again["cuts"] for name in cut.weights}
                     found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
             trained = {w.name for w in weights if w.in_optimizer is not False and w.grad == "ok"}
+            found["ratios"] = tuple(fact for one in (loss, *beside) if one is not None for fact in constant_ratios(trace, trace.known_key(one)))
             found["undetached"] = tuple(fact for one in (loss, *beside) if one is not None for fact in undetached(trace, trace.known_key(one), keys, trained))
             explained = {name for fact in (*found.get("cuts", ()), *found.get("unused", ())) for name in fact.weights}
             if loss is not None and not since:
