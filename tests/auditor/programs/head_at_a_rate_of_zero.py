@@ -19,12 +19,12 @@ class Net(nn.Module):
 
 def groups(net, rate=0.1):
     parts = [net.stem, net.body, net.head]
-    return [{"params": part.parameters(), "lr": rate * ((3 - depth) // 2 if BUG else (3 - depth) / 2)} for depth, part in enumerate(parts)]
+    return [{"params": part.parameters(), "lr": rate * ((3 - depth) // 2 if BUG else (3 - depth) / 2)} for depth, part in enumerate(parts)]  # culprit
 
 
 torch.manual_seed(0)
 net = Net()
-optimizer = torch.optim.SGD(groups(net), lr=0.1)  # culprit
+optimizer = torch.optim.SGD(groups(net), lr=0.1)
 rows, labels = torch.randn(48, 6), torch.randint(0, 3, (48,))
 for _ in range(3):
     for x, y in zip(rows.split(16), labels.split(16), strict=True):

@@ -23,7 +23,8 @@ from torchsleuth.auditor.tracing.owners import initialised
 from torchsleuth.auditor.tracing.stepview import StepView, parameter_keys
 from torchsleuth.auditor.tracing.trace import ARRANGING, Op, Trace
 
-_LOSSES = {"binary_cross_entropy", "log", "log2", "log1p", "logit", "rsub", "__rsub__", "xlogy"}
+_LEADING = {"rsub", "add", "clamp", "clip"}  # to the logarithm: of 1 - p, of p + 1e-6
+_LOSSES = {"binary_cross_entropy", "log", "log2", "log1p", "logit", "xlogy"}
 
 
 def saturated(runner: Runner, call: Call, step: StepView, where: Site | None) -> list[Saturated]:
@@ -64,7 +65,7 @@ def _scored(trace: Trace, op: Op) -> bool:
         if any(seen.key in keys for seen in later.ins):
             if later.name in _LOSSES:
                 return True
-            if later.name in ARRANGING:
+            if later.name in ARRANGING or later.name.strip("_") in _LEADING:
                 keys |= {seen.key for seen in later.outs}
     return False
 

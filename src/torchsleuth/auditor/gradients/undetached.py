@@ -16,7 +16,7 @@ _COMPARING = {"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"}
 _SIZING = {"pow", "square", "abs", *_COMPARING}
 _SUMS = {"add", "radd"}
 _PRODUCTS = {"mul", "rmul", "multiply"}
-_CHOOSING = {"max", "amax", "min", "amin", "gather", "minimum", "maximum", "logsumexp"}
+_CHOOSING = {"where", "masked_fill", "max", "amax", "min", "amin", "gather", "minimum", "maximum", "logsumexp"}
 _DRAWS = {"multinomial", "normal", "bernoulli", "poisson", "binomial"}
 
 
@@ -134,19 +134,8 @@ def _softened(trace: Trace, seen: Seen) -> bool:
 
 
 def _estimates(trace: Trace, weight: Seen) -> bool:
-    """What a return is compared with: data less something that is trained (an advantage), perhaps scaled."""
-    seen = weight
-    for _ in range(8):
-        op = _maker(trace, seen, ARRANGING)
-        histories = [one for one in op.ins if one.requires_grad] if op is not None else []
-        if op is None or not histories:
-            return False
-        if _plain(op) in _DIFFERENCES and len(op.ins) == 2 and len(histories) == 1 and op.ins[0].size:
-            given = next(one for one in op.ins if not one.requires_grad)
-            if given.size == histories[0].size:
-                return True
-        seen = histories[0]
-    return False
+    """Is something trained taken away from something else on the way to it, as an estimate is from a return?"""
+    return any(_plain(op) in _DIFFERENCES and len(op.ins) == 2 for op in _history(trace, weight))
 
 
 def _arranged(trace: Trace, keys: set[int]) -> set[int]:
@@ -178,15 +167,25 @@ def _parameters(op: Op, learned: dict[int, str]) -> set[int]:
 
 
 def _names(trace: Trace, seen: Seen, learned: dict[int, str]) -> tuple[str, ...]:
-    """What a gradient that goes in here trains: a sample that was drawn on the way ends its history."""
+    """What a gradient that goes in here trains."""
+    found = {one.key for op in _history(trace, seen) for one in op.ins}
+    return tuple(sorted(learned[key] for key in (found | {seen.key}) & learned.keys()))
+
+
+def _history(trace: Trace, seen: Seen) -> list[Op]:
+    """The calls that a gradient which goes in here comes through: a sample that was drawn on the way has none."""
     found, todo = {seen.key}, [seen]
+    ops = []
     while todo:
         op = trace.maker(todo.pop())
-        for one in op.ins if op is not None and op.grad_enabled else ():
+        if op is None or not op.grad_enabled:
+            continue
+        ops.append(op)
+        for one in op.ins:
             if one.requires_grad and one.key not in found:
                 found.add(one.key)
                 todo.append(one)
-    return tuple(sorted(learned[key] for key in found & learned.keys()))
+    return ops
 
 
 def _numbers(op: Op) -> list[float]:

@@ -6,6 +6,7 @@ another, is there to be trained.
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 import weakref
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from torchsleuth.auditor.tracing.trace import Trace
 
 MOST = 1000
 _RANDOM = {f"{name}_" for name in ("uniform", "normal", "trunc_normal", "kaiming_uniform", "kaiming_normal", "xavier_uniform", "xavier_normal", "orthogonal")}
+_ZEROS = {"zeros_", "zero_"}
 
 
 @dataclass
@@ -43,13 +45,14 @@ class Exchanges:
         before = holder._modules.get(name)
         if before is None or before is value or not isinstance(value, nn.Module) or len(self._noted) >= MOST or not any(True for _ in before.parameters()):
             return
-        mine = list(value.parameters())
-        if any(p.dim() > 1 for p in mine) and all(p.requires_grad for p in mine) and (site := site_of(place_here(depth))) is not None:
+        old = {id(p) for p in before.parameters()}
+        mine = [p for p in value.parameters() if p.requires_grad and id(p) not in old]  # what wraps the old layer may keep it frozen
+        if any(p.dim() > 1 for p in mine) and (site := site_of(place_here(depth))) is not None:
             self._noted.append(Exchange(weakref.ref(holder), name, weakref.ref(value), site, [(weakref.ref(p), p._version) for p in mine]))
 
     def frozen(self, models: Iterable[nn.Module], trace: Trace, trained: bool) -> list[FrozenAtRandom]:
         """`trained`: something else of the program has changed."""
-        found = []
+        found: dict[tuple, FrozenAtRandom] = {}
         for one in self._noted if trained else ():
             holder, layer = one.holder(), one.layer()
             parameters = [p for ref, version in one.versions if (p := ref()) is not None and not p.requires_grad and p._version == version]
@@ -57,19 +60,23 @@ class Exchanges:
             if holder is None or layer is None or model is None or holder._modules.get(one.name) is not layer or len(parameters) < len(one.versions):
                 continue
             weights = [p for p in parameters if p.dim() > 1]
-            froze = [site for p in weights if _random(trace, p) and _used(trace, p) and (site := _frozen_at(trace, p)) is not None]
-            if weights and len(froze) == len(weights):
+            began = [_last_write(trace, p) for p in weights]
+            froze = [site for p in weights if _used(trace, p) and (site := _frozen_at(trace, p)) is not None]
+            # A layer that begins at zero is one of a pair: the random one before it is frozen, too.
+            if set(began) & _RANDOM and set(began) <= _RANDOM | _ZEROS and len(froze) == len(weights):
                 mine = {id(p) for p in parameters}
-                found.append(FrozenAtRandom(type(layer).__name__, tuple(n for n, p in model.named_parameters() if id(p) in mine), one.site, froze[0]))
-        return found
+                fact = FrozenAtRandom(type(layer).__name__, tuple(n for n, p in model.named_parameters() if id(p) in mine), one.site, froze[0])
+                known = found.get((fact.site.span, fact.frozen.span))
+                found[(fact.site.span, fact.frozen.span)] = dataclasses.replace(known, weights=known.weights + fact.weights) if known is not None else fact
+        return list(found.values())
 
 
-def _random(trace: Trace, weight: torch.Tensor) -> bool:
-    """Random numbers were the last that was written into it."""
+def _last_write(trace: Trace, weight: torch.Tensor) -> str:
+    """What was done last to give it its values."""
     own = own_numbers(trace, weight)
     aliases = {seen.key for op in trace.ops if op.name in ("data", "detach") and op.ins and op.ins[0].key in own for seen in op.outs}
     written = [op.name for op in trace.ops if op.writes and op.name != "requires_grad_" and op.ins and op.ins[0].key in own | aliases]
-    return bool(written) and written[-1] in _RANDOM
+    return written[-1] if written else ""
 
 
 def _used(trace: Trace, weight: torch.Tensor) -> bool:

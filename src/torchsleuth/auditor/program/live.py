@@ -497,7 +497,7 @@ class StepWatch(StepReading):
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)
         if (every := self._optimizers.every) is not None:
-            largest["resting"] = tuple(every.groups.found([one.model for one in self.captured], self._states_loaded.given))
+            largest["resting"] = tuple(every.groups.found([(called_name(one.site) if len(self.captured) > 1 else "", one.model) for one in self.captured], self._states_loaded.given))
         largest["frozen_at_random"] = tuple(self._exchanges.frozen([one.model for one in self.captured], self.view.trace, bool(self._optimizers.changed())))
         largest["states"] = tuple(self._states_loaded.found.values())
         largest["not_loaded"] = tuple(self._states_loaded.nothing.values())

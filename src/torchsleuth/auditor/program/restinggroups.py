@@ -63,7 +63,7 @@ class RestingGroups:
     def forget(self) -> None:
         self._resting.clear()
 
-    def found(self, models: list[nn.Module], loaded: typing.Container[int]) -> list[RestingGroup]:
+    def found(self, models: list[tuple[str, nn.Module]], loaded: typing.Container[int]) -> list[RestingGroup]:
         """`loaded`: parameters that were given a state, which may be meant to keep it."""
         facts = []
         for one in self._resting:
@@ -72,9 +72,9 @@ class RestingGroups:
                 continue
             mine = {id(p) for p, _ in one.copies}
             others = {id(p) for other in (*self._optimizers.known, *self._optimizers.late) if other is not optimizer for p in parameters_of(other)}
-            if any(key in loaded or key in others for key in mine) or any(_of_a_library(model, mine) for model in models):
+            if any(key in loaded or key in others for key in mine) or any(_of_a_library(model, mine) for _, model in models):
                 continue
-            names = tuple(dict.fromkeys(n for model in models for n, p in model.named_parameters() if id(p) in mine))
+            names = tuple(dict.fromkeys(f"{called}.{n}" if called else n for called, model in models for n, p in model.named_parameters() if id(p) in mine))
             built = self._optimizers.built.get(id(optimizer))
             scheduled = self._optimizers.scheduled.get(id(optimizer)) if optimizer.param_groups[one.group].get("initial_lr") else None
             rate, number = _written(built, one.group, len(optimizer.param_groups)) if scheduled is None else (None, None)
@@ -97,16 +97,26 @@ def _written(built: Site | None, group: int, count: int) -> tuple[Site | None, S
     """Where the rate of this group is written, if the groups are written out one by one in the file of the optimizer; and the one place that gives its name a 0."""
     filename = os.path.abspath(built.span.file) if built is not None else ""
     tree = syntax_of(filename) if filename else None
-    groups = [node for node in ast.walk(tree) if isinstance(node, ast.Dict) and "params" in _entries(node)] if tree is not None else []
-    if tree is None or len(groups) != count:
+    written = _group_written(tree, group, count) if tree is not None else None
+    if tree is None or written is None:
         return None, None
-    value = _entries(sorted(groups, key=lambda node: (node.lineno, node.col_offset))[group]).get("lr")
+    value = _entries(written).get("lr")
     if value is None:
         return None, None
     name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
     zeros = [given for target, given in _given(tree) if name and _called(target) == name]
     number = zeros[0] if len(zeros) == 1 and isinstance(zeros[0], ast.Constant) and zeros[0].value == 0 else None
     return site_of_node(filename, value), site_of_node(filename, number) if number is not None else None
+
+
+def _group_written(tree: ast.AST, group: int, count: int) -> ast.Dict | None:
+    """The one of the dictionaries in this file that is the group with this number: each written out, or those after the first ones made in a loop."""
+    around = {id(part): True for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)) for part in ast.walk(node)}
+    groups = sorted((node for node in ast.walk(tree) if isinstance(node, ast.Dict) and "params" in _entries(node)), key=lambda node: (node.lineno, node.col_offset))
+    again = [node for node in groups if id(node) in around]
+    if not again:
+        return groups[group] if len(groups) == count else None
+    return groups[min(group, len(groups) - 1)] if len(again) == 1 and groups[-1] is again[0] else None
 
 
 def _given(tree: ast.AST) -> typing.Iterator[tuple[ast.expr, ast.expr]]:

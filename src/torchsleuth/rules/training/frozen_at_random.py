@@ -50,9 +50,9 @@ class FrozenAtRandom(AuditRule):
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.frozen_at_random:
             yield Diagnosis(
-                self.name, f"{listed(fact.weights, 2)} {'is' if len(fact.weights) == 1 else 'are'} frozen with the random numbers that the new layer began with", Confidence.LIKELY,
+                self.name, f"{listed(fact.weights, 2)} {'is' if len(fact.weights) == 1 else 'are'} frozen as the new layer began: nothing is learned there", Confidence.LIKELY,
                 (culprit(fact.frozen, Role.MUTATE, "freezes the new layer, too"), culprit(fact.site, Role.CREATE, f"a new {fact.layer} is put in the place of another layer")),
-                observed(f"{listed(fact.weights)} belong{'s' if len(fact.weights) == 1 else ''} to a {fact.layer} that was put in the place of another layer; random numbers are all that was ever written into its weight",
+                observed(f"{listed(fact.weights)} belong{'s' if len(fact.weights) == 1 else ''} to a {fact.layer} that was put in the place of another layer; nothing but first values (random numbers) was ever written there",
                          "they needed a gradient then, do not at the end of the program, and have not been changed; other parameters have been trained"),
                 "What is switched off in a loop over `parameters()` is all that the model holds at that moment.",
                 (advice("Put the new layer in after the loop that freezes, or switch it on again: `requires_grad_(True)`; both before the optimizer is built."),),
