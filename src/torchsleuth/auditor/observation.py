@@ -34,6 +34,7 @@ from torchsleuth.auditor.observation_training import (
     Unused,
     Vanish,
     Weight,
+    WrongAverage,
 )
 from torchsleuth.frozen import frozen
 
@@ -314,6 +315,7 @@ class Observation:
     vanished: tuple[Vanish, ...] = ()
     saturated: tuple[Saturated, ...] = ()
     ratios: tuple[ConstantRatio, ...] = ()
+    averages: tuple[WrongAverage, ...] = ()
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
     finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known

@@ -276,6 +276,17 @@ class ConstantRatio:
 
 
 @frozen
+class WrongAverage:
+    """A mean of weights over time, of which the terms or the target are not what they should be."""
+
+    kind: str  # "itself": both terms lie in one memory; "reversed": written into the trained model, the copy stays; "trained": the copy gets gradients, too
+    site: Site
+    made: Site | None  # "itself": where the memory got its second name; "trained": where the copy is used with gradients
+    share: float  # that the mean keeps of what was there
+    count: int  # parameters
+
+
+@frozen
 class Saturated:
     """An activation is nearly flat for what it is given, in the first step and at the end."""
 

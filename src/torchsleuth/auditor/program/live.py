@@ -40,6 +40,7 @@ from torchsleuth.auditor.program.outside import OutsideLeaves
 from torchsleuth.auditor.program.rates import RateWatch
 from torchsleuth.auditor.program.reading import StepReading
 from torchsleuth.auditor.program.scaling import scaler_of
+from torchsleuth.auditor.program.selfaverage import AverageWatch
 from torchsleuth.auditor.program.states import StateNotes
 from torchsleuth.auditor.program.thawing import ThawWatch
 from torchsleuth.auditor.tracing.compiling import CompileWatch
@@ -67,6 +68,7 @@ class StepWatch(StepReading):
         self._compiling = CompileWatch(self._compiles, self._compiled_call)
         self._later: LaterWatch | None = None
         self._others: OtherSteps | None = None
+        self._averages: AverageWatch | None = None
         self._thaw: ThawWatch | None = None
         self._rates = RateWatch(self._optimizers)
         self._states_loaded = StateNotes()
@@ -139,7 +141,7 @@ class StepWatch(StepReading):
         self._states_loaded.stop()
         self._compiling.stop()
         self._clearing.stop()
-        for watch in (self._later, self._others):
+        for watch in (self._averages, self._later, self._others):
             if watch is not None:
                 watch.stop()
 
@@ -209,8 +211,9 @@ class StepWatch(StepReading):
         self._compiler_seen = True
         for watch in self._in_turn.watches:
             watch._compiles(whole_model)
-        if self._others is not None:
-            self._others.stop()
+        for watch in (self._averages, self._others):
+            if watch is not None:
+                watch.stop()
         if self._later is not None:
             self._later.take_off_modules()
         if not self._here():
@@ -449,6 +452,7 @@ class StepWatch(StepReading):
                 self._later.start(modules=not self._compiled)
                 self._thaw = ThawWatch(self.captured, self._optimizers)
                 self._watch_others(losses, entered)
+                self._watch_averages()
 
     def _watch_others(self, losses: list[torch.Tensor], entered: nn.Module | None) -> None:
         """The program has more optimizers, which take their steps after the first one; or none has taken one yet."""
@@ -458,6 +462,12 @@ class StepWatch(StepReading):
             self._others.start()
             if entered is not None:
                 self._others.entered(entered)
+
+    def _watch_averages(self) -> None:
+        if not self._compiled and threading.get_ident() == self._home and self._optimizer is not None:
+            trained = [p for one in self.captured for p in one.model.parameters() if self._states.get(id(p)) == "ok"]
+            self._averages = AverageWatch(self.view.trace, trained, self._optimizers)
+            self._averages.start(self._others.view.trace if self._others is not None else None)
 
     @harmless
     def _built(self, optimizer: Optimizer) -> None:
@@ -499,6 +509,7 @@ class StepWatch(StepReading):
         if (every := self._optimizers.every) is not None:
             largest["resting"] = tuple(every.groups.found([(called_name(one.site) if len(self.captured) > 1 else "", one.model) for one in self.captured], self._states_loaded.given))
         largest["frozen_at_random"] = tuple(self._exchanges.frozen([one.model for one in self.captured], self.view.trace, bool(self._optimizers.changed())))
+        largest["averages"] = tuple(self._averages.found()) if self._averages is not None else ()
         largest["states"] = tuple(self._states_loaded.found.values())
         largest["not_loaded"] = tuple(self._states_loaded.nothing.values())
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
