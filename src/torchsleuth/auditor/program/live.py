@@ -8,6 +8,7 @@ experiments, on copies of the inputs of that step, when the program has ended an
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import typing
 import weakref
@@ -29,6 +30,7 @@ from torchsleuth.auditor.laboratory.runner import unwrapped
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.program.alternating import OtherSteps
+from torchsleuth.auditor.program.byhand import HandSteps
 from torchsleuth.auditor.program.captured import Captured, behind_the_loss, called_name, copied, keywords, note_again
 from torchsleuth.auditor.program.clearing import Holder
 from torchsleuth.auditor.program.ending import Ending, Parts, first_line, joined
@@ -76,6 +78,7 @@ class StepWatch(StepReading):
         self._outside = OutsideLeaves()
         self._alone = HeldAlone()
         self._exchanges = Exchanges()
+        self._by_hand = HandSteps()
         self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
@@ -141,7 +144,7 @@ class StepWatch(StepReading):
         self._states_loaded.stop()
         self._compiling.stop()
         self._clearing.stop()
-        for watch in (self._averages, self._later, self._others):
+        for watch in (self._by_hand, self._averages, self._later, self._others):
             if watch is not None:
                 watch.stop()
 
@@ -337,11 +340,17 @@ class StepWatch(StepReading):
         if not self.captured:
             variables = variables_below(self._loss.grad_fn) if self._loss is not None and self._loss.grad_fn is not None else []
             if not self._more:
-                self._optimizers.first_backward([p for p in variables if p.grad is not None], self.view.trace)
+                taught = [p for p in variables if p.grad is not None]
+                self._optimizers.first_backward(taught, self.view.trace)
+                self._by_hand.start(taught, self._held())
             return
         self._zero_starts.update(id(one.model) for one in self.captured if starts_at_zero(one.model))
         trained = [p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"]
         self._optimizers.first_backward(trained, self.view.trace)
+        self._by_hand.start(trained, self._held())
+
+    def _held(self) -> set[int]:
+        return {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -494,13 +503,14 @@ class StepWatch(StepReading):
 
     def _finish(self) -> Parts:
         self._silent_found += self._alone.found()
+        kept = tuple(self._by_hand.found([one.model for one in self.captured], self.view.trace, self._backward_at, self._held()))
         if not self.captured and self._loose is not None:
-            seen = (*self._silent_found, self._loose)
+            seen = (*self._silent_found, dataclasses.replace(self._loose, kept=kept))
             return Parts(across([d for observation in seen for d in findings(observation)]), tuple(self.notes), seen)
         if not self.captured:
             return Parts(notes=(*self.notes, "no training step was seen: no module with trainable parameters was called with gradients on"))
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
-        held = {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
+        held = self._held()
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
         largest["unregistered"] = (*largest.get("unregistered", ()), *(leaf.fact for leaf in self._loose_leaves if leaf.stays(held)), *self._outside.found)
         for key, fact in self._thaw.facts() if self._thaw is not None else ():
@@ -512,6 +522,7 @@ class StepWatch(StepReading):
         largest["averages"] = tuple(self._averages.found()) if self._averages is not None else ()
         largest["states"] = tuple(self._states_loaded.found.values())
         largest["not_loaded"] = tuple(self._states_loaded.nothing.values())
+        ending.by_hand = kept
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))
 

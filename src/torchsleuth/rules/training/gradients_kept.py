@@ -53,7 +53,20 @@ class GradientsKept(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.kept:
-            yield _within(fact) if fact.within else _diagnosis(fact)
+            yield _by_hand(fact) if not fact.optimizer else _within(fact) if fact.within else _diagnosis(fact)
+
+
+def _by_hand(fact: KeptGradient) -> Diagnosis:
+    culprits = [culprit(fact.backward, Role.MUTATE, "adds to gradients that the step before has already used")] if fact.backward is not None else []
+    if fact.site is not None:
+        culprits.append(culprit(fact.site, Role.CALL, "uses the sum, and leaves it there"))
+    return Diagnosis(
+        GradientsKept.name, "gradients are not cleared between steps: each step uses those of the steps before it too", Confidence.CERTAIN, tuple(culprits),
+        observed(f"when `backward()` reached {fact.weight} again, its `.grad` was bit for bit what it had been before the parameter was changed (norm {number(fact.norm)})",
+                 f"this was so in {fact.times} of the {fact.chances} backward passes watched after the first one; no optimizer holds it"),
+        "`backward()` adds to `.grad`; where steps are taken by hand, clearing it is the program's own business.",
+        (advice("Clear it after each step: `p.grad = None` (or `p.grad.zero_()`) for every parameter, or `model.zero_grad()` before `backward()`."),),
+    )  # fmt: skip
 
 
 def _within(fact: KeptGradient) -> Diagnosis:
