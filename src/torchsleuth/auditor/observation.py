@@ -9,6 +9,7 @@ from __future__ import annotations
 from torchsleuth.auditor.observation_parts import Made, Magnitude, Polarity, Shape, Site
 from torchsleuth.auditor.observation_training import (
     ConstantRatio,
+    Contested,
     Cut,
     DiscardedGradient,
     EqualUnits,
@@ -316,6 +317,7 @@ class Observation:
     saturated: tuple[Saturated, ...] = ()
     ratios: tuple[ConstantRatio, ...] = ()
     averages: tuple[WrongAverage, ...] = ()
+    contested: Contested | None = None
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
     finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known

@@ -287,6 +287,18 @@ class WrongAverage:
 
 
 @frozen
+class Contested:
+    """Two optimizers hold the same parameters and pull them in opposite directions."""
+
+    optimizer: str
+    site: Site  # where the one that holds more was built
+    other: Site | None
+    weights: tuple[str, ...]
+    turns: int
+    cosine: float  # at most, of the gradients of two steps that followed one another
+
+
+@frozen
 class Saturated:
     """An activation is nearly flat for what it is given, in the first step and at the end."""
 

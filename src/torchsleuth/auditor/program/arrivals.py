@@ -73,6 +73,7 @@ class Carry:
     left: torch.Tensor | None = None  # what the last step left in the gradient
     late: list[tuple[float, float, Site | None]] = field(default_factory=list)  # norms of a used gradient before and after something shortened it, and where it was cleared then
     stepping: bool = False  # its step is being taken
+    taken: bool = False  # another optimizer, which holds it too, has used a gradient that arrived there
     closure: bool = False  # the gradient that was added to arrived while it was
     asked: int = 0  # how often its steps have called their closure, as far as its state tells
     inside: list[bool] = field(default_factory=list)  # for each gradient that arrived during this step: was it added to another one?
@@ -183,7 +184,7 @@ class Carry:
         A gradient that is made to be looked at (an attack, a norm to log) comes from another `backward()` than the one that is used; one that
         is kept elsewhere until all are there (of each sample, of each task) is put back before the step, which then uses another.
         """
-        if len(self.periods) < 2 or not all(self.true):
+        if len(self.periods) < 2 or self.taken or not all(self.true):
             return None
         counts = {len(period) for period in self.periods}
         sources = {one.frames for period in self.periods for one in period}
@@ -237,6 +238,9 @@ class Arrivals:
 
     def before_step(self, optimizer: Optimizer) -> None:
         if self._live:
+            for carry in self._live:
+                if carry.optimizer() is not optimizer and carry.period and any(p is carry.parameter for p in parameters_of(optimizer)):
+                    carry.taken = True
             self._live = [carry for carry in self._live if carry.optimizer() is not optimizer or carry.before_step()]
             self._turn += 1
             if not self._live:

@@ -8,6 +8,7 @@ import typing
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from torchsleuth.auditor.program.anew import AnewWatch
+from torchsleuth.auditor.program.contested import ContestedWatch
 from torchsleuth.auditor.program.optimizers import OptimizerWatch
 from torchsleuth.auditor.program.restinggroups import RestingGroups
 from torchsleuth.auditor.program.schedules import ScheduleWatch
@@ -19,7 +20,7 @@ class EveryStep:
 
     def __init__(self, optimizers: OptimizerWatch) -> None:
         self.anew, self.schedules = AnewWatch(optimizers), ScheduleWatch(optimizers)
-        self.groups = RestingGroups(optimizers)
+        self.groups, self.contested = RestingGroups(optimizers), ContestedWatch(optimizers)
         self._handles: list[typing.Any] = []
         self._home = threading.get_ident()
 
@@ -36,6 +37,7 @@ class EveryStep:
         self.anew.forget()
         self.schedules.forget()
         self.groups.forget()
+        self.contested.forget()
         self.stop()
 
     @harmless
@@ -44,6 +46,7 @@ class EveryStep:
             self.anew.before_step(optimizer)
             self.schedules.before_step(optimizer)
             self.groups.before_step(optimizer)
+            self.contested.before_step(optimizer)
 
     @harmless
     def _after(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:

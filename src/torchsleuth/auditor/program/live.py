@@ -517,7 +517,9 @@ class StepWatch(StepReading):
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)
         if (every := self._optimizers.every) is not None:
-            largest["resting"] = tuple(every.groups.found([(called_name(one.site) if len(self.captured) > 1 else "", one.model) for one in self.captured], self._states_loaded.given))
+            called = [(called_name(one.site) if len(self.captured) > 1 else "", one.model) for one in self.captured]
+            largest["resting"] = tuple(every.groups.found(called, self._states_loaded.given))
+            largest["contested"] = every.contested.found(called)
         largest["frozen_at_random"] = tuple(self._exchanges.frozen([one.model for one in self.captured], self.view.trace, bool(self._optimizers.changed())))
         largest["averages"] = tuple(self._averages.found()) if self._averages is not None else ()
         largest["states"] = tuple(self._states_loaded.found.values())
