@@ -13,8 +13,9 @@ for _ in range(4):
     ranked = torch.relu(margin + ranker(others)[:, 0] - ranker(rows)[:, 0]).pow(2).mean()
     along = 0.1 * rows.sum(1)
     path = (net(rows + 0.1).squeeze(1) - net(rows).squeeze(1) - along).pow(2).mean()
+    cooled = (net(rows + 0.1).squeeze(1) - (along + 0.95 * net(rows).squeeze(1))).pow(2).mean()
     both = nn.functional.mse_loss(net(rows), net(rows + 0.01 * torch.randn(16, 5)))
-    loss = ranked + path + both
+    loss = ranked + path + cooled + both
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

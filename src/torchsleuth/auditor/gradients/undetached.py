@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import torch
+
 from torchsleuth.auditor.observation_training import Undetached
 from torchsleuth.auditor.tracing.trace import ARRANGING, Op, Seen, Trace
 
@@ -16,6 +18,8 @@ _COMPARING = {"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"}
 _SIZING = {"pow", "square", "abs", *_COMPARING}
 _SUMS = {"add", "radd"}
 _PRODUCTS = {"mul", "rmul", "multiply"}
+_ENDING = {"where", "masked_fill"}
+_TURNING = {"rsub", "logical_not", "bitwise_not", "invert"}  # `1 - done`
 _CHOOSING = {"where", "masked_fill", "max", "amax", "min", "amin", "gather", "minimum", "maximum", "logsumexp"}
 _DRAWS = {"multinomial", "normal", "bernoulli", "poisson", "binomial"}
 
@@ -71,7 +75,9 @@ def _bootstrapped(trace: Trace, target: Seen, guess: Seen, learned: dict[int, st
         steps.append(op)
         seen = histories[0]
     discounted = any(_plain(op) in _PRODUCTS and all(abs(number) <= 1 for number in _numbers(op)) for op in steps)
-    chosen = any(_plain(op) in _CHOOSING for op in steps)
+    chosen = any(_plain(op) in _CHOOSING - _ENDING for op in steps)
+    if not chosen and not any(_ends(trace, op) for op in steps):
+        return None  # a step of a path, with a factor: an equation that both sides are to fulfil
     one, other = _layer(trace, seen, learned), _layer(trace, guess, learned)
     if not discounted or one is None or other is None or one.ins[0].key == other.ins[0].key:
         return None
@@ -81,6 +87,23 @@ def _bootstrapped(trace: Trace, target: Seen, guess: Seen, learned: dict[int, st
         return None
     outside = [op for op in steps if op.place.user_code is not one.place.user_code]  # of the network's own code
     return Undetached("target", site, trace.site(outside[-1]) if outside else None, _names(trace, seen, learned))
+
+
+def _ends(trace: Trace, op: Op) -> bool:
+    """Leaves out what comes after the end of an episode: a flag for each of the rows, or one less such a flag."""
+    if _plain(op) in _ENDING:
+        return True
+    factors = [seen for seen in op.ins if not seen.requires_grad and _count(seen) > 1] if _plain(op) in _PRODUCTS else []
+    while factors:
+        seen = factors.pop()
+        made = _maker(trace, seen, ARRANGING)
+        if made is None:
+            continue
+        if seen.dtype == torch.bool or _plain(made) in _TURNING or any(one.dtype == torch.bool for one in made.ins):
+            return True
+        if _plain(made) in _PRODUCTS:
+            factors += [one for one in made.ins if _count(one) > 1]
+    return False
 
 
 def _layer(trace: Trace, seen: Seen, learned: dict[int, str]) -> Op | None:
