@@ -14,6 +14,7 @@ EFFECTS = {
     "activation-before-loss": {"not-finite"},  # the logarithm of a negative target, say
     "silent-broadcast": {"batch-mixing", "view-for-transpose", "causal-leak", "padding-leak"},
     "softmax-axis": {"batch-mixing", "causal-leak", "padding-leak"},
+    "saturated-activation": {"zero-gradient"},
     "batch-mixing": {"view-for-transpose", "causal-leak", "padding-leak"},
     "view-for-transpose": {"causal-leak", "padding-leak"},
     "unregistered-parameters": {"dropout-in-eval"},  # neither the optimizer nor the mode reaches such layers

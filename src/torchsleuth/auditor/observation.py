@@ -8,27 +8,34 @@ from __future__ import annotations
 
 from torchsleuth.auditor.observation_parts import Made, Magnitude, Polarity, Shape, Site
 from torchsleuth.auditor.observation_training import (
+    ConstantRatio,
+    Contested,
     Cut,
     DiscardedGradient,
     EqualUnits,
+    FrozenAtRandom,
     IdleSchedule,
     KeptGradient,
     MadeAnew,
     MixedGradient,
     ModeFact,
+    NoUpdate,
     NotFinite,
     NotFrozen,
     NothingLoaded,
-    NoUpdate,
     OptimizerFact,
     OwnState,
+    RestingGroup,
+    Saturated,
     ScaledGradient,
     Unclipped,
+    Undetached,
     Unkept,
     Unregistered,
     Unused,
     Vanish,
     Weight,
+    WrongAverage,
 )
 from torchsleuth.frozen import frozen
 
@@ -303,9 +310,14 @@ class Observation:
     shifts: tuple[LabelShift, ...] = ()
     weights: tuple[Weight, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    undetached: tuple[Undetached, ...] = ()
     unused: tuple[Unused, ...] = ()
     unkept: tuple[Unkept, ...] = ()
     vanished: tuple[Vanish, ...] = ()
+    saturated: tuple[Saturated, ...] = ()
+    ratios: tuple[ConstantRatio, ...] = ()
+    averages: tuple[WrongAverage, ...] = ()
+    contested: Contested | None = None
     equal_units: tuple[EqualUnits, ...] = ()
     not_finite: NotFinite | None = None
     finite: bool | None = None  # the loss and all gradients are (without a loss: no output holds NaN); None where that is not known
@@ -318,6 +330,8 @@ class Observation:
     scaled: ScaledGradient | None = None
     unclipped: Unclipped | None = None
     not_frozen: NotFrozen | None = None
+    resting: tuple[RestingGroup, ...] = ()
+    frozen_at_random: tuple[FrozenAtRandom, ...] = ()
     idle_schedule: IdleSchedule | None = None
     made_anew: MadeAnew | None = None
     states: tuple[OwnState, ...] = ()

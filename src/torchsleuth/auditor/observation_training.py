@@ -200,6 +200,7 @@ class KeptGradient:
     backward: Site | None = None
     closure: bool = False  # the backward passes are those of a closure, which the step calls
     named: Site | None = None  # `optimizer.zero_grad` is written there, and not called
+    within: bool = False  # they are cleared between steps, and not between the calls of the closure in one step
 
 
 @frozen
@@ -252,6 +253,89 @@ class Unclipped:
     made: Site | None = None  # where the iterator was made
     weight: str = ""  # "late": whose gradient was `norm` long when the step used it, and `limit` when it was cleared (`backward`)
     times: int = 1
+
+
+@frozen
+class Undetached:
+    """What a loss takes as given is computed with a history, and the gradient that goes through it trains something."""
+
+    kind: str  # "target": a reward and the network's own next value; "score": what the log-probability of a sample is multiplied with
+    site: Site
+    made: Site | None  # "target": where the next value is computed
+    weights: tuple[str, ...]  # that get a gradient through it
+
+
+@frozen
+class ConstantRatio:
+    """The exponential of a difference between two numbers that are computed alike, anew in each step."""
+
+    site: Site
+    made: Site  # the number without history
+    limit: Site | None
+    count: int
+
+
+@frozen
+class WrongAverage:
+    """A mean of weights over time, of which the terms or the target are not what they should be."""
+
+    kind: str  # "itself": both terms lie in one memory; "reversed": written into the trained model, the copy stays; "trained": the copy gets gradients, too
+    site: Site
+    made: Site | None  # "itself": where the memory got its second name; "trained": where the copy is used with gradients
+    share: float  # that the mean keeps of what was there
+    count: int  # parameters
+
+
+@frozen
+class Contested:
+    """Two optimizers hold the same parameters and pull them in opposite directions."""
+
+    optimizer: str
+    site: Site  # where the one that holds more was built
+    other: Site | None
+    weights: tuple[str, ...]
+    turns: int
+    cosine: float  # at most, of the gradients of two steps that followed one another
+
+
+@frozen
+class Saturated:
+    """An activation is nearly flat for what it is given, in the first step and at the end."""
+
+    operation: str
+    site: Site
+    weights: tuple[str, ...]  # that reach the model's results by no other way
+    lowest: float
+    highest: float
+    count: int
+    beyond: int  # so many of these lie where it is nearly flat
+    cause: Site | None = None
+    reason: str = ""  # in words, with its numbers
+
+
+@frozen
+class RestingGroup:
+    """One group of an optimizer's parameters had a learning rate of 0 in all steps; the others did not."""
+
+    optimizer: str
+    group: int
+    groups: int
+    weights: tuple[str, ...]
+    steps: int
+    built: Site | None
+    rate: Site | None = None  # where its rate is written, as the source has it
+    number: Site | None = None  # the 0 that is given to the name that stands there
+    scheduled: Site | None = None  # a schedule has set the rate
+
+
+@frozen
+class FrozenAtRandom:
+    """A layer was put in the place of another one, and frozen with the random numbers that it began with."""
+
+    layer: str
+    weights: tuple[str, ...]
+    site: Site  # where it was put there
+    frozen: Site
 
 
 @frozen

@@ -18,6 +18,7 @@ from torchsleuth.again.kept import random_kept
 from torchsleuth.auditor.gradients.backward import BackwardWatch
 from torchsleuth.auditor.gradients.gradients import grad_states, is_lone_bias, optimizer_facts
 from torchsleuth.auditor.gradients.looseleaves import loose_leaves
+from torchsleuth.auditor.gradients.saturation import saturated
 from torchsleuth.auditor.gradients.shared import shared_layers
 from torchsleuth.auditor.inputs import preflight
 from torchsleuth.auditor.inputs.batch import Call
@@ -372,6 +373,7 @@ class Session:
         if statistics:
             self.notes.append(statistics)
         self.fields["moves"] = tuple(moves)
+        self.fields["saturated"] = tuple(self.attempt("saturated activations", lambda: saturated(self.runner, self.call, step, self.where)) or ())
 
     def dropout_in_eval(self, step: StepView) -> None:
         if step.trace.ops and not step.trace.truncated and not any(may_drop(op) for op in step.trace.ops) and not drawn_masks(step.trace):

@@ -53,15 +53,21 @@ def filled_below_zero(fact: Vanish, model: nn.Module, trace: Trace, before: int 
     return tuple({site.span: site for site in sites}.values())
 
 
-def filled(trace: Trace, weight: torch.Tensor, before: int | None) -> Site | None:
-    """The last call before the step that wrote values into it, also through `.data`; None where that may have been random values."""
+def own_numbers(trace: Trace, weight: torch.Tensor) -> set[int]:
+    """What the trace has called it, before and after each write."""
     key = trace.known_key(weight)
-    own = {key}
-    while key is not None and (made := trace.producer.get(key)) is not None and made < len(trace.ops) and trace.ops[made].writes:
+    own = {key} if key is not None else set()
+    while key is not None and (made := trace.producer.get(key)) is not None and made < len(trace.ops) and trace.ops[made].writes and trace.ops[made].ins:
         key = trace.ops[made].ins[0].key
         if key in own:
             break
         own.add(key)
+    return own
+
+
+def filled(trace: Trace, weight: torch.Tensor, before: int | None) -> Site | None:
+    """The last call before the step that wrote values into it, also through `.data`; None where that may have been random values."""
+    own = own_numbers(trace, weight)
     aliases = {seen.key for op in trace.ops[:before] if op.name in ("data", "detach") and op.ins and op.ins[0].key in own for seen in op.outs}
     written = [op for op in trace.ops[:before] if op.writes and op.ins and op.ins[0].key in own | aliases]
     return trace.site(written[-1]) if written and written[-1].name in _FILLING else None

@@ -236,7 +236,7 @@ class OtherSteps:
         fields = self.view.facts(
             one.model, one.output, last, states, keys, optimized, None, slice(0, 0), optimized, slice(0, 0), self._since, others[::-1]
         )  # fmt: skip
-        kept = {name: fields.get(name, ()) for name in ("weights", "cuts", "unused")}
+        kept = {name: fields.get(name, ()) for name in ("weights", "cuts", "undetached", "unused")}
         if id(one.model) not in self._again:  # of those the rest was read before
             kept |= {name: fields.get(name, ()) for name in _RECORDED}
             # Not how large they are: what they compare may be trained by now.

@@ -73,7 +73,13 @@ class Carry:
     left: torch.Tensor | None = None  # what the last step left in the gradient
     late: list[tuple[float, float, Site | None]] = field(default_factory=list)  # norms of a used gradient before and after something shortened it, and where it was cleared then
     stepping: bool = False  # its step is being taken
+    taken: bool = False  # another optimizer, which holds it too, has used a gradient that arrived there
     closure: bool = False  # the gradient that was added to arrived while it was
+    asked: int = 0  # how often its steps have called their closure, as far as its state tells
+    inside: list[bool] = field(default_factory=list)  # for each gradient that arrived during this step: was it added to another one?
+    within: tuple[float, Site | None] | None = None  # norm of what the first of these was added to, and the backward pass
+    stepped: Site | None = None  # where its steps are taken
+    gathered: int = 0  # steps in which each call of the closure but the first added to what the calls before it had left
     home: int = field(default_factory=threading.get_ident)
 
     def attach(self) -> None:
@@ -91,9 +97,13 @@ class Carry:
         if self.standing and self.used and not self.period and self._rewritten(old):
             self.used = False
         if self.standing and self.used and not self.norm:
-            self.norm = float((old._values() if old.is_sparse else old).norm())
-            # On a GPU the engine calls from a thread of its own, while the program's waits in `backward()`.
-            self.backward = site_of(place_here(2)) or site_of(place_of(sys._current_frames().get(self.home)))
+            self.norm, self.backward = _norm(old), self._from_here()
+        if self.standing and self.inside and self.within is None:
+            self.within = (_norm(old), self._from_here())
+
+    def _from_here(self) -> Site | None:
+        # On a GPU the engine calls from a thread of its own, while the program's waits in `backward()`.
+        return site_of(place_here(3)) or site_of(place_of(sys._current_frames().get(self.home)))
 
     def _rewritten(self, old: torch.Tensor) -> bool:
         """The program has put other numbers there than its step left (a part of them, an average): what is added to is its own."""
@@ -107,6 +117,8 @@ class Carry:
             self.norm, self.backward = 0.0, None
         elif self.used:
             self.carried, self.closure = True, self.stepping
+        if self.stepping:
+            self.inside.append(self.standing)
         if len(self.period) < MOST_ARRIVALS:
             frame = sys._getframe(1) if threading.get_ident() == self.home else sys._current_frames().get(self.home)
             self.period.append(Arrival(_frames(frame), not self.standing, self.turn(), self.arriving, self.cleared))
@@ -125,11 +137,22 @@ class Carry:
             self.late.append((float(left.norm()), float(now.norm()), site))
 
     def after_step(self) -> None:
+        called, self.asked = self._asked() - self.asked, self._asked()
+        if called > 1 and called == len(self.inside) and all(self.inside[1:]):
+            self.gathered += 1
+        self.inside = []
         self.stepping, self.left = False, _numbers(self.parameter.grad)
+
+    def _asked(self) -> int:
+        optimizer = self.optimizer()
+        held = [p for group in optimizer.param_groups for p in group["params"]] if optimizer is not None else []
+        count = optimizer.state.get(held[0], {}).get("func_evals", 0) if optimizer is not None and held else 0  # LBFGS keeps its state at its first parameter
+        return count if isinstance(count, int) else 0
 
     def before_step(self) -> bool:
         """False when enough has been seen."""
         self.steps += 1
+        self.stepped = self.stepped or site_of(place_here(3))
         if self.carried:
             self.times += 1
             self.site = self.site or site_of(place_here(3))
@@ -161,7 +184,7 @@ class Carry:
         A gradient that is made to be looked at (an attack, a norm to log) comes from another `backward()` than the one that is used; one that
         is kept elsewhere until all are there (of each sample, of each task) is put back before the step, which then uses another.
         """
-        if len(self.periods) < 2 or not all(self.true):
+        if len(self.periods) < 2 or self.taken or not all(self.true):
             return None
         counts = {len(period) for period in self.periods}
         sources = {one.frames for period in self.periods for one in period}
@@ -215,6 +238,9 @@ class Arrivals:
 
     def before_step(self, optimizer: Optimizer) -> None:
         if self._live:
+            for carry in self._live:
+                if carry.optimizer() is not optimizer and carry.period and any(p is carry.parameter for p in parameters_of(optimizer)):
+                    carry.taken = True
             self._live = [carry for carry in self._live if carry.optimizer() is not optimizer or carry.before_step()]
             self._turn += 1
             if not self._live:
@@ -260,6 +286,9 @@ class Arrivals:
             chances = carry.steps - 1
             if carry.times and 2 * carry.times >= chances:
                 found.append(KeptGradient(carry.kind, carry.name, carry.times, chances, carry.norm, carry.site, carry.backward, closure=carry.closure))
+            elif carry.gathered and carry.within is not None:
+                norm, backward = carry.within
+                found.append(KeptGradient(carry.kind, carry.name, carry.gathered, chances, norm, carry.stepped, backward, closure=True, within=True))
         return found
 
     def discarded(self) -> list[DiscardedGradient]:
@@ -301,6 +330,10 @@ def _frames(frame: types.FrameType | None) -> Frames:
 
 def _site(frames: Frames) -> Site | None:
     return site_of(Place(*frames[0], *frames[0])) if frames else None
+
+
+def _norm(gradient: torch.Tensor) -> float:
+    return float((gradient._values() if gradient.is_sparse else gradient).norm())
 
 
 def _numbers(gradient: torch.Tensor | None) -> torch.Tensor | None:

@@ -96,7 +96,7 @@ def called_name(site: Site | None) -> str:
 def renamed(fields: dict[str, typing.Any], name: str) -> dict[str, typing.Any]:
     """The facts about weights under the name that the program calls the module by: `gen.net.0.weight`."""
     found = dict(fields)
-    for field_name in ("weights", "cuts", "unused", "vanished") if name else ():
+    for field_name in ("weights", "cuts", "undetached", "unused", "vanished") if name else ():
         facts = fields.get(field_name, ())
         if field_name == "weights":
             found[field_name] = tuple(dataclasses.replace(fact, name=f"{name}.{fact.name}") for fact in facts)

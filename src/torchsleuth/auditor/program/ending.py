@@ -14,7 +14,7 @@ from torchsleuth.auditor.gradients.symmetry import stay_equal
 from torchsleuth.auditor.judge import across, findings
 from torchsleuth.auditor.losses.leftout import LEFT_OUT
 from torchsleuth.auditor.observation import Observation
-from torchsleuth.auditor.observation_training import MixedGradient, NoUpdate, OptimizerFact
+from torchsleuth.auditor.observation_training import KeptGradient, MixedGradient, NoUpdate, OptimizerFact
 from torchsleuth.auditor.program.alternating import OtherSteps
 from torchsleuth.auditor.program.arrivals import Mixed
 from torchsleuth.auditor.program.averages import never_moved
@@ -55,6 +55,7 @@ class Ending:
     others: OtherSteps | None
     outermost: list[tuple[int, weakref.ref, Place]]  # the calls of modules in the first step: before which operation, which one, and from where
     budget_s: float
+    by_hand: tuple[KeptGradient, ...] = ()
 
     def look_for_idleness(self, never: bool, vanished: NoUpdate | None) -> None:
         """Over the whole program: was no step taken (`never`), or none that changed anything, or none by one of several optimizers?"""
@@ -193,7 +194,7 @@ class Ending:
             fields["modes"] = (*fields.get("modes", ()), fact)
         arrivals = self.later.arrivals
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
-        largest.update(kept=tuple(arrivals.kept()), discarded=tuple(arrivals.discarded()), mixed=tuple(self._with_entry(one) for one in arrivals.mixed()))
+        largest.update(kept=(*arrivals.kept(), *self.by_hand), discarded=tuple(arrivals.discarded()), mixed=tuple(self._with_entry(one) for one in arrivals.mixed()))
         largest["broadcasts"] = (*largest.get("broadcasts", ()), *self.later.metrics.found.values())
         largest["duplicates"] = (*largest.get("duplicates", ()), *self.later.metrics.lost.values())
         near = [one.site for one in self.captured]

@@ -8,7 +8,9 @@ import typing
 from torch.optim.optimizer import Optimizer
 
 from torchsleuth.auditor.program.anew import AnewWatch
+from torchsleuth.auditor.program.contested import ContestedWatch
 from torchsleuth.auditor.program.optimizers import OptimizerWatch
+from torchsleuth.auditor.program.restinggroups import RestingGroups
 from torchsleuth.auditor.program.schedules import ScheduleWatch
 from torchsleuth.auditor.program.stephooks import StepHook
 from torchsleuth.auditor.tracing.modestack import harmless
@@ -19,6 +21,7 @@ class EveryStep:
 
     def __init__(self, optimizers: OptimizerWatch) -> None:
         self.anew, self.schedules = AnewWatch(optimizers), ScheduleWatch(optimizers)
+        self.groups, self.contested = RestingGroups(optimizers), ContestedWatch(optimizers)
         self._handles: list[typing.Any] = []
         self._home = threading.get_ident()
 
@@ -34,6 +37,8 @@ class EveryStep:
     def failed(self, error: Exception) -> None:
         self.anew.forget()
         self.schedules.forget()
+        self.groups.forget()
+        self.contested.forget()
         self.stop()
 
     @harmless
@@ -41,6 +46,8 @@ class EveryStep:
         if threading.get_ident() == self._home:
             self.anew.before_step(optimizer)
             self.schedules.before_step(optimizer)
+            self.groups.before_step(optimizer)
+            self.contested.before_step(optimizer)
 
     @harmless
     def _after(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:

@@ -171,6 +171,9 @@ class LaterWatch:
         return NoUpdate(found.kind, "barren", found.site, steps=found.steps, held=found.count) if found is not None else None
 
     def after_step(self, optimizer: Optimizer) -> None:
+        seen = self._barren.get(id(optimizer))
+        if seen is not None and not seen.fruitful and seen.steps <= BARREN_STEPS:
+            seen.fruitful = any(p.grad is not None for p in parameters_of(optimizer))  # made by a closure, which the step has called
         several = len(self._models) > 1
         self.arrivals.after_step(optimizer, [(called_name(one.site) if several else "", one.model) for one in self._models.values()])
 

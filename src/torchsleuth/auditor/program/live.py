@@ -8,6 +8,7 @@ experiments, on copies of the inputs of that step, when the program has ended an
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import typing
 import weakref
@@ -29,9 +30,11 @@ from torchsleuth.auditor.laboratory.runner import unwrapped
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.program.alternating import OtherSteps
+from torchsleuth.auditor.program.byhand import HandSteps
 from torchsleuth.auditor.program.captured import Captured, behind_the_loss, called_name, copied, keywords, note_again
 from torchsleuth.auditor.program.clearing import Holder
 from torchsleuth.auditor.program.ending import Ending, Parts, first_line, joined
+from torchsleuth.auditor.program.frozenatrandom import Exchanges
 from torchsleuth.auditor.program.inturn import InTurn
 from torchsleuth.auditor.program.later import LaterWatch
 from torchsleuth.auditor.program.optimizers import parameters_of
@@ -39,6 +42,7 @@ from torchsleuth.auditor.program.outside import OutsideLeaves
 from torchsleuth.auditor.program.rates import RateWatch
 from torchsleuth.auditor.program.reading import StepReading
 from torchsleuth.auditor.program.scaling import scaler_of
+from torchsleuth.auditor.program.selfaverage import AverageWatch
 from torchsleuth.auditor.program.states import StateNotes
 from torchsleuth.auditor.program.stephooks import StepHook
 from torchsleuth.auditor.program.thawing import ThawWatch
@@ -67,12 +71,15 @@ class StepWatch(StepReading):
         self._compiling = CompileWatch(self._compiles, self._compiled_call)
         self._later: LaterWatch | None = None
         self._others: OtherSteps | None = None
+        self._averages: AverageWatch | None = None
         self._thaw: ThawWatch | None = None
         self._rates = RateWatch(self._optimizers)
         self._states_loaded = StateNotes()
         self._leaves = LeafNotes()
         self._outside = OutsideLeaves()
         self._alone = HeldAlone()
+        self._exchanges = Exchanges()
+        self._by_hand = HandSteps()
         self._in_turn = InTurn(self._begun_for)
         self._silent_found: list[Observation] = []
         self.fields: dict[int, dict[str, typing.Any]] = {}
@@ -139,7 +146,7 @@ class StepWatch(StepReading):
         self._states_loaded.stop()
         self._compiling.stop()
         self._clearing.stop()
-        for watch in (self._later, self._others):
+        for watch in (self._by_hand, self._averages, self._later, self._others):
             if watch is not None:
                 watch.stop()
 
@@ -176,6 +183,8 @@ class StepWatch(StepReading):
     def _registered(self, module: nn.Module, name: str, value: typing.Any) -> None:
         if threading.get_ident() == self._home:
             self._optimizers.registered(module, name, value)
+            if not self._done:
+                self._exchanges.registered(module, name, value)
             if self._on and self._outermost:
                 self._leaves.registered(self.view.trace, value)
 
@@ -208,8 +217,9 @@ class StepWatch(StepReading):
         self._compiler_seen = True
         for watch in self._in_turn.watches:
             watch._compiles(whole_model)
-        if self._others is not None:
-            self._others.stop()
+        for watch in (self._averages, self._others):
+            if watch is not None:
+                watch.stop()
         if self._later is not None:
             self._later.take_off_modules()
         if not self._here():
@@ -333,11 +343,17 @@ class StepWatch(StepReading):
         if not self.captured:
             variables = variables_below(self._loss.grad_fn) if self._loss is not None and self._loss.grad_fn is not None else []
             if not self._more:
-                self._optimizers.first_backward([p for p in variables if p.grad is not None], self.view.trace)
+                taught = [p for p in variables if p.grad is not None]
+                self._optimizers.first_backward(taught, self.view.trace)
+                self._by_hand.start(taught, self._held())
             return
         self._zero_starts.update(id(one.model) for one in self.captured if starts_at_zero(one.model))
         trained = [p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"]
         self._optimizers.first_backward(trained, self.view.trace)
+        self._by_hand.start(trained, self._held())
+
+    def _held(self) -> set[int]:
+        return {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: typing.Any, kwargs: typing.Any) -> None:
@@ -448,6 +464,7 @@ class StepWatch(StepReading):
                 self._later.start(modules=not self._compiled)
                 self._thaw = ThawWatch(self.captured, self._optimizers)
                 self._watch_others(losses, entered)
+                self._watch_averages()
 
     def _watch_others(self, losses: list[torch.Tensor], entered: nn.Module | None) -> None:
         """The program has more optimizers, which take their steps after the first one; or none has taken one yet."""
@@ -457,6 +474,12 @@ class StepWatch(StepReading):
             self._others.start()
             if entered is not None:
                 self._others.entered(entered)
+
+    def _watch_averages(self) -> None:
+        if not self._compiled and threading.get_ident() == self._home and self._optimizer is not None:
+            trained = [p for one in self.captured for p in one.model.parameters() if self._states.get(id(p)) == "ok"]
+            self._averages = AverageWatch(self.view.trace, trained, self._optimizers)
+            self._averages.start(self._others.view.trace if self._others is not None else None)
 
     @harmless
     def _built(self, optimizer: Optimizer) -> None:
@@ -483,21 +506,29 @@ class StepWatch(StepReading):
 
     def _finish(self) -> Parts:
         self._silent_found += self._alone.found()
+        kept = tuple(self._by_hand.found([one.model for one in self.captured], self.view.trace, self._backward_at, self._held()))
         if not self.captured and self._loose is not None:
-            seen = (*self._silent_found, self._loose)
+            seen = (*self._silent_found, dataclasses.replace(self._loose, kept=kept))
             return Parts(across([d for observation in seen for d in findings(observation)]), tuple(self.notes), seen)
         if not self.captured:
             why = "the program trains in another thread than the main one" if self._other_thread else "no module with trainable parameters was called with gradients on"
             return Parts(notes=(*self.notes, f"no training step was seen: {why}"))
         ending = Ending(self.view, self.captured, self.fields, self._optimizers, self._later, self._others, self._outermost, self.budget_s)
-        held = {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
+        held = self._held()
         largest = self.fields.setdefault(id(max(self.captured, key=lambda c: c.size).model), {})
         largest["unregistered"] = (*largest.get("unregistered", ()), *(leaf.fact for leaf in self._loose_leaves if leaf.stays(held)), *self._outside.found)
         for key, fact in self._thaw.facts() if self._thaw is not None else ():
             fields = self.fields.setdefault(key, {})
             fields["optimizer"] = (*fields.get("optimizer", ()), fact)
+        if (every := self._optimizers.every) is not None:
+            called = [(called_name(one.site) if len(self.captured) > 1 else "", one.model) for one in self.captured]
+            largest["resting"] = tuple(every.groups.found(called, self._states_loaded.given))
+            largest["contested"] = every.contested.found(called)
+        largest["frozen_at_random"] = tuple(self._exchanges.frozen([one.model for one in self.captured], self.view.trace, bool(self._optimizers.changed())))
+        largest["averages"] = tuple(self._averages.found()) if self._averages is not None else ()
         largest["states"] = tuple(self._states_loaded.found.values())
         largest["not_loaded"] = tuple(self._states_loaded.nothing.values())
+        ending.by_hand = kept
         ending.look_for_idleness(never=self._awaited, vanished=self._rates.vanished())
         return ending.parts(self._silent_found, list(self.notes))
 

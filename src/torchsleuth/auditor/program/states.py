@@ -28,6 +28,7 @@ class StateNotes:
     def __init__(self) -> None:
         self.found: dict[typing.Any, OwnState] = {}
         self.nothing: dict[int, NothingLoaded] = {}
+        self.given: set[int] = set()  # parameters that some state was loaded into
         self.steps = 0
         self._calls = 0
         self._original: typing.Any = None
@@ -58,6 +59,7 @@ class StateNotes:
     def loaded(self, module: nn.Module, given: dict[str, list[str]], result: typing.Any) -> None:
         own = [name for name, _ in module.named_parameters()]
         missing = set(getattr(result, "missing_keys", ()))
+        self.given.update(id(p) for name, p in module.named_parameters() if name not in missing)
         if not given or not own:
             return
         if not missing.issuperset(own):

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from torchsleuth.auditor.gradients.flatness import SaturationWatch
 from torchsleuth.auditor.gradients.gradients import Flow, follows_another, used_modules, weights_of
+from torchsleuth.auditor.gradients.ratios import constant_ratios
+from torchsleuth.auditor.gradients.undetached import undetached
 from torchsleuth.auditor.gradients.unregistered import unregistered
 from torchsleuth.auditor.inputs.padded import Padding
 from torchsleuth.auditor.inputs.paddedbyuse import padded_lookups
@@ -64,6 +67,7 @@ class StepView:
     alias_watch: AliasWatch = field(init=False)
     finite: FiniteWatch = field(init=False)
     clips: ClipWatch = field(init=False)
+    saturation: SaturationWatch = field(init=False)
     integers: IntegerWatch = field(init=False)
     regarded: dict[int, frozenset[str]] = field(default_factory=dict)  # by the model: names of its results that a loss was computed from
 
@@ -82,6 +86,8 @@ class StepView:
         self.finite.install()
         self.clips = ClipWatch(self.trace)
         self.clips.install()
+        self.saturation = SaturationWatch(self.trace)
+        self.saturation.install()
         self.integers = IntegerWatch(self.trace)
         self.integers.install()
 
@@ -151,6 +157,9 @@ class StepView:
                     found["cuts"] = (*found.get("cuts", ()), *(cut for cut in again["cuts"] if cut not in found.get("cuts", ())))
                     cut_off = {name for cut in again["cuts"] for name in cut.weights}
                     found["unused"] = tuple(unused for unused in found.get("unused", ()) if not cut_off & set(unused.weights))
+            trained = {w.name for w in weights if w.in_optimizer is not False and w.grad == "ok"}
+            found["ratios"] = tuple(fact for one in (loss, *beside) if one is not None for fact in constant_ratios(trace, trace.known_key(one)))
+            found["undetached"] = tuple(fact for one in (loss, *beside) if one is not None for fact in undetached(trace, trace.known_key(one), keys, trained))
             explained = {name for fact in (*found.get("cuts", ()), *found.get("unused", ())) for name in fact.weights}
             if loss is not None and not since:
                 named = {fact.site.span for fact in lost if fact.site is not None}

@@ -53,7 +53,34 @@ class GradientsKept(AuditRule):
 
     def judge(self, observation: Observation) -> Iterator[Diagnosis]:
         for fact in observation.kept:
-            yield _diagnosis(fact)
+            yield _by_hand(fact) if not fact.optimizer else _within(fact) if fact.within else _diagnosis(fact)
+
+
+def _by_hand(fact: KeptGradient) -> Diagnosis:
+    culprits = [culprit(fact.backward, Role.MUTATE, "adds to gradients that the step before has already used")] if fact.backward is not None else []
+    if fact.site is not None:
+        culprits.append(culprit(fact.site, Role.CALL, "uses the sum, and leaves it there"))
+    return Diagnosis(
+        GradientsKept.name, "gradients are not cleared between steps: each step uses those of the steps before it too", Confidence.CERTAIN, tuple(culprits),
+        observed(f"when `backward()` reached {fact.weight} again, its `.grad` was bit for bit what it had been before the parameter was changed (norm {number(fact.norm)})",
+                 f"this was so in {fact.times} of the {fact.chances} backward passes watched after the first one; no optimizer holds it"),
+        "`backward()` adds to `.grad`; where steps are taken by hand, clearing it is the program's own business.",
+        (advice("Clear it after each step: `p.grad = None` (or `p.grad.zero_()`) for every parameter, or `model.zero_grad()` before `backward()`."),),
+    )  # fmt: skip
+
+
+def _within(fact: KeptGradient) -> Diagnosis:
+    culprits = [culprit(fact.backward, Role.MUTATE, "adds to the gradients of the closure's call before")] if fact.backward is not None else []
+    if fact.site is not None:
+        culprits.append(culprit(fact.site, Role.CALL, "calls the closure several times"))
+    return Diagnosis(
+        GradientsKept.name, "gradients are not cleared between the calls of the closure: each call adds to those before it", Confidence.CERTAIN, tuple(culprits),
+        observed(f"within one step of {fact.optimizer} the closure was called several times; when `backward()` reached `{fact.weight}` again, its `.grad` still held "
+                 f"what the call before it had left there (norm {number(fact.norm)})",
+                 f"this was so in {fact.times} of the {fact.chances} steps watched after the first one"),
+        f"{fact.optimizer} asks its closure for the loss and the gradient at several points of one step; gradients of other points are no part of the answer.",
+        (advice("Call `optimizer.zero_grad()` in the closure, before `backward()`: the step calls it several times."),),
+    )  # fmt: skip
 
 
 def _diagnosis(fact: KeptGradient) -> Diagnosis:

@@ -14,7 +14,7 @@ class ResultDropped(AuditRule):
 
     What happened
     -------------
-    A line of the program is nothing but a call that returns a new tensor. It was called in the step, and nothing took the result.
+    A line of the program is nothing but a call, or arithmetic, that returns a new tensor. It ran in the step, and nothing took the result.
 
     Why
     ---
@@ -50,7 +50,7 @@ class ResultDropped(AuditRule):
             yield Diagnosis(
                 self.name, f"the result of `{fact.operation}` is not kept: the line has no effect", Confidence.CERTAIN,
                 (culprit(fact.site, Role.CALL, f"returns a new tensor, which nothing takes; what `{fact.operation}` was given stays as it is"),),
-                observed(f"`{source}` was called" + (f" {fact.times} times in the step" if fact.times > 1 else "") + ", and no operation took its result"),
+                observed(f"`{source}` was computed" + (f" {fact.times} times in the step" if fact.times > 1 else "") + ", and no operation took its result"),
                 f"`{fact.operation}` does not change the tensor that it is given.",
                 (advice(f"Give the result a name, the same if it is to replace what was there{writes}."),),
             )  # fmt: skip
