@@ -154,7 +154,8 @@ class LossCall:
     activation_built: Site | None = None  # where the module that applies it was built
     built_inside: bool = False  # as one of several layers: there it is to be taken out
     gradient_left: float | None = None  # the share of the scores' gradient that comes through the activation
-    asked: float | None = None  # of probabilities that sum to one: how many of them the targets of one row want to be one
+    asked: float | None = None  # of probabilities that sum to one: how many of them the targets want to be one, along the same axis (`asked_over`)
+    asked_over: int | None = None
     cut_off: tuple[int, int, int, int] | None = None  # scores that are zero, of how many; labels' own scores that are, of how many
     out_of_reach: tuple[int, int, float, float] | None = None  # targets that the activation cannot give, of how many; the least and the greatest
     logarithm: Site | None = None  # what is no distribution was made by a logarithm here

@@ -56,6 +56,8 @@ class Unused:
     end: Site | None = None  # the last thing computed from its result, which nothing takes up; or what overwrites it
     again: Site | None = None  # the second call of another layer of its size with the very same input, the first of which is `first`
     first: Site | None = None
+    other: str = ""  # a layer beside it, of its kind, that is called at two places, `twice`, with different inputs
+    twice: tuple[Site, ...] = ()
 
 
 @frozen

@@ -22,6 +22,7 @@ ENOUGH = 32  # elements from which a constant input is no accident of a small ex
 FEW = 4  # samples may be equal by chance
 PIXELS = 128  # whole numbers that stay below are as likely classes of a segmentation, or counts
 _REPEATING = {"__getitem__", "select", "expand", "expand_as", "repeat", "tile", "index_select"}
+_PICKING = {"__getitem__", "select", "narrow"}
 _IMAGE_CHANNELS = (1, 3, 4)
 
 
@@ -224,11 +225,27 @@ def equal_samples(call: Call, trace: Trace, asked: list[torch.Tensor]) -> list[I
         return []
     leaf = max(content, key=lambda one: one.tensor.numel())
     answers = next((target for target in asked if target.dim() and target.shape[0] == count and not _rows_equal(target)), None)
-    if answers is None or leaf.tensor.numel() == count or _constant(content):  # which tells it, too
+    if leaf.tensor.numel() == count or _constant(content):  # which tells it, too
         return []
+    if answers is None:
+        return _one_piece_again(leaf, count, trace)
     text = f"all {count} samples of `{leaf.name}`, shape {list(leaf.tensor.shape)}, are one and the same, and the loss asks {answers.unique(dim=0).shape[0]} different answers of them"
     repeating = (op for op in way_back(trace, trace.known_key(leaf.tensor)) if op.name in _REPEATING and op.place.direct)
     return [InputFact("equal-samples", leaf.name, text, count=count, made=next((trace.site(op) for op in repeating), None))]
+
+
+def _one_piece_again(leaf: Leaf, count: int, trace: Trace) -> list[InputFact]:
+    """A data set that cut the same piece out of a larger tensor for every number that the loader asked for. One that holds a single sample cuts out nothing."""
+    stacked = next((op for op in way_back(trace, trace.known_key(leaf.tensor)) if op.name == "stack" and not op.place.direct and len(op.ins) == count), None)
+    picked = [trace.maker(seen) for seen in stacked.ins] if stacked is not None else []
+    if any(op is None or op.name not in _PICKING or not op.ins or op.ins[0].size[:1] < (count,) for op in picked):
+        return []
+    places = {(op.ins[0].key, op.place.user_code, op.place.user_offset, repr(op.plain)): op for op in picked if op is not None}
+    if len(places) != 1 or any(unknown in repr(op.plain[0][1:]) for op in places.values() for unknown in ("'tensor'", "'?'")):
+        return []
+    op = next(iter(places.values()))
+    text = f"all {count} samples of `{leaf.name}`, shape {list(leaf.tensor.shape)}, are one and the same; they were cut out of one tensor of {op.ins[0].size[0]} rows"
+    return [InputFact("one-piece", leaf.name, text, count=count, made=trace.site(op))]
 
 
 def _rows_equal(values: torch.Tensor) -> bool:
