@@ -131,10 +131,10 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`; "reduced": what `reduction` made of the table at `product`, over `axis`
+    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`; "reduced": what `reduction` made of the table at `product`, over `axes`
     product: Site | None = None
     made: tuple[Made, ...] = ()
-    axis: int = 0
+    axes: tuple[int, ...] = ()
     reduction: str = ""
 
 
@@ -191,7 +191,8 @@ class LossCall:
 class AxisFact:
     """A softmax or the like over an axis it should not run over."""
 
-    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"; "unit-axis": vectors of length 1 along `along`, compared along `keys`
+    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"; "unit-axis": vectors of length 1 along `along`, compared along `keys`;
+    # "samples-overlap", "samples-distance": sums over the samples, of which a quotient or a margin is taken at `use`
     operation: str
     dim: int
     size: tuple[int, ...]
@@ -200,6 +201,7 @@ class AxisFact:
     along: int = -2  # the axis along which the weights sum to one
     keys: int = -1  # the axis along which they should
     built: Site | None = None  # where the layer that does so was given its axis
+    others: tuple[Site, ...] = ()  # further sums that meet at `use`
 
 
 @frozen
