@@ -104,11 +104,13 @@ class EqualUnits:
 class NotFinite:
     """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
 
-    kind: str  # "nan", "inf"; "given": NaN that came with an operand
+    kind: str  # "nan", "inf"; "given": NaN that came with an operand; "later": the gradients of a later step, where `operation` is "NaN" or "infinite" and `site` the optimizer's step
     operation: str
     site: Site
-    why: str  # what about its inputs explains it
+    why: str  # what about its inputs explains it; of a later step, the variable around it that holds NaN ("" for none)
     loss: str  # "NaN", "infinite"
+    step: int = 1
+    made: Site | None = None  # where that variable got its value
 
 
 @frozen
