@@ -35,7 +35,7 @@ def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Dia
         caused |= {"nan-gradient", "loss-at-start", "not-finite"}
     if "not-finite" in rules:
         caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
-    if "unscaled-image" in kinds:
+    if kinds & {"unscaled-image", "stretched-image"}:
         caused |= {"loss-at-start", "zero-gradient"}
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")

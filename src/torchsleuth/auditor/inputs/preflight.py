@@ -13,6 +13,7 @@ from torchsleuth.auditor.inputs import padded
 from torchsleuth.auditor.inputs.batch import Call, Leaf
 from torchsleuth.auditor.inputs.given import given
 from torchsleuth.auditor.inputs.heldrows import lengths_in_another_order, listed_at
+from torchsleuth.auditor.inputs.levels import NEAR_ZERO, stretched_bytes
 from torchsleuth.auditor.observation import InputFact
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.tracing.beginnings import beginning, way_back
@@ -52,12 +53,18 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
             continue
         values = tensor.detach().float()
         low, high = float(values.min()), float(values.max())
-        if low < 0 or high < PIXELS or high > 255 or bool((values != values.round()).any()):
+        raw = low >= 0 and PIXELS <= high <= 255 and bool((values == values.round()).all())
+        steps = stretched_bytes(values) if not raw and low >= -NEAR_ZERO and high >= PIXELS else None
+        taker = _first_taker(trace, key) if raw or steps is not None else None
+        if taker is None or taker.name not in ("conv2d", "linear", "conv_transpose2d", "matmul"):
             continue
-        taker = _first_taker(trace, key)
-        if taker is not None and taker.name in ("conv2d", "linear", "conv_transpose2d", "matmul"):
+        if steps is None:
             text = f"`{leaf.name}` holds whole numbers from {low:g} to {high:g}, and `{taker.name}` takes it as it is"
             found.append(InputFact("unscaled-image", leaf.name, text, high, site=trace.site(taker)))
+        else:
+            text = (f"`{leaf.name}` lies between {low:.4g} and {high:.4g}, in at most 256 levels that are {steps[0]:.3g} apart in the first channel: as whole numbers up to 255, "
+                    f"divided by {1 / steps[0]:.3g}; `{taker.name}` takes it as it is")  # fmt: skip
+            found.append(InputFact("stretched-image", leaf.name, text, high, site=trace.site(taker)))
     return found
 
 
