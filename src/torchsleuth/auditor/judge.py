@@ -27,13 +27,15 @@ def findings(observation: Observation) -> tuple[Diagnosis, ...]:
 def _causes(observation: Observation, found: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
     """Without findings that only repeat what another one has caused: a NaN in the data makes NaN gradients."""
     rules = {diagnosis.rule for diagnosis in found}
+    if observation.not_finite is not None and observation.not_finite.kind == "later":
+        rules.discard("not-finite")  # which says nothing of the first step
     kinds = {fact.kind for fact in observation.inputs}
     caused: set[str] = set()
     if "not-finite" in kinds and not observation.finite:  # in the inputs
         caused |= {"nan-gradient", "loss-at-start", "not-finite"}
     if "not-finite" in rules:
         caused |= {"nan-gradient", "zero-gradient", "loss-at-start", "no-update"}
-    if "unscaled-image" in kinds:
+    if kinds & {"unscaled-image", "stretched-image"}:
         caused |= {"loss-at-start", "zero-gradient"}
     if "softmax-axis" in rules or any(move.inverted for move in observation.moves):
         caused.add("zero-gradient")

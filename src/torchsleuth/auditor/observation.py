@@ -138,10 +138,10 @@ class Broadcast:
     reduced_into_loss: bool
     same_origin: bool
     batch: int | None = None
-    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`; "reduced": what `reduction` made of the table at `product`, over `axis`
+    kind: str = "outer"  # "metric": the same, in an evaluation; "weights": (B,) on the (B, B) that `product` made; "features": (B,) for each sample, along the last axis of (B, ..., B); "averaged": on a loss that is one number already, which is made (or called) at `product`; "reduced": what `reduction` made of the table at `product`, over `axes`
     product: Site | None = None
     made: tuple[Made, ...] = ()
-    axis: int = 0
+    axes: tuple[int, ...] = ()
     reduction: str = ""
 
 
@@ -161,7 +161,8 @@ class LossCall:
     activation_built: Site | None = None  # where the module that applies it was built
     built_inside: bool = False  # as one of several layers: there it is to be taken out
     gradient_left: float | None = None  # the share of the scores' gradient that comes through the activation
-    asked: float | None = None  # of probabilities that sum to one: how many of them the targets of one row want to be one
+    asked: float | None = None  # of probabilities that sum to one: how many of them the targets want to be one, along the same axis (`asked_over`)
+    asked_over: int | None = None
     cut_off: tuple[int, int, int, int] | None = None  # scores that are zero, of how many; labels' own scores that are, of how many
     out_of_reach: tuple[int, int, float, float] | None = None  # targets that the activation cannot give, of how many; the least and the greatest
     logarithm: Site | None = None  # what is no distribution was made by a logarithm here
@@ -197,7 +198,8 @@ class LossCall:
 class AxisFact:
     """A softmax or the like over an axis it should not run over."""
 
-    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"; "unit-axis": vectors of length 1 along `along`, compared along `keys`
+    kind: str  # "one-element"; of weights of an attention: "query-axis", "other-axis"; "unit-axis": vectors of length 1 along `along`, compared along `keys`;
+    # "samples-overlap", "samples-distance": sums over the samples, of which a quotient or a margin is taken at `use`
     operation: str
     dim: int
     size: tuple[int, ...]
@@ -206,6 +208,7 @@ class AxisFact:
     along: int = -2  # the axis along which the weights sum to one
     keys: int = -1  # the axis along which they should
     built: Site | None = None  # where the layer that does so was given its axis
+    others: tuple[Site, ...] = ()  # further sums that meet at `use`
 
 
 @frozen

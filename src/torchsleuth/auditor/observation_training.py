@@ -56,6 +56,8 @@ class Unused:
     end: Site | None = None  # the last thing computed from its result, which nothing takes up; or what overwrites it
     again: Site | None = None  # the second call of another layer of its size with the very same input, the first of which is `first`
     first: Site | None = None
+    other: str = ""  # a layer beside it, of its kind, that is called at two places, `twice`, with different inputs
+    twice: tuple[Site, ...] = ()
 
 
 @frozen
@@ -102,11 +104,13 @@ class EqualUnits:
 class NotFinite:
     """The first result that holds NaN or infinity, on the way to a loss that is not finite."""
 
-    kind: str  # "nan", "inf"; "given": NaN that came with an operand
+    kind: str  # "nan", "inf"; "given": NaN that came with an operand; "later": the gradients of a later step, where `operation` is "NaN" or "infinite" and `site` the optimizer's step
     operation: str
     site: Site
-    why: str  # what about its inputs explains it
+    why: str  # what about its inputs explains it; of a later step, the variable around it that holds NaN ("" for none)
     loss: str  # "NaN", "infinite"
+    step: int = 1
+    made: Site | None = None  # where that variable got its value
 
 
 @frozen

@@ -13,6 +13,7 @@ from torchsleuth.auditor.inputs import padded
 from torchsleuth.auditor.inputs.batch import Call, Leaf
 from torchsleuth.auditor.inputs.given import given
 from torchsleuth.auditor.inputs.heldrows import lengths_in_another_order, listed_at
+from torchsleuth.auditor.inputs.levels import NEAR_ZERO, stretched_bytes
 from torchsleuth.auditor.observation import InputFact
 from torchsleuth.auditor.observation_parts import Site
 from torchsleuth.auditor.tracing.beginnings import beginning, way_back
@@ -22,6 +23,7 @@ ENOUGH = 32  # elements from which a constant input is no accident of a small ex
 FEW = 4  # samples may be equal by chance
 PIXELS = 128  # whole numbers that stay below are as likely classes of a segmentation, or counts
 _REPEATING = {"__getitem__", "select", "expand", "expand_as", "repeat", "tile", "index_select"}
+_PICKING = {"__getitem__", "select", "narrow"}
 _IMAGE_CHANNELS = (1, 3, 4)
 
 
@@ -51,12 +53,18 @@ def traced_facts(call: Call, trace: Trace) -> list[InputFact]:
             continue
         values = tensor.detach().float()
         low, high = float(values.min()), float(values.max())
-        if low < 0 or high < PIXELS or high > 255 or bool((values != values.round()).any()):
+        raw = low >= 0 and PIXELS <= high <= 255 and bool((values == values.round()).all())
+        steps = stretched_bytes(values) if not raw and low >= -NEAR_ZERO and high >= PIXELS else None
+        taker = _first_taker(trace, key) if raw or steps is not None else None
+        if taker is None or taker.name not in ("conv2d", "linear", "conv_transpose2d", "matmul"):
             continue
-        taker = _first_taker(trace, key)
-        if taker is not None and taker.name in ("conv2d", "linear", "conv_transpose2d", "matmul"):
+        if steps is None:
             text = f"`{leaf.name}` holds whole numbers from {low:g} to {high:g}, and `{taker.name}` takes it as it is"
             found.append(InputFact("unscaled-image", leaf.name, text, high, site=trace.site(taker)))
+        else:
+            text = (f"`{leaf.name}` lies between {low:.4g} and {high:.4g}, in at most 256 levels that are {steps[0]:.3g} apart in the first channel: as whole numbers up to 255, "
+                    f"divided by {1 / steps[0]:.3g}; `{taker.name}` takes it as it is")  # fmt: skip
+            found.append(InputFact("stretched-image", leaf.name, text, high, site=trace.site(taker)))
     return found
 
 
@@ -224,11 +232,27 @@ def equal_samples(call: Call, trace: Trace, asked: list[torch.Tensor]) -> list[I
         return []
     leaf = max(content, key=lambda one: one.tensor.numel())
     answers = next((target for target in asked if target.dim() and target.shape[0] == count and not _rows_equal(target)), None)
-    if answers is None or leaf.tensor.numel() == count or _constant(content):  # which tells it, too
+    if leaf.tensor.numel() == count or _constant(content):  # which tells it, too
         return []
+    if answers is None:
+        return _one_piece_again(leaf, count, trace)
     text = f"all {count} samples of `{leaf.name}`, shape {list(leaf.tensor.shape)}, are one and the same, and the loss asks {answers.unique(dim=0).shape[0]} different answers of them"
     repeating = (op for op in way_back(trace, trace.known_key(leaf.tensor)) if op.name in _REPEATING and op.place.direct)
     return [InputFact("equal-samples", leaf.name, text, count=count, made=next((trace.site(op) for op in repeating), None))]
+
+
+def _one_piece_again(leaf: Leaf, count: int, trace: Trace) -> list[InputFact]:
+    """A data set that cut the same piece out of a larger tensor for every number that the loader asked for. One that holds a single sample cuts out nothing."""
+    stacked = next((op for op in way_back(trace, trace.known_key(leaf.tensor)) if op.name == "stack" and not op.place.direct and len(op.ins) == count), None)
+    picked = [trace.maker(seen) for seen in stacked.ins] if stacked is not None else []
+    if any(op is None or op.name not in _PICKING or not op.ins or op.ins[0].size[:1] < (count,) for op in picked):
+        return []
+    places = {(op.ins[0].key, op.place.user_code, op.place.user_offset, repr(op.plain)): op for op in picked if op is not None}
+    if len(places) != 1 or any(unknown in repr(op.plain[0][1:]) for op in places.values() for unknown in ("'tensor'", "'?'")):
+        return []
+    op = next(iter(places.values()))
+    text = f"all {count} samples of `{leaf.name}`, shape {list(leaf.tensor.shape)}, are one and the same; they were cut out of one tensor of {op.ins[0].size[0]} rows"
+    return [InputFact("one-piece", leaf.name, text, count=count, made=trace.site(op))]
 
 
 def _rows_equal(values: torch.Tensor) -> bool:

@@ -22,6 +22,7 @@ FAR = 5.0  # a bias
 HIGH = 5.0  # a factor on the scores
 _ABOVE = 2.5  # times what equal scores cost, and as much beside, is worth a look at why
 _LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
+_JOINING = {"cat", "concat", "concatenate"}
 _PRODUCTS = {"matmul", "mm", "__matmul__", "addmm"}
 # What comes before these has no say in how large their result is.
 _LEVELLING = {"layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "tanh", "sigmoid", "softmax", "lstm", "gru", "rnn_tanh"}
@@ -56,14 +57,29 @@ def magnitudes(trace: Trace, scores: Seen, factor: typing.Callable[[], tuple[flo
         if bias is not None and bias.numel() and float(bias.detach().abs().max()) > FAR:
             text = f"the bias, shape {list(bias.shape)}, holds numbers from {float(bias.min()):.3g} to {float(bias.max()):.3g}; `nn.Linear` and convolutions begin below 1"
             found.append(Magnitude("bias", text, _written(trace, bias), trace.site(op)))
-        data = trace.tensor(op.ins[0].key) if op.ins[0].key not in computed else None
-        if data is not None and data.is_floating_point() and data.numel():
+        for data, key, part in _data(trace, op.ins[0], computed):
             size = math.sqrt(float(data.detach().float().square().mean()))
             if size > LOUD:
                 low, high = float(data.min()), float(data.max())
-                text = f"the data that `{op.name}` is given lies between {low:.4g} and {high:.4g}, its root mean square is {size:.4g}; about 1 is usual"
-                found.append(Magnitude("input", text, beginning(trace, op.ins[0].key), trace.site(op)))
+                text = f"the data that `{op.name}` is given{part} lies between {low:.4g} and {high:.4g}, its root mean square is {size:.4g}; about 1 is usual"
+                found.append(Magnitude("input", text, beginning(trace, key), trace.site(op)))
     return tuple({(m.kind, m.site.span if m.site is not None else m.text): m for m in found}.values())
+
+
+def _data(trace: Trace, seen: Seen, computed: set[int]) -> typing.Iterator[tuple[torch.Tensor, int, str]]:
+    """What a layer is given as it is; or the parts of it that are, where they were joined to what is computed (columns beside embeddings)."""
+    whole, made = trace.tensor(seen.key), trace.maker(seen)
+    if whole is None or not whole.is_floating_point() or not whole.numel():
+        return
+    if seen.key not in computed:
+        yield whole, seen.key, ""
+    elif made is not None and made.name in _JOINING and type(dim := made.argument(1, "dim", made.argument(1, "axis", 0))) is int and -whole.dim() <= dim < whole.dim():
+        at = 0
+        for one in made.ins:
+            wide = one.size[dim] if len(one.size) == whole.dim() else 0
+            if one.key not in computed and wide and one.dtype.is_floating_point:
+                yield whole.detach().narrow(dim, at, wide), one.key, f" beside what is computed, {list(one.size)} of {list(seen.size)},"
+            at += wide
 
 
 def with_first_values(losses: tuple[LossCall, ...], model: nn.Module) -> tuple[LossCall, ...]:

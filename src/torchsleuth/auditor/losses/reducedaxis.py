@@ -1,4 +1,4 @@
-"""What was reduced over one axis of a table, without `keepdim`, and then meets the same table along another axis of the same size."""
+"""What was reduced over some axes of a table, without `keepdim`, and then meets the same table along another axis of the same size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchsleuth.auditor.tracing.trace import ARRANGING, Op, Seen, Trace
 from torchsleuth.origin import Origin
 
 _REDUCING = {"sum", "mean", "norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "amax", "amin", "max", "min", "median", "std", "var",
-             "logsumexp", "prod", "nansum", "nanmean"}  # fmt: skip
+             "logsumexp", "prod", "nansum", "nanmean", "var_mean", "std_mean"}  # fmt: skip
 _MEETING = {"add", "sub", "mul", "div", "true_divide", "__rsub__", "rsub", "__radd__", "__rmul__", "__rtruediv__", "__rdiv__", "sub_", "div_", "mul_", "add_", "subtract", "divide", "multiply", "__isub__", "__itruediv__", "__imul__", "__iadd__"}  # fmt: skip
 _COPYING = {"contiguous", "clone", "to", "float", "double", "half", "bfloat16", "detach", "type_as"}
 _PAIRING = {"matmul", "__matmul__", "mm", "bmm", "cdist", "einsum", "inner", "baddbmm"}
@@ -20,7 +20,7 @@ MOST_STEPS = 40
 
 
 def off_their_axis(trace: Trace, loss_key: int | None) -> list[Broadcast]:
-    """`x / x.norm(dim=1)` of a square `x`: the lengths of its rows, along its columns.
+    """`x / x.norm(dim=1)` of a square `x`: the lengths of its rows, along its columns. `x - x.mean((0, 2, 3))` of pictures as wide as they have channels.
 
     A table that is the same when it is turned over (all pairs of one tensor, an adjacency) has no rows that differ from its columns; and what
     meets the table along both axes, one after the other, is meant.
@@ -36,30 +36,32 @@ def off_their_axis(trace: Trace, loss_key: int | None) -> list[Broadcast]:
         reduced = _reduction(trace, short, long)
         if reduced is None:
             continue
-        made, axis = reduced
+        made, axes, pairs = reduced
         site, product = trace.site(op), trace.site(made)
-        if site is None or product is None or _turned_over(trace, made.ins[0], axis) or _both_ways(trace, made, long.size):
+        if site is None or product is None or any(_turned_over(trace, made.ins[0], pair) for pair in pairs) or _both_ways(trace, made, long.size):
             continue
         left, right = (Shape(seen.size, str(seen.dtype).removeprefix("torch.")) for seen in op.ins[:2])
-        found.setdefault(site.span, Broadcast(op.name, left, right, op.outs[0].size, site, 0, False, True, None, "reduced", product, axis=axis, reduction=made.name))
+        found.setdefault(site.span, Broadcast(op.name, left, right, op.outs[0].size, site, 0, False, True, None, "reduced", product, axes=axes, reduction=made.name))
     return list(found.values())
 
 
-def _reduction(trace: Trace, short: Seen, long: Seen) -> tuple[Op, int] | None:
-    """The call that reduced an axis of this table to make the shorter operand, and that axis, if the axes before it do not lie where they were."""
-    if len(short.size) != len(long.size) - 1 or not short.size:
+def _reduction(trace: Trace, short: Seen, long: Seen) -> tuple[Op, tuple[int, ...], list[tuple[int, int]]] | None:
+    """The call that reduced axes of this table to make the shorter operand, those axes, and of each that is left and does not lie where it was: which it was, and which it meets."""
+    rank = len(long.size)
+    if not 0 < len(short.size) < rank:
         return None
     seen = short
     for _ in range(MOST_STEPS):
         op = trace.maker(seen)
         if op is None or origin_of_place(op) is not Origin.USER:
             return None
-        if op.name in _REDUCING and op.ins and op.ins[0].size == long.size and len(op.outs[0].size) == len(long.size) - 1:
-            axis = _axis(op, len(long.size))
-            if axis is None or long.size[:axis] + long.size[axis + 1 :] != short.size:
+        if op.name in _REDUCING and op.ins and op.ins[0].size == long.size and len(op.outs[0].size) == len(short.size):
+            axes = reduced_axes(op, rank)
+            left = [axis for axis in range(rank) if axes is not None and axis not in axes]
+            if axes is None or tuple(long.size[axis] for axis in left) != short.size:
                 return None
-            shifted = any(n > 1 for n in short.size[:axis])
-            return (op, axis) if shifted and _elementwise(trace, op.ins[0]) & _elementwise(trace, long) else None
+            pairs = [(was, lies) for was, lies in zip(left, range(rank - len(left), rank), strict=True) if was != lies and long.size[was] > 1]
+            return (op, axes, pairs) if pairs and _elementwise(trace, op.ins[0]) & _elementwise(trace, long) else None
         same = [one for one in op.ins if one.size == short.size]
         if len(same) != 1 or op.name in ARRANGING - _COPYING or any(one.size for one in op.ins if one is not same[0]):
             return None
@@ -67,11 +69,11 @@ def _reduction(trace: Trace, short: Seen, long: Seen) -> tuple[Op, int] | None:
     return None
 
 
-def _axis(op: Op, rank: int) -> int | None:
+def reduced_axes(op: Op, rank: int) -> tuple[int, ...] | None:
     dim = op.argument(2, "dim") if op.name in ("norm", "linalg_norm", "linalg_vector_norm", "vector_norm") else op.argument(1, "dim")
     dim = op.argument(1, "axis", dim) if dim is None else dim
-    dim = dim[0] if isinstance(dim, tuple) and len(dim) == 1 else dim
-    return dim % rank if type(dim) is int and -rank <= dim < rank else None
+    found = dim if isinstance(dim, tuple) else (dim,)
+    return tuple(sorted(one % rank for one in found)) if found and all(type(one) is int and -rank <= one < rank for one in found) else None
 
 
 def _elementwise(trace: Trace, seen: Seen) -> set[int]:
@@ -88,12 +90,12 @@ def _elementwise(trace: Trace, seen: Seen) -> set[int]:
     return found
 
 
-def _turned_over(trace: Trace, table: Seen, axis: int) -> bool:
-    """May this be the same when the two axes change places? So is what all pairs of one tensor give, and so may data be."""
+def _turned_over(trace: Trace, table: Seen, pair: tuple[int, int]) -> bool:
+    """May this be the same when these two axes change places? So is what all pairs of one tensor give, and so may data be."""
     for key in _elementwise(trace, table):
         made = trace.producer.get(key)
         if made is None or not trace.ops[made].ins and trace.ops[made].name not in _DRAWING:
-            if _symmetric(trace.tensor(key), axis):
+            if _symmetric(trace.tensor(key), pair):
                 return True
         elif _pairs_of_one(trace, trace.ops[made]):
             return True
@@ -121,25 +123,25 @@ def _source(trace: Trace, seen: Seen) -> int:
     return seen.key
 
 
-def _symmetric(tensor: torch.Tensor | None, axis: int) -> bool:
+def _symmetric(tensor: torch.Tensor | None, pair: tuple[int, int]) -> bool:
     """Also of what is gone, where nobody can tell."""
-    if tensor is None or tensor.dim() <= axis:
+    if tensor is None or tensor.dim() <= max(pair):
         return tensor is None
     with torch._C.DisableTorchFunction():
-        return bool(torch.equal(tensor.detach(), tensor.detach().transpose(axis - 1, axis)))
+        return bool(torch.equal(tensor.detach(), tensor.detach().transpose(*pair)))
 
 
 def _both_ways(trace: Trace, made: Op, size: tuple[int, ...]) -> bool:
-    """The same numbers meet a table of this size with an axis put in for the one that was lost, too."""
-    mine = {seen.key for seen in made.outs}
+    """The same numbers meet a table of this size with an axis put in for those that were lost, too."""
+    mine, left = {seen.key for seen in made.outs}, len(made.outs[0].size)
     turned: set[int] = set()
     for later in trace.ops[made.index + 1 :]:
         if any(seen.key in turned for seen in later.ins) and later.outs and later.outs[0].size == size:
             return True
         if any(seen.key in mine | turned for seen in later.ins):
             for seen in later.outs:
-                if len(seen.size) == len(size) - 1:
+                if len(seen.size) == left:
                     mine.add(seen.key)
-                elif len(seen.size) == len(size) and 1 in seen.size:
+                elif left < len(seen.size) <= len(size) and 1 in seen.size:
                     turned.add(seen.key)
     return False

@@ -76,7 +76,7 @@ def of_activation(name: str, made: Op | None, given: torch.Tensor, target: torch
         return _gradients(values - target, (values.sigmoid() - target) * values * (1 - values))
     if name == "binary_cross_entropy" and kind == "softmax" and isinstance(axis := made.argument(1, "dim"), int) and given.dim() > 1 and target.shape == given.shape:
         asked = target.float().sum(axis)
-        return {"asked": float(asked.max())} if given.shape[axis] > 1 and float(asked.max()) > 1.5 and bool((target.float() >= 0).all()) else {}
+        return {"asked": float(asked.max()), "asked_over": axis % given.dim()} if given.shape[axis] > 1 and float(asked.max()) > 1.5 and bool((target.float() >= 0).all()) else {}
     if name == "cross_entropy" and kind == "relu" and not target.is_floating_point() and given.dim() > 1:
         own = values.gather(1, target.clamp(0, given.shape[1] - 1).unsqueeze(1))
         return {"cut_off": (int((values == 0).sum()), values.numel(), int((own == 0).sum()), own.numel())}

@@ -36,7 +36,7 @@ class IndexedWrites:
             parts, values = [(args[1], args[2])], args[3] if len(args) > 3 else None
         else:
             parts, values = _index_tensors(args[1]), args[2] if len(args) > 2 else kwargs.get("values")
-        if not parts or not all(isinstance(index, torch.Tensor) for _, index in parts):
+        if not parts:
             return
         every = torch.broadcast_tensors(*(index for _, index in parts))
         if not 2 <= every[0].numel() <= MOST_WRITES:
@@ -105,15 +105,23 @@ class IndexedWrites:
 
 
 def _index_tensors(index: typing.Any) -> list[tuple[int, torch.Tensor]]:
-    """The integer tensors of an index, with the axes they stand for; nothing where there are other parts than these and slices."""
+    """The integer tensors of an index, with the axes they stand for; nothing where there are other parts than these, slices and plain numbers.
+
+    A plain number picks one place along its axis, the same for all: it tells none of the others apart.
+    """
     parts = index if isinstance(index, (tuple, list)) else (index,)
     found = []
+    device = next((part.device for part in parts if isinstance(part, torch.Tensor)), None)
+    if device is None:
+        return []
     for axis, part in enumerate(parts):
-        if isinstance(part, torch.Tensor) and part.dtype not in (torch.bool, torch.uint8) and part.dim() > 0 and not any(one is Ellipsis for one in parts[:axis]):
+        if type(part) is int and not any(one is Ellipsis for one in parts[:axis]):
+            found.append((axis, torch.tensor(part, device=device)))
+        elif isinstance(part, torch.Tensor) and part.dtype not in (torch.bool, torch.uint8) and part.dim() > 0 and not any(one is Ellipsis for one in parts[:axis]):
             found.append((axis, part))
-        elif not isinstance(part, slice) and part is not Ellipsis:
+        elif not isinstance(part, slice) and part is not Ellipsis and type(part) is not int:
             return []
-    return found
+    return found if any(part.dim() for _, part in found) else []
 
 
 def _numbered(parts: list[torch.Tensor], sizes: list[int]) -> torch.Tensor:

@@ -37,7 +37,31 @@ def with_the_other(unused: Unused, model: nn.Module, trace: Trace, inside: slice
             first = trace.site(trace.ops[known[given]])
             if first is not None and first.span != site.span:
                 return dataclasses.replace(unused, again=site, first=first)
-    return unused
+    return _beside_one_called_twice(unused, model, trace, inside)
+
+
+def _beside_one_called_twice(unused: Unused, model: nn.Module, trace: Trace, inside: slice) -> Unused:
+    """The one layer beside it, of its kind, that is called from exactly two expressions of one function: one of them may be meant for this one."""
+    modules = dict(model.named_modules())
+    mine, parent = modules.get(unused.module), unused.module.rpartition(".")[0]
+    if mine is None or not unused.module:
+        return unused
+    found: list[tuple[str, list[Site]]] = []
+    for name, module in modules.items():
+        if module is mine or type(module) is not type(mine) or not name or name.rpartition(".")[0] != parent or _sizes(module) != _sizes(mine):
+            continue
+        own = {id(p) for p in module.parameters()}
+        keys = {key for key, ref in trace.parameters.items() if id(ref()) in own}
+        calls = (site for op in trace.ops[inside] if any(seen.key in keys for seen in op.ins) and (site := trace.site(op)) is not None)
+        sites = list({site.span: site for site in calls}.values())
+        if len(sites) == 2 and sites[0].function == sites[1].function and not any(site.library for site in sites):
+            found.append((name, sites))
+    return dataclasses.replace(unused, other=found[0][0], twice=tuple(found[0][1])) if len(found) == 1 else unused
+
+
+def _sizes(module: nn.Module) -> list[tuple[str, torch.Size]]:
+    """Of a table, how wide its rows are: ids that fit into two tables can be looked up in either."""
+    return [(name, p.shape[1:] if isinstance(module, nn.Embedding) else p.shape) for name, p in module.named_parameters()]
 
 
 def returned_twice(model: nn.Module, output: typing.Any, call: Call | None, dropped: bool) -> list[Alias]:

@@ -202,6 +202,8 @@ class Ending:
             self.fields.setdefault(id(one.model), {})["not_frozen"] = not_frozen(one.model, self.optimizers.changed, [*near, *self.optimizers.built.values()])
         if (every := self.optimizers.every) is not None:
             largest.update(idle_schedule=every.schedules.found(), made_anew=every.anew.found())
+        if largest.get("finite") is not False and largest.get("not_finite") is None:
+            largest["not_finite"] = self.later.spoilt.fact(one.model for one in self.captured)
         largest["unclipped"] = largest.get("unclipped") or clipped_late(arrivals.late(), near)
 
     def _with_entry(self, mixed: Mixed) -> MixedGradient:

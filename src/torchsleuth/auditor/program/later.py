@@ -29,6 +29,7 @@ from torchsleuth.auditor.program.captured import Captured, called_name, copied, 
 from torchsleuth.auditor.program.clearing import ClearingNotes
 from torchsleuth.auditor.program.evaluation import comparison, tracing
 from torchsleuth.auditor.program.optimizers import parameters_of
+from torchsleuth.auditor.program.spoilt import SpoiltWatch
 from torchsleuth.auditor.tracing.modestack import enter_below, harmless, take_out, transformed, unseen
 from torchsleuth.auditor.tracing.sites import place_here, site_of, without_history
 from torchsleuth.auditor.tracing.trace import Op, Trace, tensors_in
@@ -84,6 +85,7 @@ class LaterWatch:
     def __init__(self, captured: list[Captured], optimizer: Optimizer | None, notes: ModeNotes, clearing: ClearingNotes) -> None:
         self.notes = notes
         self.arrivals = Arrivals(clearing)
+        self.spoilt = SpoiltWatch()
         self._models = {id(one.model): one for one in captured if one.training}
         self.metrics = MetricWatch(one.model for one in captured)
         self._dependent = {key: one.dependent for key, one in self._models.items()}
@@ -148,6 +150,7 @@ class LaterWatch:
         if self._trace is not None:
             self._look()
         unseen(self.arrivals.before_step)(optimizer)
+        self.spoilt.look(optimizer, self.steps)
         for key, one in self._models.items():
             if not one.model.training and self._dependent[key] and not self._forward_training.get(key, False):
                 self._in_eval(key, one, optimizer)

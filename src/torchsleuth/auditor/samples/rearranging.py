@@ -16,6 +16,7 @@ from torchsleuth.auditor.tracing.sites import call_at
 from torchsleuth.auditor.tracing.trace import Op, Trace
 
 MOST_AXES = 6
+_ATOMS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)  # what a dot binds to as a whole
 _Sizes = tuple[int, ...]
 
 
@@ -84,7 +85,7 @@ def meant(op: Op, fits: typing.Callable[[Way], bool] | None = None) -> str:
     texts = [ast.unparse(one) for one in given]
     if len(texts) != len(after) or any(isinstance(one, ast.Starred) for one in given):
         texts = [str(n) for n in after]
-    return _code(ast.unparse(base), op.ins[0].size, after, found[0], texts)
+    return _code(ast.unparse(base) if isinstance(base, _ATOMS) else f"({ast.unparse(base)})", op.ins[0].size, after, found[0], texts)
 
 
 def _code(base: str, before: _Sizes, after: _Sizes, way: Way, texts: list[str]) -> str:

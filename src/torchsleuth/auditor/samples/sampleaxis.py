@@ -9,6 +9,7 @@ from torchsleuth.auditor.tracing.writtensizes import counts_first_axis, sizes_wr
 _LAYERS = ("linear", "conv", "embedding", "batch_norm", "layer_norm", "group_norm")
 _TAKING = {"__getitem__", "index_select", "gather", "take", "split", "chunk", "narrow", "embedding"}
 _REDUCING = {"sum", "mean", "count_nonzero", "amax", "amin", "norm"}
+_COUNTING_OFF = {"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as"}
 _OF_CLASSES = {"cross_entropy", "nll_loss"}
 _PRODUCTS = {"matmul", "__matmul__", "mm", "bmm", "cdist", "einsum"}
 MOST_STEPS = 40
@@ -33,7 +34,7 @@ class SampleAxis:
         size = table.size
         if self.batch < 2 or factors.size != (self.batch,) or len(size) < 2 or size[0] != self.batch or size[-1] != self.batch:
             return False
-        return self._for_each_sample(factors) and self._rows_are_samples(table)
+        return self._for_each_sample(factors) and self.rows_are_samples(table)
 
     def _for_each_sample(self, seen: Seen) -> bool:
         """Looked up with what the model is given for each sample, or taken from a table with as many rows as the model's inputs were taken from."""
@@ -95,8 +96,10 @@ class SampleAxis:
         others = [sizes for made in makers if made is not None and not made.ins and len(sizes := sizes_written(made)) > 1]
         return bool(others) and all(sizes[0] == mine[0] and mine[0] not in sizes[1:] for sizes in others) and not mine[0].isdigit()
 
-    def _rows_are_samples(self, table: Seen) -> bool:
+    def rows_are_samples(self, table: Seen) -> bool:
         """Element by element from the output of a layer, or from something that the model is given."""
+        if self.batch < 2 or table.size[:1] != (self.batch,):
+            return False
         todo, looked = [table], set[int]()
         while todo and len(looked) < MOST_STEPS:
             seen = todo.pop()
@@ -118,6 +121,8 @@ class SampleAxis:
             return rows[:1]  # over positions, say: the samples stay first
         if op.name in _OF_CLASSES and rows and rows[0].size[:1] + rows[0].size[2:] == size:
             return rows[:1]
+        if op.name in _COUNTING_OFF and rows:
+            return rows[:1]  # as many rows as before: each holds what it held
         if op.name in ARRANGING and rows and sorted(rows[0].size) == sorted(size) and axis_before(op, 0) == 0:
             return rows[:1]
         return [one for one in rows if one.size == size or _without_ones(one.size) == _without_ones(size)]

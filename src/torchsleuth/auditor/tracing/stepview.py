@@ -26,6 +26,7 @@ from torchsleuth.auditor.losses.distributions import PickWatch
 from torchsleuth.auditor.losses.leftout import left_out
 from torchsleuth.auditor.losses.metrics import compared_crosswise
 from torchsleuth.auditor.losses.numberterms import number_terms
+from torchsleuth.auditor.losses.oversamples import over_samples
 from torchsleuth.auditor.losses.overwritten import overwritten_losses
 from torchsleuth.auditor.losses.reducedaxis import off_their_axis
 from torchsleuth.auditor.losses.terms import constant_terms, idle
@@ -42,6 +43,7 @@ from torchsleuth.auditor.operations.patterns import AliasWatch, SoftmaxWatch, al
 from torchsleuth.auditor.operations.repeated import with_the_other
 from torchsleuth.auditor.operations.unkept import unkept
 from torchsleuth.auditor.program.clipping import ClipWatch
+from torchsleuth.auditor.samples.sampleaxis import SampleAxis
 from torchsleuth.auditor.samples.views import crossed_labels, swapped_views
 from torchsleuth.auditor.tracing.beginnings import given_by, maker, way_back
 from torchsleuth.auditor.tracing.bydesign import origin_of_place
@@ -133,7 +135,7 @@ class StepView:
             "broadcasts": tuple(broadcasts(trace, loss_key, batch_size, own, inside)),
             "axes": tuple(
                 dataclasses.replace(fact, built=fact.built or softmax_built(fact.site, fact.operation)) for fact in (*self.softmaxes.facts.values(), *self.lengths.facts.values(), *self._picked(loss_key))
-            ),
+            ) + tuple(over_samples(trace, loss_key, SampleAxis(trace, inside, batch_size, own))),
             "duplicates": tuple({d.site.span: d for d in self.watch.indexed.found}.values()),
             "aliases": tuple(aliases(trace, self.alias_watch.found)),
             "not_finite": self.finite.culprit(loss),

@@ -103,13 +103,19 @@ def _diagnosis(loss: LossCall) -> Diagnosis | None:
 
 def _numbers(loss: LossCall) -> Iterator[str]:
     if loss.asked is not None:
-        yield f"in one row the targets want {number(loss.asked)} of the outputs to be 1"
+        yield (f"for one label the targets want the outputs of {number(loss.asked)} of the {loss.input.size[0]} samples to be 1, and the outputs for it sum to 1" if _over_samples(loss) else
+               f"in one row the targets want {number(loss.asked)} of the outputs to be 1")  # fmt: skip
     if loss.cut_off is not None:
         zeros, of, own, labels = loss.cut_off
         yield f"{zeros} of {of} scores are 0, and so is the label's own score of {own} of {labels} predictions"
     if loss.out_of_reach is not None:
         outside, of, low, high = loss.out_of_reach
         yield f"{outside} of {of} targets lie outside of what `{loss.activation}` gives; they go from {number(low)} to {number(high)}"
+
+
+def _over_samples(loss: LossCall) -> bool:
+    """Did the softmax run over the first axis of a table of samples and labels?"""
+    return loss.asked_over == 0 and len(loss.input.size) == 2
 
 
 def _gradient(loss: LossCall) -> str:
@@ -137,8 +143,10 @@ def _scores(loss: LossCall) -> _Verdict | None:
         why = "A class can be likely, but none can be ruled out: its score stops at 0. And where a score is cut off, no gradient goes back."
         return title, why, "Leave `relu` out after the last layer.", Confidence.LIKELY
     if name == "binary_cross_entropy" and activation == "softmax" and loss.asked is not None:
-        title = "`binary_cross_entropy` is given the result of `softmax`, whose rows sum to 1, for targets with several ones in a row"
-        why = f"Probabilities that sum to 1 cannot all be 1: of a row with {number(loss.asked)} ones each can get {number(1 / loss.asked)} at best, and the labels compete with each other."
+        over = _over_samples(loss)
+        title = "`binary_cross_entropy` is given the result of `softmax`, " + ("which sums to 1 over the samples" if over else "whose rows sum to 1, for targets with several ones in a row")
+        each = f"of {'a label that' if over else 'a row with'} {number(loss.asked)} {'samples have' if over else 'ones'} each can get {number(1 / loss.asked)} at best"
+        why = f"Probabilities that sum to 1 cannot all be 1: {each}, and the {'samples' if over else 'labels'} compete with each other."
         return title, why, "Use `sigmoid` for labels that do not exclude each other (`binary_cross_entropy_with_logits` on the scores).", Confidence.CERTAIN
     if loss.out_of_reach is not None:
         title = f"`{name}` compares the result of `{activation}` with targets that it cannot reach"

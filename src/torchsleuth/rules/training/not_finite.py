@@ -18,7 +18,8 @@ class NotFiniteResult(AuditRule):
     -------------
     The loss of the step is NaN or infinite. torchsleuth looked at every result on the way to it and names the
     first one that holds NaN although none of its inputs does (or infinity, made by a logarithm, a quotient or
-    the like); or the first operation that was given NaN with the data, the targets for instance.
+    the like); or the first operation that was given NaN with the data, the targets for instance. Or the first
+    step was sound and a later one's gradients are NaN, and some parameters are so at the end of the program: then the step is named, and the variable around it that holds NaN.
 
     Why
     ---
@@ -54,8 +55,8 @@ class NotFiniteResult(AuditRule):
         fact = observation.not_finite
         if fact is None:
             return
-        if fact.kind == "given":
-            yield _given(fact)
+        if fact.kind in ("given", "later"):
+            yield _given(fact) if fact.kind == "given" else _later(fact)
             return
         made = "NaN" if fact.kind == "nan" else "infinity"
         fix = remedy(fact.operation.strip("_"))
@@ -78,4 +79,18 @@ def _given(fact: NotFinite) -> Diagnosis:
         (culprit(fact.site, Role.OPERAND, "one of its operands holds NaN"),), observed(fact.why, f"the loss of this step is {fact.loss}"),
         "NaN spreads to everything that is computed from it. Nothing in this step made it: it came with the data (or is in the weights already).",
         (advice("Drop or fill these values where the data is made, or pick the others before anything is computed: `prediction[known]` and `target[known]` (NaN times 0 is NaN, in gradients too)."),),
+    )  # fmt: skip
+
+
+def _later(fact: NotFinite) -> Diagnosis:
+    culprits = [culprit(fact.site, Role.CALL, f"step {fact.step} puts {fact.operation} gradients into the parameters")]
+    if fact.made is not None and fact.made.span != fact.site.span:
+        culprits.insert(0, culprit(fact.made, Role.CREATE, "the data with these values comes from here"))
+    return Diagnosis(
+        NotFiniteResult.name, f"the gradients are {fact.operation} from step {fact.step} on, and so are parameters in the end", Confidence.CERTAIN, tuple(culprits),
+        observed(f"the gradients that were looked at before each step (of the first, the last and the smallest parameter) were finite up to step {fact.step - 1}, and never again", f"when step {fact.step} was taken, {fact.why}" if fact.why else ""),
+        "One optimizer step with such gradients spoils all parameters, and everything after." + (
+            "" if fact.why else " What made it was not watched: numbers that grow from step to step (a learning rate that is too high, data that is not scaled), or an operation outside its range in this batch."),
+        (advice("Drop or fill these values where the data is made, or leave them out of the loss by picking the others (`prediction[known]`, `target[known]`)." if fact.why else
+                "Look at the loss of the steps before: if it grows, lower the learning rate or clip the gradients; if not, look for a logarithm, a root or a quotient at the edge of its range."),),
     )  # fmt: skip

@@ -118,22 +118,29 @@ def _averaged(one: Broadcast) -> Diagnosis:
 def _reduced(group: list[Broadcast]) -> Diagnosis:
     one = group[0]
     short, table = sorted((list(one.left.size), list(one.right.size)), key=len)
-    axis = one.axis if one.axis + 1 < len(table) else -1
+    over, dims = _over(one, len(table))
     culprits = [culprit(one.site, Role.OPERAND, f"{list(one.left.size)} with {list(one.right.size)}: number i meets entry i of the last axis")]
     for reduced in group:
         if reduced.product is not None and reduced.product.span.line != one.site.span.line:
-            culprits.append(culprit(reduced.product, Role.CREATE, f"`{reduced.reduction}` over axis {one.axis} of {table} leaves {short}, without `keepdim=True`"))
+            culprits.append(culprit(reduced.product, Role.CREATE, f"`{reduced.reduction}` over {over} of {table} leaves {short}, without `keepdim=True`"))
     reductions = dict.fromkeys(f"`{reduced.reduction}`" for reduced in group)
     return Diagnosis(
-        SilentBroadcast.name, f"{' and '.join(reductions)} over axis {one.axis} of {table} {'gives' if len(reductions) == 1 else 'give'} {short}, which is laid along another axis",
+        SilentBroadcast.name, f"{' and '.join(reductions)} over {over} of {table} {'gives' if len(reductions) == 1 else 'give'} {short}, which is laid along another axis",
         Confidence.CERTAIN, tuple(culprits),
         observed(
             *dict.fromkeys(f"the operands of `{r.operation}` are {list(r.left.size)} and {list(r.right.size)}, the result is {list(r.result)}" for r in group),
-            f"the {short} was made of the same table by {' and by '.join(reductions)} over axis {one.axis}, without `keepdim`",
+            f"the {short} was made of the same table by {' and by '.join(reductions)} over {over}, without `keepdim`",
         ),
-        "Axes are matched from the right: what was computed for row i meets column i. The equal sizes hide it; with other sizes this would raise.",
-        (advice(f"Keep the axis: {' and '.join(f'`{reduced.reduction}(…, dim={axis}, keepdim=True)`' for reduced in {r.reduction: r for r in group}.values())}."),),
+        "Axes are matched from the right: what was computed for entry i of one axis meets entry i of another. The equal sizes hide it; with other sizes this would raise.",
+        (advice(f"Keep the axis: {' and '.join(f'`{reduced.reduction}(…, dim={dims}, keepdim=True)`' for reduced in {r.reduction: r for r in group}.values())}."),),
     )  # fmt: skip
+
+
+def _over(one: Broadcast, rank: int) -> tuple[str, str]:
+    """The axes that were reduced, in words and as an argument."""
+    if len(one.axes) == 1:
+        return f"axis {one.axes[0]}", str(one.axes[0] if one.axes[0] + 1 < rank else -1)
+    return f"axes {', '.join(map(str, one.axes[:-1]))} and {one.axes[-1]}", str(one.axes)
 
 
 def _features(group: list[Broadcast]) -> Diagnosis:

@@ -18,7 +18,8 @@ class SoftmaxAxis(AuditRule):
     The axis of a softmax has size 1, so that every result is exactly 1; or attention weights sum to
     one over the queries (axis -2) and are then multiplied with the values as if they summed over the keys; or
     a loss is given log-probabilities that sum to one over another axis than that of the classes. Or `F.normalize` (or a
-    division by a norm) gives vectors length 1 along another axis than the one along which a product compares them.
+    division by a norm) gives vectors length 1 along another axis than the one along which a product compares them. Or the
+    sums of an overlap (Dice, IoU) or of the distances of a margin loss run over the samples.
 
     Why
     ---
@@ -64,6 +65,8 @@ class SoftmaxAxis(AuditRule):
                 yield _lengths(fact)
             elif fact.kind == "picked-axis":
                 yield _picked(fact)
+            elif fact.kind in ("samples-overlap", "samples-distance"):
+                yield _over_samples(fact)
             else:
                 yield _attention(fact)
 
@@ -84,6 +87,24 @@ def _lengths(fact: AxisFact) -> Diagnosis:
         "A product compares by cosine where the vectors on both sides have length 1. Here each feature has length 1 over "
         + ("all samples, so that one sample changes what the others are compared with, and long vectors win." if fact.along == 0 else "another axis, and long vectors win."),
         (advice(f"Normalise along the features: `dim={_axis(fact.keys, len(size))}`."),),
+    )  # fmt: skip
+
+
+def _over_samples(fact: AxisFact) -> Diagnosis:
+    size, rest = list(fact.size), list(fact.size[1:])
+    overlap = fact.kind == "samples-overlap"
+    culprits = [culprit(site, Role.OPERAND, f"sums over the {size[0]} samples") for site in (fact.site, *fact.others)]
+    if fact.use is not None and all(fact.use.span.line != one.span.line for one in culprits):
+        culprits.append(culprit(fact.use, Role.CALL, f"takes {'a quotient' if overlap else 'a difference'} of such sums, {rest}"))
+    own = "-1" if len(size) == 2 else str(tuple(range(1, len(size))))
+    return Diagnosis(
+        SoftmaxAxis.name, f"`{fact.operation}` runs over the samples: " + ("each pixel gets an overlap over the batch, and no picture one of its own" if overlap else
+                                                                         "each feature gets a distance over the batch, and no pair one of its own"), Confidence.LIKELY, tuple(culprits),
+        observed(f"what is summed has shape {size}, with the samples along axis 0; the sums have shape {rest}",
+                 "a quotient of two such sums goes into the loss" if overlap else "the difference of two such sums goes through a margin, number by number"),
+        ("The overlap of two masks compares all pixels of one picture. A pixel at one place of all pictures says nothing about how well the masks of any of them fit, and the loss changes with the size of the batch."
+         if overlap else "A margin is to tell for each triple whether it is kept. Here it does so for each feature, of all triples together."),
+        (advice(f"Sum over all axes but the first: `dim={own}`."),),
     )  # fmt: skip
 
 

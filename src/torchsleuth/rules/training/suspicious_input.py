@@ -17,8 +17,12 @@ _KINDS = {
                  "Check how the batch is made.", Confidence.POSSIBLE),
     "equal-samples": ("all samples of `{name}` are the same, and different answers are asked of them", "Equal inputs get equal outputs: the best that can be learned is the average of the "
                       "answers.", "Check how a sample is picked: by its index, or always the same one.", Confidence.LIKELY),
+    "one-piece": ("all samples of `{name}` are the same piece of one tensor", "The loader asked for different numbers and got one sample for all of them: a batch of it teaches as much as the sample alone.",
+                  "Check how a sample is picked: by the index that `__getitem__` is given.", Confidence.LIKELY),
     "unscaled-image": ("the images in `{name}` are not scaled", "Weights are initialised for inputs of about unit size; with values up to 255 "
                        "everything up to the next normalisation, its gradients too, is hundreds of times too large.", "Divide by 255 and normalise, before the model.", Confidence.LIKELY),
+    "stretched-image": ("the images in `{name}` are bytes, normalised with constants for values between 0 and 1", "A mean and a spread for values from 0 to 1 make bytes larger, not "
+                        "smaller: everything up to the next normalisation, its gradients too, is hundreds of times too large.", "Divide by 255 before the mean is taken off.", Confidence.LIKELY),
     "channels-last": ("the images in `{name}` have their channels last", "Convolutions take (batch, channels, height, width).",
                       "`images.permute(0, 3, 1, 2)`.", Confidence.CERTAIN),
     "length-too-long": ("`{name}` says more positions than there are", "A length beyond the end reads past the data or fails later.",

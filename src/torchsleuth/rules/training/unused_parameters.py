@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchsleuth.auditor.observation import Observation
 from torchsleuth.auditor.observation_training import Unused
 from torchsleuth.auditor.verdicts import AuditRule, advice, culprit, expression_of, listed, observed
-from torchsleuth.model import Confidence, Diagnosis, Role
+from torchsleuth.model import Confidence, Diagnosis, Known, Role
 
 
 class UnusedParameters(AuditRule):
@@ -71,6 +71,8 @@ class UnusedParameters(AuditRule):
             again = unused.again is not None and unused.first is not None
             if unused.again is not None and unused.first is not None:
                 culprits = (culprit(unused.again, Role.CALL, f"gives again what `{expression_of(unused.first)}` (line {unused.first.span.line}) gave: the same layer, the same input"), *culprits)
+            for site in unused.twice:
+                culprits = (*culprits, culprit(site, Role.CALL, f"one of two calls of `{unused.other}`, a layer of the same kind", Known.INFERRED))
             if unused.how == "dropped":
                 title = f"the result of `{name}` ({unused.module_type}) is dropped"
                 fact = f"`{name}` was called, but its result is neither in what the model returns nor in the loss"
@@ -79,11 +81,12 @@ class UnusedParameters(AuditRule):
                 fact = "no operation of the step took these parameters as an input"
                 if unused.again is not None:
                     fact += f", and another layer of this size got one input twice: `{expression_of(unused.again)}`"
+            beside = f"`{unused.other}`, a layer of the same kind beside it, is called in two places: {' and '.join(f'`{expression_of(site)}`' for site in unused.twice)}" if unused.twice else ""
             yield Diagnosis(
                 self.name, title, Confidence.LIKELY if unused.how == "dropped" or again else Confidence.POSSIBLE, culprits,
-                observed(f"{listed(unused.weights)} got no gradient in this step", fact),
+                observed(f"{listed(unused.weights)} got no gradient in this step", fact, beside),
                 "Parameters that the loss does not depend on are not trained.",
-                (advice(f"Call `{name}` in the second place, or remove it." if again else f"Use the result of `{name}`, or remove it."),),
+                (advice(f"Call `{name}` in the second place, or remove it." if again else f"If one of the two calls of `{unused.other}` was meant for `{name}`, call `{name}` there; else remove it." if unused.twice else f"Use the result of `{name}`, or remove it."),),
             )  # fmt: skip
 
 
