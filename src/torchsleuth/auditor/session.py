@@ -25,8 +25,8 @@ from torchsleuth.auditor.inputs.batch import Call
 from torchsleuth.auditor.inputs.beforehand import Beforehand
 from torchsleuth.auditor.inputs.calling import arguments, autocast_here, loss_function
 from torchsleuth.auditor.inputs.nested import words_padded
-from torchsleuth.auditor.inputs.padded import Padding, batch_is_first, batch_is_second, known_padding, padded_labels
-from torchsleuth.auditor.inputs.paddedbyuse import padded_by_comparison
+from torchsleuth.auditor.inputs.padded import Padding, batch_is_first, batch_is_second, known_padding
+from torchsleuth.auditor.inputs.paddedbyuse import padded_by_comparison, padded_labels
 from torchsleuth.auditor.inputs.timefirst import samples_by_layers
 from torchsleuth.auditor.inputs.turnedmasks import transposed_masks
 from torchsleuth.auditor.judge import report_of

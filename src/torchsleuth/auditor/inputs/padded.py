@@ -105,15 +105,6 @@ def known_padding(call: Call) -> tuple[list[Padding], set[int]]:
     return paddings(call, pad_ids), pad_ids
 
 
-def padded_labels(call: Call) -> list[Padding]:
-    """Labels that are sequences of their own, where rows of them end in the pad id: a `transformers` model with a decoder makes its inputs of them."""
-    if not getattr(getattr(call.model, "config", None), "is_encoder_decoder", False):
-        return []
-    pad_ids = declared_pad_ids(call.model)
-    labels = [leaf for leaf in call.leaves if batches.is_label(leaf) and leaf.tensor.dim() == 2 and not leaf.tensor.is_floating_point()]
-    return [found for leaf in labels if (found := _trailing(call, leaf, pad_ids)) is not None and not found.assumed]
-
-
 def paddings(call: Call, pad_ids: set[int]) -> list[Padding]:
     """Every sequence input for which the call says which positions are padding."""
     asked = frozenset(pad_ids)

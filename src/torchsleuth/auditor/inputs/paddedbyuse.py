@@ -9,7 +9,7 @@ import torch
 
 from torchsleuth.auditor.inputs import batch as batches
 from torchsleuth.auditor.inputs.batch import Call, Leaf
-from torchsleuth.auditor.inputs.padded import Padding, ended
+from torchsleuth.auditor.inputs.padded import Padding, declared_pad_ids, ended
 from torchsleuth.auditor.tracing.trace import ARRANGING, Trace
 
 _EQUAL, _UNEQUAL = {"eq", "__eq__"}, {"ne", "__ne__"}
@@ -42,6 +42,14 @@ def padded_by_comparison(call: Call, trace: Trace, known: list[Padding]) -> list
             padding = begun(leaf, {pads})
         found += [padding] if padding is not None else []
     return found
+
+
+def padded_labels(call: Call) -> list[Padding]:
+    """Labels that are sequences of their own, where rows of them end in the pad id: a `transformers` model with a decoder makes its inputs of them."""
+    if not getattr(getattr(call.model, "config", None), "is_encoder_decoder", False):
+        return []
+    labels = [leaf for leaf in call.leaves if batches.is_label(leaf) and leaf.tensor.dim() == 2 and not leaf.tensor.is_floating_point()]
+    return [found for leaf in labels if (found := ended(leaf, declared_pad_ids(call.model))) is not None]
 
 
 def padded_lookups(trace: Trace, lookups: typing.Iterable[LookedUp]) -> tuple[list[Padding], list[Padding]]:

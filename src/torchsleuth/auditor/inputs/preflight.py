@@ -11,6 +11,7 @@ from torch import nn
 from torchsleuth.auditor.inputs import batch as batches
 from torchsleuth.auditor.inputs import padded
 from torchsleuth.auditor.inputs.batch import Call, Leaf
+from torchsleuth.auditor.inputs.endings import end_never_asked
 from torchsleuth.auditor.inputs.given import given
 from torchsleuth.auditor.inputs.heldrows import lengths_in_another_order, listed_at
 from torchsleuth.auditor.inputs.levels import NEAR_ZERO, stretched_bytes
@@ -38,6 +39,7 @@ def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
     found += _mask_shapes(call)
     found += _pad_is_token(call, pad_ids) or _pad_between_words(call)
     found += _polarity(call, pad_ids)
+    found += end_never_asked(call)
     return found
 
 

@@ -279,8 +279,9 @@ class Difference:
 def forbidden_flags(flags: torch.Tensor, may: May) -> torch.Tensor:
     """The moved elements outside the best reading of the axes: samples and positions first, where they can be read so."""
     best = flags
-    if may.length not in (None, may.batch) and flags.shape[:2] == (may.batch, may.length):
-        outside = flags & ~_spread(may.table.to(flags.device), flags.dim(), 0, 1)
+    if may.length is not None and flags.shape[:2] == (may.batch, may.length):
+        ways = [(0, 1), (1, 0)] if may.batch == may.length else [(0, 1)]
+        outside = min((flags & ~_spread(may.table.to(flags.device), flags.dim(), *way) for way in ways), key=lambda left: int(left.sum()))
         if outside.any():
             return outside
     for one in (may, *may.elsewhere(flags)):

@@ -15,7 +15,8 @@ from torchsleuth.auditor.gradients.gradients import is_lone_bias, optimizer_fact
 from torchsleuth.auditor.gradients.looseleaves import LooseLeaf, loose_leaves
 from torchsleuth.auditor.gradients.silent import SilentCalls
 from torchsleuth.auditor.gradients.symmetry import equal_units, filled_below_zero, filled_with_zeros
-from torchsleuth.auditor.inputs.padded import known_padding, padded_labels
+from torchsleuth.auditor.inputs.padded import known_padding
+from torchsleuth.auditor.inputs.paddedbyuse import padded_labels
 from torchsleuth.auditor.inputs.preflight import equal_samples, traced_facts
 from torchsleuth.auditor.inputs.turnedmasks import transposed_masks
 from torchsleuth.auditor.observation_parts import Site

@@ -23,6 +23,7 @@ from torchsleuth.auditor.losses.averagedbefore import averaged_before
 from torchsleuth.auditor.losses.broadcasting import broadcasts
 from torchsleuth.auditor.losses.derivatives import without_graph
 from torchsleuth.auditor.losses.distributions import PickWatch
+from torchsleuth.auditor.losses.frames import padded_frames
 from torchsleuth.auditor.losses.leftout import left_out
 from torchsleuth.auditor.losses.metrics import compared_crosswise
 from torchsleuth.auditor.losses.numberterms import number_terms
@@ -224,7 +225,8 @@ class StepView:
             elif id(op) in self.watch.dense:
                 call = _with_padded_numbers(call, *self.watch.dense[id(op)], paddings)
             calls.append(dataclasses.replace(call, labels_made=self._labels_made(op, alone), built=criterion_built(call.site)) if call.padded_counted else call)
-        return (*calls, *self.watch.again), extra + self._inverted([*paddings, *looked, *first]) + padded_picks(self.trace, self.watch.picked, self.watch.lookups)
+        return (*calls, *self.watch.again), extra + self._inverted([*paddings, *looked, *first]) + padded_picks(self.trace, self.watch.picked, self.watch.lookups) + \
+            padded_frames(self.trace, self.watch.aligned, self.watch.packed, paddings)
 
     def _pad_word(self, call: LossCall, ignore: int | None) -> bool:
         """Words are predicted, and the one that is ignored is the one that pads: tokens that were not hidden are labelled so, and no text holds it."""

@@ -14,6 +14,7 @@ import torch
 from torchsleuth.auditor.laboratory.accelerator import at_hand
 from torchsleuth.auditor.losses import distributions, squashed
 from torchsleuth.auditor.losses.classaxis import wrong_layer
+from torchsleuth.auditor.losses.frames import Measured
 from torchsleuth.auditor.losses.magnitudes import above_chance, magnitudes
 from torchsleuth.auditor.losses.wholerows import Picked
 from torchsleuth.auditor.observation import InputFact, LossCall
@@ -48,6 +49,8 @@ class Watch:
     dense: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # operands of losses that compare number by number
     subtracted: list[torch.Tensor] = field(default_factory=list)  # what predictions are compared with by hand: `(output - goal).abs()`
     picked: list[Picked] = field(default_factory=list)  # labels that `gather` picks log-probabilities for
+    packed: list[Measured] = field(default_factory=list)
+    aligned: list[Measured] = field(default_factory=list)  # by `ctc_loss`
     answers: list[torch.Tensor] = field(default_factory=list)  # what a loss compares one prediction for each row with, number by number
     inputs: list[InputFact] = field(default_factory=list)
     hidden: list[tuple[Op, torch.Tensor, int]] = field(default_factory=list)  # what masks of attention hide: flags [samples, keys]; and the mask's key
@@ -74,6 +77,7 @@ class Watch:
         for name in ("masked_fill", "masked_fill_"):
             early(name, []).append(self._guarded(self._filled))
         add("gather", []).append(self._guarded(self._chosen))
+        add("_pack_padded_sequence", []).append(self._guarded(self._packs))
         for name in ("sub", "__sub__", "__rsub__"):
             add(name, []).append(self._guarded(self._differs))
         for name in ("add", "add_"):
@@ -104,6 +108,16 @@ class Watch:
         shift = shift_of_chosen(self.trace, op, source, given.detach(), at_hand(index), [one for one in self.lookups if one.op.name != "one_hot"])
         if shift is not None:
             self.shifts.append(shift)
+
+    def _packs(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        if len(self.packed) < MOST_MASKS and len(args) > 1 and isinstance(args[1], torch.Tensor):
+            self.packed.append(Measured(op, args[1].detach().clone()))
+
+    def _aligns(self, op: Op, args: tuple, kwargs: dict, given: torch.Tensor) -> None:
+        lengths = args[2] if len(args) > 2 else kwargs.get("input_lengths")
+        lengths = at_hand(lengths).detach().clone() if isinstance(lengths, torch.Tensor) else torch.tensor(lengths, device="cpu")
+        if given.dim() == 3 and lengths.dim() == 1 and len(self.aligned) < MOST_GOALS:
+            self.aligned.append(Measured(op, lengths, given.shape[0]))
 
     def _differs(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         goals = [one for one in args if isinstance(one, torch.Tensor) and not one.requires_grad]
@@ -193,6 +207,8 @@ class Watch:
 
     def _loss(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
         given, target = map(at_hand, _operands(args, kwargs))
+        if op.name == "ctc_loss":
+            self._aligns(op, args, kwargs, given)
         source = distributions.activation_of(self.trace, op.ins[0])
         facts: dict[str, typing.Any] = {"activation": source.name.rstrip("_") if source else "", "activation_site": self.trace.site(source) if source else None}
         facts["scores"] = distributions.layer_site(self.trace, op.ins[0])

@@ -16,7 +16,9 @@ class PaddingInLoss(AuditRule):
     -------------
     The labels that reached the loss were compared with the mask of the inputs: at padded positions they
     are not `ignore_index`, so they count; or real positions hold the ignored label. Targets that are numbers
-    are zero at all padded positions and at no others, and predictions there are compared with them.
+    are zero at all padded positions and at no others, and predictions there are compared with them. Or
+    log-probabilities of labels that are picked by hand are averaged over padded positions, too; `ctc_loss` is
+    given the padded length for every row; or the id that ends a text also pads, and is left out everywhere.
 
     Why
     ---
@@ -80,6 +82,22 @@ class PaddingInLoss(AuditRule):
                         "Compare real positions only (`loss(prediction[mask], target[mask])`), or multiply by the mask with `reduction=\"none\"` and divide by its sum."),),
             )  # fmt: skip
         for fact in observation.inputs:
+            if fact.kind == "padded-frames" and fact.site is not None:
+                made = [culprit(fact.made, Role.CREATE, f"says {fact.value} frames for every row")] if fact.made is not None and fact.made.span != fact.site.span else []
+                yield Diagnosis(
+                    self.name, f"`ctc_loss` aligns {fact.count} padded frames", Confidence.CERTAIN,
+                    (*made, culprit(fact.site, Role.OPERAND, "takes padded frames for frames of the recording")), observed(fact.text),
+                    "`ctc_loss` sums over all ways to spread the labels over `input_lengths` frames: those that hold nothing are aligned and trained like the others.",
+                    (advice("Give `input_lengths` the real number of frames of each row, after the layers that make fewer of them."),),
+                )  # fmt: skip
+            place = fact.made or observation.call
+            if fact.kind == "end-never-asked" and place is not None:
+                yield Diagnosis(
+                    self.name, f"no label asks for the end of a text: {fact.value} pads, too", Confidence.LIKELY,
+                    (culprit(place, Role.CREATE if fact.made is not None else Role.CALL, "these labels leave the end out along with the padding"),), observed(fact.text),
+                    "A model that is never asked for the end of a text does not learn to stop: it goes on generating until it is cut off.",
+                    (advice("Leave padding out by the mask, not by its id: `labels[attention_mask == 0] = -100`; or give padding an id of its own."),),
+                )  # fmt: skip
             if fact.kind == "padding-picked" and fact.site is not None:
                 picks = [culprit(fact.made, Role.OPERAND, "log-probabilities of the labels are picked here, of the padded ones, too")] if fact.made is not None and fact.made.span.line != fact.site.span.line else []
                 yield Diagnosis(
