@@ -82,6 +82,13 @@ class HandSteps:
         fit = [p for p in taught if p.is_leaf and p.grad is not None and not p.grad.is_sparse and p.numel() <= MOST_NUMBERS and bool(p.grad.any())]
         self._hands = [Hand(p) for p in sorted(fit, key=torch.Tensor.numel)[:MOST_PARAMETERS]]
 
+    def stepped(self, held: typing.Callable[[], list[torch.Tensor]]) -> None:
+        """An optimizer takes a step, which may be gone at the end: what it holds is no business of the program's own hands."""
+        taken = {id(p) for p in held()} if self._hands else ()
+        for hand in [hand for hand in self._hands if id(hand.parameter) in taken]:
+            hand.stop()
+            self._hands.remove(hand)
+
     def stop(self) -> None:
         for hand in self._hands:
             hand.stop()

@@ -359,6 +359,7 @@ class StepWatch(StepReading):
         self._optimizers.stepped.add(optimizer)
         self._states_loaded.steps += 1
         self._rates.before_step(optimizer)
+        self._by_hand.stepped(lambda: parameters_of(optimizer))
         if self._averages is not None:
             self._averages.before_step()
         if self._later is not None:
