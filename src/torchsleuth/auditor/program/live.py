@@ -342,12 +342,12 @@ class StepWatch(StepReading):
             if not self._more:
                 taught = [p for p in variables if p.grad is not None]
                 self._optimizers.first_backward(taught, self.view.trace)
-                self._by_hand.start(taught, self._held())
+                self._by_hand.start(taught, self._held(), self.view.trace)
             return
         self._zero_starts.update(id(one.model) for one in self.captured if starts_at_zero(one.model))
         trained = [p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"]
         self._optimizers.first_backward(trained, self.view.trace)
-        self._by_hand.start(trained, self._held())
+        self._by_hand.start(trained, self._held(), self.view.trace)
 
     def _held(self) -> set[int]:
         return {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
