@@ -189,6 +189,8 @@ class ModeFact:
     named: Site | None = None  # `model.eval` (or `model.train`) is written there, and not called
     numbers: bool = False  # what leaves beside as many targets are predicted numbers, not classes
     around: Site | None = None  # the evaluation, where the call is in a function that it shares with the training
+    beside: bool = False  # another model is trained in train mode by the same step
+    held: Site | None = None  # then, where the optimizer was built that holds this one, too
 
 
 @frozen

@@ -25,8 +25,8 @@ MOST_NUMBERS = 1 << 20
 class Hand:
     """One parameter, and what arrives there."""
 
-    def __init__(self, parameter: torch.Tensor) -> None:
-        self.parameter = parameter
+    def __init__(self, parameter: torch.Tensor, gradient: int) -> None:
+        self.parameter, self.gradient = parameter, gradient  # its number in the trace
         self.seen = self.kept = 0
         self.norm = 0.0
         self.backward: Site | None = None
@@ -75,12 +75,19 @@ class HandSteps:
         self._hands: list[Hand] = []
 
     @unseen
-    def start(self, taught: list[torch.Tensor], held: typing.Container[int]) -> None:
+    def start(self, taught: list[torch.Tensor], held: typing.Container[int], trace: Trace) -> None:
         """`held`: by optimizers, which are looked at elsewhere."""
         if self._hands or any(id(p) in held for p in taught):
             return
         fit = [p for p in taught if p.is_leaf and p.grad is not None and not p.grad.is_sparse and p.numel() <= MOST_NUMBERS and bool(p.grad.any())]
-        self._hands = [Hand(p) for p in sorted(fit, key=torch.Tensor.numel)[:MOST_PARAMETERS]]
+        self._hands = [Hand(p, trace.key(p.grad)) for p in sorted(fit, key=torch.Tensor.numel)[:MOST_PARAMETERS] if p.grad is not None]
+
+    def stepped(self, held: typing.Callable[[], list[torch.Tensor]]) -> None:
+        """An optimizer takes a step, which may be gone at the end: what it holds is no business of the program's own hands."""
+        taken = {id(p) for p in held()} if self._hands else ()
+        for hand in [hand for hand in self._hands if id(hand.parameter) in taken]:
+            hand.stop()
+            self._hands.remove(hand)
 
     def stop(self) -> None:
         for hand in self._hands:
@@ -89,19 +96,24 @@ class HandSteps:
     def found(self, models: list[nn.Module], trace: Trace, backward: int | None, held: typing.Container[int]) -> list[KeptGradient]:
         """Where each gradient was used, left as it was, and added to by the next one."""
         self.stop()
-        kept = [hand for hand in self._hands if hand.kept >= LEAST and hand.kept == hand.seen and id(hand.parameter) not in held]
+        added_to = [hand for hand in self._hands if hand.kept >= LEAST and hand.kept == hand.seen and id(hand.parameter) not in held]
+        steps = [(hand, site) for hand in added_to if (site := _written(trace, hand, backward)) is not None]
+        kept = [hand for hand, _ in steps]
         if not kept:
             return []
         names = {id(p): f"`{n}`" for model in models for n, p in model.named_parameters()}
         called = [names.get(id(hand.parameter), f"the tensor of shape {list(hand.parameter.shape)}") for hand in kept]
-        sites = [site for hand in kept if (site := _written(trace, hand.parameter, backward)) is not None]
         name = called[0] if len(kept) == 1 else f"{called[0]} (and {len(kept) - 1} more of {len(self._hands)} that were watched)"
-        return [KeptGradient("", name, kept[0].kept, kept[0].seen, kept[0].norm, sites[0] if sites else None, kept[0].backward)]
+        return [KeptGradient("", name, kept[0].kept, kept[0].seen, kept[0].norm, steps[0][1], kept[0].backward)]
 
 
-def _written(trace: Trace, parameter: torch.Tensor, backward: int | None) -> Site | None:
-    """Where the program wrote into it after the first backward pass."""
-    own = own_numbers(trace, parameter)
+def _written(trace: Trace, hand: Hand, backward: int | None) -> Site | None:
+    """Where the program wrote something into it, after the first backward pass, that was computed from its gradient."""
+    own = own_numbers(trace, hand.parameter)
     aliases = {seen.key for op in trace.ops if op.name in ("data", "detach") and op.ins and op.ins[0].key in own for seen in op.outs}
     after = trace.ops[backward + 1 :] if backward is not None else []
-    return next((site for op in after if op.writes and op.ins and op.ins[0].key in own | aliases and (site := trace.site(op)) is not None and not site.library), None)
+    for op in after:
+        if op.writes and op.ins and op.ins[0].key in own | aliases and hand.gradient in trace.ancestors({seen.key for seen in op.ins[1:]}):
+            if (site := trace.site(op)) is not None and not site.library:
+                return site
+    return None

@@ -57,13 +57,17 @@ def note_again(one: Captured, call: Captured) -> None:
 
 def behind_the_loss(one: Captured, trace: Trace, before: set[int]) -> Captured:
     """Of the calls of this model, the first that the loss was computed from: others look at a shape, or seek an adversarial input.
+    One that is given different numbers says more than one that begins an episode, say, with zeros.
 
     `before`: the keys of all that the loss was computed from.
     """
-    for call in (one, *one.again):
-        if any(trace.known_key(tensor) in before for _, tensor in output_leaves(call.output)):
-            return call
-    return one
+    behind = [call for call in (one, *one.again) if any(trace.known_key(tensor) in before for _, tensor in output_leaves(call.output))]
+    return next((call for call in behind if len(behind) == 1 or _varied(call)), behind[0] if behind else one)
+
+
+def _varied(one: Captured) -> bool:
+    given = [leaf.tensor for leaf in (one.copy or one.live).leaves if leaf.tensor.numel() > 1]
+    return not given or any(bool((tensor != tensor.flatten()[0]).any()) for tensor in given)
 
 
 def copied(call: Call) -> Call | None:

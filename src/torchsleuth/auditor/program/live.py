@@ -345,12 +345,12 @@ class StepWatch(StepReading):
             if not self._more:
                 taught = [p for p in variables if p.grad is not None]
                 self._optimizers.first_backward(taught, self.view.trace)
-                self._by_hand.start(taught, self._held())
+                self._by_hand.start(taught, self._held(), self.view.trace)
             return
         self._zero_starts.update(id(one.model) for one in self.captured if starts_at_zero(one.model))
         trained = [p for one in self.captured for p in one.model.parameters() if self._states[id(p)] == "ok"]
         self._optimizers.first_backward(trained, self.view.trace)
-        self._by_hand.start(trained, self._held())
+        self._by_hand.start(trained, self._held(), self.view.trace)
 
     def _held(self) -> set[int]:
         return {id(p) for optimizer in (*self._optimizers.known, *self._optimizers.late) for p in parameters_of(optimizer)}
@@ -362,6 +362,9 @@ class StepWatch(StepReading):
         self._optimizers.stepped.add(optimizer)
         self._states_loaded.steps += 1
         self._rates.before_step(optimizer)
+        self._by_hand.stepped(lambda: parameters_of(optimizer))
+        if self._averages is not None:
+            self._averages.before_step()
         if self._later is not None:
             if self._awaited:
                 self._optimizer = optimizer
@@ -406,6 +409,7 @@ class StepWatch(StepReading):
                     self.fields.setdefault(id(one.model), {}).update(self._optimizer_fields(one, self._states_of(one)))
                     unseen(self._complete)(one)
             self._later.after_step(optimizer)
+            self._watch_averages()
         elif self._on and not self._done and optimizer is self._optimizer:
             unseen(self._optimizers.after)(optimizer, self._states)
             self._conclude()
@@ -475,11 +479,14 @@ class StepWatch(StepReading):
             if entered is not None:
                 self._others.entered(entered)
 
+    @unseen
     def _watch_averages(self) -> None:
-        if not self._compiled and threading.get_ident() == self._home and self._optimizer is not None:
-            trained = [p for one in self.captured for p in one.model.parameters() if self._states.get(id(p)) == "ok"]
-            self._averages = AverageWatch(self.view.trace, trained, self._optimizers)
-            self._averages.start(self._others.view.trace if self._others is not None else None)
+        """Once each optimizer has taken its first step: what the program does with the weights before the next backward pass."""
+        over = self._others is None or self._others.over
+        if self._averages is None and over and not self._compiled and threading.get_ident() == self._home and self._optimizer is not None:
+            trained = [p for optimizer in self._optimizers.stepped for p in parameters_of(optimizer) if p.grad is not None]
+            self._averages = AverageWatch((self._others or self).view.trace, trained, self._optimizers)
+            self._averages.start()
 
     @harmless
     def _built(self, optimizer: Optimizer) -> None:

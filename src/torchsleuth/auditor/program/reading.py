@@ -158,8 +158,9 @@ class StepReading:
             facts = [dataclasses.replace(f, weights=tuple(f"{name}.{w}" for w in f.weights)) for f in facts]
         fields: dict[str, typing.Any] = {"optimizer": tuple(facts), "no_update": self._idle_because(one), "scaled": self._scaled, "unclipped": self._unclipped}
         if not one.training and not one.model.training and one.dependent and not self._fixed(one):
-            changed = self._modes.site(one.model, False)
-            fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed),)
+            changed, held_by = self._modes.site(one.model, False), {id(p) for p in parameters_of(optimizer)}
+            beside = any(other is not one and other.training and any(id(p) in held_by for p in other.model.parameters()) for other in self.captured)
+            fields["modes"] = (ModeFact("eval-in-training", tuple(one.dependent[:4]), one.site, changed=changed, beside=beside, held=self._optimizers.built.get(id(optimizer)) if beside else None),)
         elif one.training and (fact := undone(one.model, self._modes)) is not None:
             fields["modes"] = (fact,)
         return fields

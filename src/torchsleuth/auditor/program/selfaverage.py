@@ -39,7 +39,7 @@ class Written:
 
 
 class AverageWatch:
-    """`start()` after the first step; it goes off by itself at the next backward pass; `found()` at the end."""
+    """`start()` after the first step; from the next backward pass on it sees nothing, and goes off at the next step; `found()` at the end."""
 
     def __init__(self, before: Trace, trained: list[torch.Tensor], optimizers: OptimizerWatch) -> None:
         self._before, self._optimizers = before, optimizers
@@ -52,23 +52,24 @@ class AverageWatch:
         self._scaled: dict[int, float] = {}  # parameters that were multiplied by a number just before
         self._written: dict[tuple, Written] = {}
         self._trace: Trace | None = None
-        self._own = False
+        self._over = False
 
-    def start(self, running: Trace | None) -> None:
-        """`running`: a trace that is on already."""
-        self._own = running is None
-        self._trace = trace = running if running is not None else Trace(watchers={}, early={})
-        if running is None:
-            trace.follow(self._before)
-            trace.most = len(trace.ops) + MOST_OPERATIONS
-            trace.carried = True
-            enter_below(trace)
-        trace.early.setdefault("backward", []).append(self._over)
+    def start(self) -> None:
+        self._trace = trace = Trace(watchers={}, early={})
+        trace.follow(self._before)
+        trace.most = len(trace.ops) + MOST_OPERATIONS
+        trace.carried = True
+        trace.early.setdefault("backward", []).append(self._backward)
         trace.every.append(quietly(self._look))
+        enter_below(trace)
+
+    def before_step(self) -> None:
+        if self._over:
+            self.stop()
 
     def stop(self) -> None:
         trace, self._trace = self._trace, None
-        if trace is not None and self._own:
+        if trace is not None:
             trace.most = 0
             take_out(trace)
 
@@ -77,13 +78,15 @@ class AverageWatch:
         self.stop()
 
     @harmless
-    def _over(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        self.stop()
+    def _backward(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
+        self._over = True  # while a mode handles a call it is not on the stack, and cannot be taken out
+        if self._trace is not None:
+            self._trace.most = 0
 
     # -- what is computed from which memory -----------------------------------------------------------
 
     def _look(self, op: Op, args: tuple, kwargs: dict, result: typing.Any) -> None:
-        if self._trace is None or not args or not isinstance(args[0], torch.Tensor):
+        if self._trace is None or self._over or not args or not isinstance(args[0], torch.Tensor):
             return
         name = op.name.strip("_") if op.name.startswith("__") else op.name
         other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("end"))

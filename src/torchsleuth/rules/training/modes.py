@@ -59,6 +59,8 @@ def _eval_in_training(observation: Observation, fact: ModeFact) -> Diagnosis:
     culprits += uncalled(fact.named)
     if site is not None:
         culprits.append(culprit(site, Role.CALL, "`training` is False during this step"))
+    if fact.held is not None:
+        culprits.append(culprit(fact.held, Role.CALL, "this optimizer trains it, together with a model in train mode"))
     if fact.step > 1:
         title = f"from optimizer step {fact.step} on the model is trained in eval mode"
         text = f"`training` is True in the first step and False in {fact.steps} later one{'s' * (fact.steps != 1)}, from step {fact.step} on"
@@ -69,7 +71,8 @@ def _eval_in_training(observation: Observation, fact: ModeFact) -> Diagnosis:
         EvalModeTraining.name, title, Confidence.LIKELY, tuple(culprits),
         observed(f"{text}; {listed(fact.modules)} {behave} differently in training"),
         "In eval mode dropout lets everything pass and BatchNorm keeps its running values as they are.",
-        (advice("Call `model.train()` before the training loop (and again after every validation)."),),
+        (advice("A model that is only to be asked (a teacher, say) is not handed to the optimizer, and is called under `torch.no_grad()`; one that is to learn: call its `train()` before the training loop." if fact.beside else
+                "Call `model.train()` before the training loop (and again after every validation)."),),
     )  # fmt: skip
 
 
