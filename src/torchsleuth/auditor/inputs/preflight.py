@@ -25,12 +25,12 @@ _REPEATING = {"__getitem__", "select", "expand", "expand_as", "repeat", "tile", 
 _IMAGE_CHANNELS = (1, 3, 4)
 
 
-def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
+def batch_facts(call: Call, pad_ids: set[int], begins: bool = False) -> list[InputFact]:
+    """`begins`: the first of several calls, the others of which are given something else (the state that a simulation starts from)."""
     found: list[InputFact] = []
-    content = [leaf for leaf in call.leaves if _is_content(leaf)]
     for leaf in call.leaves:
         found += _not_finite(leaf)
-    found += _constant(content)
+    found += _constant(_content(call)) if not begins else []
     found += _lengths(call)
     found += lengths_in_another_order(call, pad_ids)
     found += _mask_shapes(call)
@@ -214,6 +214,15 @@ def _constant(content: list[Leaf]) -> list[InputFact]:
             return []
         found.append(InputFact("constant", leaf.name, f"all {tensor.numel()} elements of `{leaf.name}` are {tensor.reshape(-1)[0].item():g}"))
     return found
+
+
+def all_alike(call: Call) -> bool:
+    """Every element of what the model is to tell samples apart by has the same value."""
+    return bool(_constant(_content(call)))
+
+
+def _content(call: Call) -> list[Leaf]:
+    return [leaf for leaf in call.leaves if _is_content(leaf)]
 
 
 def equal_samples(call: Call, trace: Trace, asked: list[torch.Tensor]) -> list[InputFact]:

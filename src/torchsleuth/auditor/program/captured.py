@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor.inputs.batch import Call
+from torchsleuth.auditor.inputs.preflight import all_alike
 from torchsleuth.auditor.laboratory.compare import output_leaves
 from torchsleuth.auditor.laboratory.runner import BATCH_NORMS
 from torchsleuth.auditor.observation_parts import Site
@@ -43,6 +44,7 @@ class Captured:
     begun: dict[str, torch.Tensor] = field(default_factory=dict)  # copies of parameters whose gradient was zero in a model of which a layer began at zero
     calls: int = 1
     again: list[Captured] = field(default_factory=list)  # the latest of further calls of the same model before the backward pass
+    begins: bool = False  # the first of several calls behind the loss, of which others were given various values: where a walk through time starts
 
     @property
     def size(self) -> int:
@@ -60,10 +62,11 @@ def behind_the_loss(one: Captured, trace: Trace, before: set[int]) -> Captured:
 
     `before`: the keys of all that the loss was computed from.
     """
-    for call in (one, *one.again):
-        if any(trace.known_key(tensor) in before for _, tensor in output_leaves(call.output)):
-            return call
-    return one
+    behind = [call for call in (one, *one.again) if any(trace.known_key(tensor) in before for _, tensor in output_leaves(call.output))]
+    if not behind:
+        return one
+    behind[0].begins = any(call.copy is not None and not all_alike(call.copy) for call in behind[1:])
+    return behind[0]
 
 
 def copied(call: Call) -> Call | None:
