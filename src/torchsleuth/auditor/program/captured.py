@@ -44,7 +44,7 @@ class Captured:
     begun: dict[str, torch.Tensor] = field(default_factory=dict)  # copies of parameters whose gradient was zero in a model of which a layer began at zero
     calls: int = 1
     again: list[Captured] = field(default_factory=list)  # the latest of further calls of the same model before the backward pass
-    begins: bool = False  # the first of several calls behind the loss, of which others were given various values: where a walk through time starts
+    begins: bool = False  # the first of several calls behind the loss, of which others tell the samples apart: where a walk through time starts
 
     @property
     def size(self) -> int:
