@@ -168,11 +168,11 @@ class Session:
         made = self.beforehand.made(leaf.tensor) if leaf is not None and fact.made is None and self.beforehand is not None else None
         return dataclasses.replace(fact, made=made) if made is not None else fact
 
-    def experiments_after(self, step: StepView, fields: dict[str, typing.Any]) -> None:
-        """The experiments for a step that a running program took by itself; `fields` is what was seen of it."""
+    def experiments_after(self, step: StepView, fields: dict[str, typing.Any], begins: bool = False) -> None:
+        """The experiments for a step that a running program took by itself; `fields` is what was seen of it, and `begins` what `batch_facts` is told."""
         self.runner.generators = [generator for generator, _ in step.trace.generators]
         self.fields.update(fields)
-        before = self.attempt("the inputs", lambda: preflight.batch_facts(self.call, self.pad_ids)) or []
+        before = self.attempt("the inputs", lambda: preflight.batch_facts(self.call, self.pad_ids, begins)) or []
         facts = [*before, *preflight.named_tables(list(fields.get("inputs", ())), self.call, self.model)]
         self.fields["inputs"] = tuple(preflight.with_beginnings(facts, self.call, step.trace, self.where))
         self.fields["shared"] = tuple(shared_layers(self.model))

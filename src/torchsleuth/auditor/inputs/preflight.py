@@ -25,15 +25,17 @@ FEW = 4  # samples may be equal by chance
 PIXELS = 128  # whole numbers that stay below are as likely classes of a segmentation, or counts
 _REPEATING = {"__getitem__", "select", "expand", "expand_as", "repeat", "tile", "index_select"}
 _PICKING = {"__getitem__", "select", "narrow"}
+_CONSTANTS = {"ones", "full", "zeros", "ones_like", "full_like", "zeros_like", "new_ones", "new_full", "new_zeros"}
 _IMAGE_CHANNELS = (1, 3, 4)
+_STATES = ("hidden", "state", "cache", "h0", "c0", "hx")
 
 
-def batch_facts(call: Call, pad_ids: set[int]) -> list[InputFact]:
+def batch_facts(call: Call, pad_ids: set[int], begins: bool = False) -> list[InputFact]:
+    """`begins`: the first of several calls, the others of which are given something else (the state that a simulation starts from)."""
     found: list[InputFact] = []
-    content = [leaf for leaf in call.leaves if _is_content(leaf)]
     for leaf in call.leaves:
         found += _not_finite(leaf)
-    found += _constant(content)
+    found += _constant(_content(call)) if not begins else []
     found += _lengths(call)
     found += lengths_in_another_order(call, pad_ids)
     found += _mask_shapes(call)
@@ -79,7 +81,17 @@ def with_beginnings(facts: list[InputFact], call: Call, step: Trace, where: Site
         return (_made(step, call.numbers.get(leaf.path), fact.kind) or given(where, leaf.path)) if leaf is not None else None
 
     begun = [dataclasses.replace(fact, made=made(fact)) if fact.made is None else fact for fact in facts]
+    begun = [fact for fact in begun if fact.kind != "constant" or fact.name not in leaves or not _written_out(step, call.numbers.get(leaves[fact.name].path), fact.made, where)]
     return [dataclasses.replace(fact, made=listed_at(fact.made)) if fact.kind == "lengths-reordered" else fact for fact in begun]
+
+
+def _written_out(step: Trace, key: int | None, made: Site | None, where: Site | None) -> bool:
+    """The constant stands in the call itself, `policy(torch.ones(64, 1))`: meant so, by a model that has nothing to tell apart."""
+    maker = step.producer.get(key) if key is not None else None
+    if maker is None or made is None or where is None or step.ops[maker].name not in _CONSTANTS or made.span.file != where.span.file:
+        return False
+    first, last = (where.span.line, where.span.column), (where.span.end_line, where.span.end_column)
+    return first <= (made.span.line, made.span.column) and (made.span.end_line, made.span.end_column) <= last
 
 
 def _made(step: Trace, key: int | None, kind: str) -> Site | None:
@@ -194,7 +206,7 @@ def _is_content(leaf: Leaf) -> bool:
     name = leaf.name.lower()
     if batches.is_label(leaf) or batches.looks_like_mask(leaf) or leaf.tensor.dtype is torch.bool:
         return False
-    return not any(word in name for word in ("mask", "position", "token_type", "segment", "len", "hidden", "state", "cache", "h0", "c0", "hx"))
+    return not any(word in name for word in ("mask", "position", "token_type", "segment", "len", *_STATES))
 
 
 def _not_finite(leaf: Leaf) -> list[InputFact]:
@@ -226,9 +238,24 @@ def _constant(content: list[Leaf]) -> list[InputFact]:
     return found
 
 
+def all_alike(call: Call) -> bool:
+    """All samples are one and the same to the model."""
+    return all(_rows_equal(leaf.values) for leaf in _content(call) if leaf.tensor.dim() > 0)
+
+
+def _content(call: Call) -> list[Leaf]:
+    """What samples are told apart by: a state, too, that is another one for each (a decoder begins with one word, and what the encoder says of the picture)."""
+    return [leaf for leaf in call.leaves if _is_content(leaf) or _is_state_of_each(leaf, call.batch_size)]
+
+
+def _is_state_of_each(leaf: Leaf, count: int | None) -> bool:
+    axes = [axis for axis, size in enumerate(leaf.tensor.shape) if size == count]
+    return any(word in leaf.name.lower() for word in _STATES) and any(not _rows_equal(leaf.values.movedim(axis, 0)) for axis in axes)
+
+
 def equal_samples(call: Call, trace: Trace, asked: list[torch.Tensor]) -> list[InputFact]:
     """One sample repeated for the whole batch, of which different answers are asked."""
-    content = [leaf for leaf in call.leaves if _is_content(leaf) and leaf.tensor.dim() > 0]
+    content = [leaf for leaf in _content(call) if leaf.tensor.dim() > 0]
     count = call.batch_size
     if not content or count is None or count < FEW or any(leaf.tensor.shape[0] != count or not _rows_equal(leaf.values) for leaf in content):
         return []

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchsleuth.auditor.inputs.batch import Call
+from torchsleuth.auditor.inputs.preflight import all_alike
 from torchsleuth.auditor.laboratory.compare import output_leaves
 from torchsleuth.auditor.laboratory.runner import BATCH_NORMS
 from torchsleuth.auditor.observation_parts import Site
@@ -43,6 +44,7 @@ class Captured:
     begun: dict[str, torch.Tensor] = field(default_factory=dict)  # copies of parameters whose gradient was zero in a model of which a layer began at zero
     calls: int = 1
     again: list[Captured] = field(default_factory=list)  # the latest of further calls of the same model before the backward pass
+    begins: bool = False  # the first of several calls behind the loss, of which others tell the samples apart: where a walk through time starts
 
     @property
     def size(self) -> int:
@@ -62,10 +64,15 @@ def behind_the_loss(one: Captured, trace: Trace, before: set[int]) -> Captured:
     `before`: the keys of all that the loss was computed from.
     """
     behind = [call for call in (one, *one.again) if any(trace.known_key(tensor) in before for _, tensor in output_leaves(call.output))]
-    return next((call for call in behind if len(behind) == 1 or _varied(call)), behind[0] if behind else one)
+    if not behind:
+        return one
+    at = next((at for at, call in enumerate(behind) if len(behind) == 1 or _varied(call)), 0)
+    behind[at].begins = any(call.copy is not None and not all_alike(call.copy) for call in behind[at + 1 :])
+    return behind[at]
 
 
 def _varied(one: Captured) -> bool:
+    """Not the first state of a simulation, which is zero everywhere: it tells little about the model."""
     given = [leaf.tensor for leaf in (one.copy or one.live).leaves if leaf.tensor.numel() > 1]
     return not given or any(bool((tensor != tensor.flatten()[0]).any()) for tensor in given)
 

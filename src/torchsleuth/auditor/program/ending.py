@@ -228,7 +228,7 @@ class Ending:
         try:
             if one.training != one.model.training:
                 one.model.train(one.training)
-            session.experiments_after(self.view, fields)
+            session.experiments_after(self.view, fields, one.begins)
         finally:
             for module, training in was:
                 module.training = training

@@ -85,7 +85,7 @@ class StepReading:
         if one is max(self.captured, key=lambda c: c.size):
             self._loose_leaves = self._look_for_loose_leaves()
         ends = {key for tensor in (*(leaf.tensor for leaf in one.live.leaves), self._loss, *self._more) if tensor is not None and (key := trace.known_key(tensor)) is not None}
-        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *equal_samples(one.live, trace, self.view.watch.asked()), *transposed_masks(one.live, trace, self.view.watch.hidden), *self.view.integers.facts(ends), *changed_where_stored(trace, ends))
+        fields["inputs"] = (*self.view.watch.inputs, *extra, *traced_facts(one.live, trace), *(() if one.begins else equal_samples(one.live, trace, self.view.watch.asked())), *transposed_masks(one.live, trace, self.view.watch.hidden), *self.view.integers.facts(ends), *changed_where_stored(trace, ends))
         fields["aliases"] += tuple(returned_twice(one.model, one.output, one.live, any(unused.how == "dropped" for unused in fields.get("unused", ()))))
         if optimizer is not None:
             fields.update(self._optimizer_fields(one, states))
