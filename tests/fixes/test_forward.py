@@ -29,6 +29,10 @@ PROGRAMS = {
     "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layers = []\n        self.layers.append(nn.Linear(2, 2))\n"
     "net = Net()\ny = torch.optim.SGD(net.parameters(), lr=0.1)": ("        self.layers = nn.ModuleList([])", "unsafe"),
     "net = nn.Linear(3, 2)\nparams = net.parameters()\nprint(sum(p.numel() for p in params))\ny = torch.optim.SGD(params, lr=0.1)": ("params = list(net.parameters())", "safe"),
+    # A state that goes on to the next batch is not cut to a smaller one.
+    "from torch.utils.data import DataLoader\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.rnn, self.h = nn.GRU(2, 3, batch_first=True), torch.zeros(1, 4, 3)\n"
+    "    def forward(self, x):\n        out, h = self.rnn(x, self.h)\n        self.h = h.detach()\n        return out\nnet, loader = Net(), DataLoader(torch.randn(10, 5, 2), batch_size=4)\n"
+    "for x in loader:\n    y = net(x)": ("net, loader = Net(), DataLoader(torch.randn(10, 5, 2), batch_size=4, drop_last=True)", "unsafe"),
     # One value for each index, unless the program goes on with a column.
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a)\nloss = F.mse_loss(best, torch.zeros(4).unsqueeze(1))": ("best = q.gather(1, a.unsqueeze(1))", "safe"),
     "q, a = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])\nbest = q.gather(1, a).squeeze(-1)": ("best = q.gather(1, a.unsqueeze(1)).squeeze(-1)", "safe"),

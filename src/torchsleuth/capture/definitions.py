@@ -27,7 +27,7 @@ from torchsleuth.capture.numbers import Numbers
 from torchsleuth.capture.partials import filled
 from torchsleuth.capture.reckoning import Agreed, constants_behind
 from torchsleuth.capture.returns import returned
-from torchsleuth.capture.scopes import arguments_for, bound_to, constant_value, default_of, enclosing, parameter_of, size_asked, slice_lengths
+from torchsleuth.capture.scopes import SIZED, arguments_for, bound_to, constant_value, default_of, enclosing, parameter_of, size_asked, slice_lengths
 from torchsleuth.capture.unlogged import operation_word, stand_in
 from torchsleuth.evidence_forward import Made
 from torchsleuth.model import Known
@@ -293,6 +293,9 @@ class Definitions:
         if frame is None or len(stack) == 1 and not isinstance(frame.scope, ast.Module):  # a comprehension's own frame has no syntax of a function
             frame = frame_at(stack[0][0].co_filename, call, frame.name if frame is not None else "")
         written = filled(frame, call) if frame is not None and isinstance(call, ast.Call) else call
+        named = _named_size(frame, written, axis) if frame is not None and isinstance(written, ast.Call) and axis is not None else None
+        if frame is not None and named is not None:
+            return self._size_in(frame, named, size, tensors, read)
         arguments = arguments_for(written, axis) if isinstance(written, ast.Call) else slice_lengths(call)
         elsewhere = [argument for argument in arguments if written is not call and not any(argument is node for node in ast.walk(call))]
         if frame is None or any(constant_value(argument) == size for argument in arguments if argument not in elsewhere):
@@ -307,6 +310,13 @@ class Definitions:
             behind = constants_behind(self.numbers.files, frame, arguments[0], size, Agreed()).constants
             return behind[0] if len(behind) == 1 else None
         return found
+
+    def _size_in(self, frame: Frame, size_node: ast.expr, size: int, tensors: bool, read: typing.Container[str] | None) -> Source:
+        """For `shape = (self.layers, n)`, `torch.zeros(shape)`: what gave the size its number, by way of the line that names it."""
+        found = self.numbers.given(frame, [size_node], size, tensors, read)
+        if found is None:
+            return Source(frame.filename, size_node, frame.name, ())
+        return found._replace(crossed=(Crossing(frame.filename, size_node, frame.name, True), *found.crossed))
 
     def constants_behind(self, stack: typing.Sequence[tuple[types.CodeType, int]], size: int, keyword: str, agreed: Agreed) -> tuple[list[Made], list[int], int | None]:
         """For `nn.Linear(channels * side ** 2, …)`: what sets the numbers in its first argument, but those of factors that are agreed on."""
@@ -418,6 +428,16 @@ class Definitions:
                     if len(stacks) > 1:
                         return None
         return frames_of(((code, 0), *stacks.pop())) if stacks else None
+
+
+def _named_size(frame: Frame, call: ast.Call, axis: int) -> ast.expr | None:
+    """Of `torch.zeros(shape)` the size at an axis, where `shape` is bound once in the function, to a tuple that is written out."""
+    plain = len(call.args) == 1 and isinstance(call.args[0], ast.Name) and getattr(call.func, "attr", getattr(call.func, "id", "")) in SIZED
+    bound = bound_to(frame.scope, call.args[0].id) if plain else ()  # type: ignore[attr-defined]
+    value = bound[0][0] if len(bound) == 1 and not bound[0][1] else None
+    if not isinstance(value, (ast.Tuple, ast.List)) or any(isinstance(item, ast.Starred) for item in value.elts):
+        return None
+    return value.elts[axis] if axis < len(value.elts) else None
 
 
 def _has_names_of_its_own(filename: str, node: ast.AST, scope: ast.AST) -> bool:

@@ -290,7 +290,7 @@ def _with_values(operand: Operand, raw: Raw, found: Judged, name: str, gathering
 
 
 def _config(crash: Crash, found: Judged) -> tuple[tuple[str, int], ...]:
-    from torchsleuth.capture.investigations.operation import configured
+    from torchsleuth.capture.configured import configured
 
     table = _live(crash, found)
     for _, root in crash.names.modules:

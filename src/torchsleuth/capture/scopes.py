@@ -92,15 +92,15 @@ def arguments_for(call: ast.Call, axis: int | None) -> list[ast.AST]:
 
 _NO_SIZES = frozenset({"dtype", "device", "requires_grad", "bias", "generator", "layout", "pin_memory", "out"})
 _OF_DATA = frozenset({"tensor", "as_tensor", "asarray", "array", "LongTensor", "FloatTensor", "IntTensor", "stack", "cat"})
-_SIZED = frozenset({"rand", "randn", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})  # called with sizes alone
+SIZED = frozenset({"rand", "randn", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})  # called with sizes alone
 
 
 def _sizes_written(call: ast.Call, name: str) -> list[ast.expr]:
     """The sizes that a constructor of tensors was given, in their order: `torch.rand(n, 3)`, `torch.full((n, 3), 0)`."""
     tuples = [argument for argument in call.args if isinstance(argument, (ast.Tuple, ast.List))]
-    if name in (*_SIZED, "full", "new_full", "randint") and len(tuples) == 1 and not any(isinstance(size, ast.Starred) for size in tuples[0].elts):
+    if name in (*SIZED, "full", "new_full", "randint") and len(tuples) == 1 and not any(isinstance(size, ast.Starred) for size in tuples[0].elts):
         return tuples[0].elts
-    return call.args if name in _SIZED and not tuples and len(call.args) > 1 else []
+    return call.args if name in SIZED and not tuples and len(call.args) > 1 else []
 
 
 def slice_lengths(node: ast.Subscript) -> list[ast.AST]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
 import functools
 import os
 import threading
+import types
 import typing
 from collections.abc import Iterator
 
 from torchsleuth import source
-from torchsleuth.capture.alignment import expression_of_node, normal_kind
+from torchsleuth.capture.alignment import expression_of_node, kinds_of, normal_kind, operations_of
 from torchsleuth.evidence import Place
 from torchsleuth.model import Known
 from torchsleuth.origin import Origin, origin_of
@@ -22,6 +24,7 @@ if typing.TYPE_CHECKING:
     from torchsleuth.capture.crash import Crash
     from torchsleuth.record.recorder import Recording
 
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Calls during which the program's own code may make nodes that the log does not see: a checkpoint computes again in backward.
 _RUN_THE_PROGRAM = frozenset({"backward", "grad"})
 # Frames in a traceback that say that it began in a worker thread.
@@ -232,6 +235,8 @@ class Timeline:
         expression = expression_of_node(node_name, statement, self._equal_before(node_name, number, position))
         if expression is None and (event.index in self.recording.ring.gaps or self._other_threads):
             return None
+        if expression is None and isinstance(statement, Function) and event.code.co_name == statement.name:
+            return _within_compiled(event.code, statement, node_name, via)
         return source.place_of_node(event.code, expression or statement, Known.OBSERVED, via)
 
     def _pending(self, position: int) -> int | None:
@@ -322,3 +327,15 @@ class Timeline:
             elif depth < 0:
                 depth = 0
                 yield event
+
+
+def _within_compiled(code: types.CodeType, function: ast.FunctionDef | ast.AsyncFunctionDef, node_name: str, via: Place | None) -> Place | None:
+    """What `torch.compile` has made of a function runs under its first line: the one expression in it that makes such nodes, or none."""
+    found = [
+        operation
+        for statement in ast.walk(function)
+        if isinstance(statement, ast.stmt) and not isinstance(statement, Function)
+        for operation in operations_of(statement)
+        if normal_kind(node_name) in kinds_of(operation)
+    ]
+    return source.place_of_node(code, found[0], Known.INFERRED, via) if len(found) == 1 else None

@@ -8,6 +8,7 @@ from torchsleuth.evidence import BackwardRoot, Evidence
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.script import Scripts, called
 from torchsleuth.model import Diagnosis, Fix
+from torchsleuth.rules.backward.nonscalar_backward import asks_for_gradients
 
 
 class NonscalarBackwardFixer(Fixer):
@@ -35,14 +36,16 @@ class NonscalarBackwardFixer(Fixer):
                 return []
             return [scripts.fix(f"Weights in the shape of `{text}`: `{torch}.ones_like({text})`.", [script.replace(given, f"{torch}.ones_like({text})")])]
         others = {"mean": "sum", "sum": "mean"}
+        asked = asks_for_gradients(root) if root is not None else False
+        own = " Where each element depends on its own input alone, it is the derivative of each." if asked else ""
         return [
             scripts.fix(
                 f"Reduce `{text}` to one number first: `.{name}()`.",
                 script.wrapped(receiver, f".{name}()"),
-                f"The gradient is that of the {name}; that of the {others[name]} differs by a factor, the number of elements.",
+                f"The gradient is that of the {name}; that of the {others[name]} differs by a factor, the number of elements.{own * (name == 'sum')}",
                 safe=False,
             )
-            for name in ("mean", "sum")
+            for name in (("sum", "mean") if asked else ("mean", "sum"))
         ]
 
 

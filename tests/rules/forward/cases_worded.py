@@ -80,4 +80,28 @@ class Windows(Dataset):
 for seen, target in DataLoader(Windows(torch.arange(12.0), 4, 2), batch_size=4):  #! operand
     pass
 """, "cat-shape", ("Sample 7 ends at 13, and `self.series` has 12", "whose slice ends within the tensor")),
+    Case("sizes-that-have-a-name", """\
+import torch
+from torch import nn
+class Tagger(nn.Module):
+    def __init__(self, layers, hidden):
+        super().__init__()
+        self.layers, self.hidden = layers, hidden
+        self.rnn = nn.GRU(3, hidden, num_layers=layers, bidirectional=True)  #! create
+    def begin(self, batch):
+        shape = (self.layers, batch, self.hidden)  #! create
+        return torch.zeros(shape)  #! create
+    def forward(self, x):
+        state = self.begin(x.size(1))
+        return self.rnn(x, state)[0]  #! operand
+tagger = Tagger(2, 8)  #! create
+tagger(torch.randn(7, 5, 3))
+""", "recurrent-state", ("`state` has shape [2, 5, 8]; `tagger.rnn` needs [4, 5, 8]",), late=(7, 12, 13)),
+    Case("a-number-of-a-model-on-meta", """\
+import torch
+from torch import nn
+with torch.device("meta"):  #! create
+    table = nn.Embedding(10, 4)  #! create
+table(torch.tensor([1, 2])).sum().item()  #! operand
+""", "torch-error", ("has a shape and a dtype, and no values", "assign=True"), late=False),
 ]

@@ -10,11 +10,11 @@ import torch
 
 from torchsleuth import source
 from torchsleuth.capture.all_labels import with_dataset
+from torchsleuth.capture.configured import sizes_configured
 from torchsleuth.capture.cut_short import cut_short
 from torchsleuth.capture.earlier_inputs import taken_before
 from torchsleuth.capture.embedded import OTHER_PROCESSES, Embedded, embedded, innermost
 from torchsleuth.capture.entered import entered
-from torchsleuth.capture.evaluate import UNKNOWN, plain_attribute
 from torchsleuth.capture.failure import Entry, Failure, container_of, is_module_call
 from torchsleuth.capture.foreign import foreign
 from torchsleuth.capture.intakes import computed_from
@@ -101,7 +101,7 @@ def investigate(crash: Crash) -> FailedOperation | None:
         gathering.raised_in_python,
         container=container,
         container_made=container_made,
-        config=_config(failure),
+        config=sizes_configured(failure),
         training=module.training if module is not None else None,
         fitting=computed.fitting,
         both_directions=bool(operands) and _both_directions(failure, operands[0]),
@@ -286,34 +286,6 @@ def _container(crash: Crash, failure: Failure, gathering: Gathering) -> tuple[st
         return words, None
     gathering.raws = [Raw(f"self[{k}]", node, entry, item, mark_of(item), element=k) for k, item in enumerate(value)]
     return f"a {type(value).__name__} of {len(value)} tensors", gathering.origins.definitions.made(entry, node)
-
-
-_CONFIGURED = (
-    "vocab_size", "max_position_embeddings", "n_positions", "type_vocab_size", "num_labels", "hidden_size", "num_attention_heads",
-    "num_channels", "image_size", "pad_token_id", "d_model",
-)  # fmt: skip
-
-
-def _config(failure: Failure) -> tuple[tuple[str, int], ...]:
-    """The sizes that the configuration of a library's model states."""
-    for entry in failure.entries:
-        if is_module_call(entry):
-            found = configured(locals_of(entry.frame).get("self"))
-            if found:
-                return found
-    return ()
-
-
-def configured(module: typing.Any) -> tuple[tuple[str, int], ...]:
-    """transformers keeps them in `model.config`."""
-    config = plain_attribute(module, "config")
-    if config is UNKNOWN or not hasattr(config, "__dict__"):
-        return ()
-    values = {name: plain_attribute(config, name) for name in _CONFIGURED}
-    labels = plain_attribute(config, "id2label")
-    if isinstance(labels, dict):
-        values["num_labels"] = len(labels)  # a property of these
-    return tuple((name, value) for name, value in values.items() if type(value) is int)
 
 
 # -- text ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from torchsleuth.evidence_forward import Operand
 from torchsleuth.fixes.fixer import Fixer
 from torchsleuth.fixes.forward.operands import Failed, loader_drops_last, one_sample, text_of
 from torchsleuth.fixes.forward.resizing import resized
-from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in
+from torchsleuth.fixes.script import Function, Script, Scripts, called, names_in, path_of
 from torchsleuth.model import Diagnosis, Fix
 from torchsleuth.rules.forward.attention_mask import batch_first_missing
 
@@ -51,11 +51,17 @@ class RecurrentStateFixer(Fixer):
             return []
         suffix = f"[:, :{text_of(data)}.size({axis})].contiguous()"
         meaning = f"Of the state, the first {data.shape[axis]} of {state.shape[1]} sequences are used."
-        return [
-            _left_out(failed),
-            failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False),
-            fewer,
-        ]
+        cut = failed.suffixed(state, suffix, f"Use as much of the state as the batch has: `{suffix}`.", meaning, safe=False)
+        # A state that goes on to the next batch would stay as small as this one.
+        return [fewer, cut] if _goes_on(failed, text_of(state)) else [_left_out(failed), cut, fewer]
+
+
+def _goes_on(failed: Failed, state: str) -> bool:
+    """`out, h = rnn(x, self.h)`, `self.h = h.detach()`: the state is set anew in the function that uses it."""
+    script, call = failed.script, failed.call
+    if script is None or call is None or not state.startswith("self."):
+        return False
+    return any(path_of(node) == state and isinstance(getattr(node, "ctx", None), ast.Store) for node in script.own_nodes(script.scope_of(call)))
 
 
 def _width_of_state(failed: Failed) -> list[Fix | None]:

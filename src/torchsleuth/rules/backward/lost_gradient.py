@@ -111,6 +111,7 @@ def _confidence(cuts: tuple[GradientCut, ...]) -> Confidence:
     return Confidence.LIKELY if len(cuts) == 1 else Confidence.POSSIBLE
 
 
+_PAIRED = frozenset({"max", "min", "sort", "topk", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin"})  # (values, indices)
 _LABELS = {
     "detach": "cuts the history on purpose",
     "python": "hands the values to Python; what is made from them has no history",
@@ -158,6 +159,7 @@ def _culprits(lost: LostGradient, cuts: tuple[GradientCut, ...]) -> list[Culprit
         if cut.place.span not in seen and not any(_inside(cut.place.span, span) for span in seen):
             seen.add(cut.place.span)
             label = f"cuts the history, and {_taker(cut)} takes the values" if cut.reason == "detach" and cut.handed else _LABELS[cut.reason]
+            label = "gives values and positions; positions are integers, which have no derivative" if cut.reason == "integer" and cut.operation in _PAIRED else label
             found.append(cut.place.culprit(Role.LOST_GRAD, f"`{_plain(cut.operation)}` {label}"))
     off = {cut.wrapper.span: cut.wrapper for cut in cuts if cut.wrapper is not None and cut.wrapper.span not in seen}
     found += [wrapper.culprit(Role.LOST_GRAD, "nothing inside is recorded for backward") for wrapper in off.values()]
@@ -244,6 +246,8 @@ def _explanation(lost: LostGradient, cuts: tuple[GradientCut, ...], recording: s
         )
     reasons = {cut.reason for cut in cuts}
     text = "Backward follows the recorded operations from the loss to the parameters. "
+    if cuts[0].reason == "integer" and cuts[0].operation in _PAIRED:
+        return text + f"Of what `{short(cuts[0].place.source)}` gives, the positions are integers: they jump, so they have no derivative and no history. The values have one.{_cut_before(cuts)}"
     if cuts[0].reason == "integer":
         return text + f"`{short(cuts[0].place.source)}` gives integers or booleans: they jump, so they have no derivative and no history.{_cut_before(cuts)}"
     if "no_grad" in reasons and lost.frozen_used:

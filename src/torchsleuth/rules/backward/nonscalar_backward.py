@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchsleuth.evidence import BackwardRoot, Evidence
 from torchsleuth.model import Applicability, Confidence, Diagnosis, Fact, Fix, Known, Role
 from torchsleuth.rule import CrashRule
@@ -67,7 +69,7 @@ class NonscalarBackward(CrashRule):
         root = found.root
         if "Expected f(*args)" in evidence.exception.message:
             return self._of_function(found)
-        mismatch = "Mismatch in shape" in evidence.exception.message
+        mismatch, asked = "Mismatch in shape" in evidence.exception.message, asks_for_gradients(found)
         count = 1
         for size in root.shape:
             count *= size
@@ -81,11 +83,12 @@ class NonscalarBackward(CrashRule):
             facts.append(Fact(f"`{short(place.source)}` (line {place.span.line}) is a loss computed with `reduction=\"none\"`: one value for each element, not their mean.", Known.OBSERVED))
         if mismatch and found.gradient is not None:
             facts.append(Fact(f"The gradient passed in, {found.gradient.called}, has shape {found.gradient.size}.", Known.OBSERVED))
-            title = f"The gradient passed to `backward()` has shape {found.gradient.size}, but {root.called} has {root.size}"
-            why = "The gradient given to `backward()` holds one weight for each element, so it must have the same shape."
+            call = "`autograd.grad` as `grad_outputs`" if asked else "`backward()`"
+            title = f"The gradient passed to {call} has shape {found.gradient.size}, but {root.called} has {root.size}"
+            why = f"The gradient given to {call} holds one weight for each element, so it must have the same shape."
             fixes = (Fix(f"Pass a gradient of shape {root.size}, or reduce to a scalar first.", Applicability.DISPLAY_ONLY),)
         else:
-            title = f"`backward()` was called on {root.called}, which has {count} elements, not one"
+            title = f"{'The gradient was asked for of' if asked else '`backward()` was called on'} {root.called}, which has {count} elements, not one"
             why = (
                 "Backward starts from one number. A tensor with several elements has a gradient for each of them, and PyTorch "
                 "does not guess how to combine them."
@@ -93,7 +96,7 @@ class NonscalarBackward(CrashRule):
             name = root.name or "loss"
             fixes = (
                 Fix(
-                    f"Reduce it first: `{name}.mean().backward()`, or `.sum()`.",
+                    f"Reduce it first: `{name}.sum()`, or `.mean()`." if asked else f"Reduce it first: `{name}.mean().backward()`, or `.sum()`.",
                     Applicability.DISPLAY_ONLY,
                     meaning="mean and sum differ by the number of elements, and so do their gradients.",
                 ),
@@ -118,3 +121,8 @@ class NonscalarBackward(CrashRule):
                 Fix("For all derivatives of all outputs use `torch.func.jacrev`.", Applicability.DISPLAY_ONLY),
             ),
         )
+
+
+def asks_for_gradients(found: BackwardRoot) -> bool:
+    """`torch.autograd.grad(u, x)`, which returns them; `u.backward()` adds them to the leaves."""
+    return re.match(r"([\w.]+\.)?grad\(", found.call.source) is not None

@@ -52,7 +52,7 @@ class EmptyOptimizer(CrashRule):
 
     Common false explanations
     -------------------------
-    "The parameters are frozen." Frozen ones are in the list, too. This makes an optimizer:
+    "The parameters are frozen." Frozen ones are in the list, too. This runs:
 
         import torch
 

@@ -80,6 +80,9 @@ class TorchError(CrashRule):
         for item in divided:
             culprits.create(item.made, f"{item.name} = {item.value} comes from here")
         culprits.create(*_size_said(operation))
+        empty = next((operand for operand in operation.operands if operand.tensor.device == "meta"), None) if "meta" in message else None
+        if empty is not None:
+            culprits.create(empty.device_made, f"{empty.called} is on meta from here")
         facts = offender_facts(named)
         facts += operand_facts(operation)
         told = {item.name for item in (*named, *operation.arguments) if isinstance(item, Argument)}
@@ -93,7 +96,7 @@ class TorchError(CrashRule):
         refused = operation.name and operation.name not in ("backward", "grad")
         unwritten = evidence.exception.type == "NotImplementedError" and 'missing the required "forward"' in operation.message
         title = f"`{what}` calls a module whose class has no `forward`" if unwritten else f"`{operation.name}` refused its arguments in `{what}`" if refused else f"`{what}` failed"
-        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}", advice(*_kind_advice(_of_kind(operation)), *_divisors(divided), *_ragged(message)))
+        return Diagnosis(self.name, title, Confidence.CERTAIN, culprits.done(), tuple(facts), f"torch says: {message}" + _without_values(empty), advice(*_on_meta(empty), *_kind_advice(_of_kind(operation)), *_divisors(divided), *_ragged(message)))
 
     def _hidden_save(self, operation: FailedOperation) -> Diagnosis:
         """A node that hides what it saved (a write into a view): the lines alone do not say which one, and `backward` is innocent."""
@@ -105,6 +108,14 @@ class TorchError(CrashRule):
         settle = "Run it again with `torchsleuth run --deep`: every operation is then logged, and both lines are named."
         title = "a tensor that backward needs was overwritten; the recorded lines do not say which"
         return Diagnosis(self.name, title, Confidence.POSSIBLE, (), facts, why, advice(settle))
+
+
+def _without_values(empty: Operand | None) -> str:
+    return "" if empty is None else ". A tensor on the meta device has a shape and a dtype, and no values: there is nothing to read."
+
+
+def _on_meta(empty: Operand | None) -> list[str]:
+    return [] if empty is None else ["Make it on a real device. The weights of a model that was made on meta: `load_state_dict(state, assign=True)`; without `assign`, nothing is copied into tensors on meta."]
 
 
 _KINDS = {"str": r"'|\"", "float": r"-?\d+\.\d*(e|$)|-?\d+e", "NoneType": r"None$"}

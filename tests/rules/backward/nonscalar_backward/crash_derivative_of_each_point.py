@@ -1,0 +1,15 @@
+import torch
+from torch import nn
+
+field = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def residual(x):
+    u = field(x)  # culprit: create
+    slope = torch.autograd.grad(u, x, create_graph=True)[0]  # culprit: call
+    return (slope + u).pow(2).mean()
+
+
+points = torch.linspace(0, 1, 6).unsqueeze(1).requires_grad_()
+residual(points).backward()
+# says: The gradient was asked for of `u`, which has 6 elements
