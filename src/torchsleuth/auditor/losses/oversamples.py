@@ -16,7 +16,8 @@ from torchsleuth.origin import Origin
 _SUMMING = {"sum", "mean", "norm", "linalg_norm", "linalg_vector_norm", "vector_norm"}
 _DIVIDING = {"div", "true_divide", "divide", "__rdiv__", "__rtruediv__"}
 _SUBTRACTING = {"sub", "subtract", "rsub", "__rsub__"}
-_EACH = {"add", "sub", "mul", "div", "true_divide", "radd", "rmul", "rsub", "rdiv", "rtruediv", "pow", "sqrt", "square", "abs", "clamp", "clamp_min", "clip", "neg", "exp"}
+_EACH = {"add", "sub", "mul", "div", "true_divide", "radd", "rmul", "rsub", "rdiv", "rtruediv", "pow", "sqrt",
+         "square", "abs", "clamp", "clamp_min", "clip", "neg", "exp"}  # fmt: skip
 _SQUASHING = {"sigmoid", "softmax", "log_softmax", "clamp", "tanh", "exp"}
 _BENDING = {"relu", "clamp", "clamp_min", "clip", "maximum", "max", "softplus", "logsigmoid", "log_sigmoid", "log", "exp", "sigmoid"}
 _MAPPING = ("conv", "interpolate", "upsample", "pixel_shuffle")
