@@ -1,5 +1,4 @@
-"""Predictions compared with labels of another shape: an accuracy or an error over all pairs. In the step, after the first calls without gradients, and
-after the next optimizer steps: `MetricWatch`.
+"""Predictions compared with labels of another shape: an accuracy or an error over all pairs. In the step, and after the first calls without gradients: `MetricWatch`.
 
 There counts that are lost are seen, too: `confusion[labels, predictions] += 1`.
 """
@@ -8,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import typing
-import weakref
 
 import torch
 from torch import nn
@@ -55,7 +53,6 @@ class MetricWatch:
         self._trace: Trace | None = None
         self._outputs: set[int] = set()
         self._calls = self._looks = 0
-        self._trained: list[weakref.ref] = []  # results of the model's last call with gradients
         self._home = threading.get_ident()
 
     def start(self) -> None:
@@ -85,28 +82,17 @@ class MetricWatch:
 
     @harmless
     def _leave(self, module: nn.Module, inputs: typing.Any, output: typing.Any) -> None:
-        if id(module) not in self._models or self._trace is not None or threading.get_ident() != self._home or transformed():
-            return
-        if torch.is_grad_enabled():
-            self._trained = [weakref.ref(tensor) for _, tensor in output_leaves(output)]
-        else:
-            self._begin([tensor for _, tensor in output_leaves(output)])
-
-    def after_step(self) -> None:
-        """An accuracy of the batch may be computed behind the step, of the results that the loss was computed from."""
-        tensors = [tensor for reference in self._trained if (tensor := reference()) is not None]
-        self._trained = []
-        if tensors and self._handles and self._trace is None and threading.get_ident() == self._home and not transformed():
-            self._begin(tensors)
+        if id(module) in self._models and self._trace is None and not torch.is_grad_enabled() and threading.get_ident() == self._home and not transformed():
+            self._begin(output)
 
     @unseen
-    def _begin(self, results: list[torch.Tensor]) -> None:
+    def _begin(self, output: typing.Any) -> None:
         self._trace = Trace(most=MOST_OPERATIONS, watchers={})
         self._writes = IndexedWrites(self._trace)
         self._trace.watchers["__getitem__"] = [quietly(self._writes.reads)]
         self._trace.early.update((name, [quietly(self._writes.writes)]) for name in ("__setitem__", "index_put_"))
         self._trace.carried = True
-        self._outputs = {self._trace.key(tensor) for tensor in results}
+        self._outputs = {self._trace.key(tensor) for _, tensor in output_leaves(output)}
         enter_below(self._trace)
 
     def look(self) -> None:

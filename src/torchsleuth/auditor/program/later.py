@@ -174,7 +174,6 @@ class LaterWatch:
         return NoUpdate(found.kind, "barren", found.site, steps=found.steps, held=found.count) if found is not None else None
 
     def after_step(self, optimizer: Optimizer) -> None:
-        self.metrics.after_step()
         several = len(self._models) > 1
         self.arrivals.after_step(optimizer, [(called_name(one.site) if several else "", one.model) for one in self._models.values()])
 
