@@ -16,9 +16,10 @@ from torchsleuth.origin import Origin
 _SUMMING = {"sum", "mean", "norm", "linalg_norm", "linalg_vector_norm", "vector_norm"}
 _DIVIDING = {"div", "true_divide", "divide", "__rdiv__", "__rtruediv__"}
 _SUBTRACTING = {"sub", "subtract", "rsub", "__rsub__"}
-_EACH = {"add", "sub", "mul", "div", "true_divide", "radd", "rmul", "rsub", "rdiv", "rtruediv", "pow", "sqrt", "square", "abs", "clamp", "clamp_min", "clip", "neg", "exp"}
+_EACH = {"add", "sub", "mul", "div", "true_divide", "radd", "rmul", "rsub", "rdiv", "rtruediv", "pow", "sqrt",
+         "square", "abs", "clamp", "clamp_min", "clip", "neg", "exp"}  # fmt: skip
 _SQUASHING = {"sigmoid", "softmax", "log_softmax", "clamp", "tanh", "exp"}
-_BENDING = {"relu", "clamp", "clamp_min", "clip", "maximum", "max", "softplus", "logsigmoid", "exp", "sigmoid"}
+_BENDING = {"relu", "clamp", "clamp_min", "clip", "maximum", "max", "softplus", "logsigmoid", "log_sigmoid", "log", "exp", "sigmoid"}
 _MAPPING = ("conv", "interpolate", "upsample", "pixel_shuffle")
 _FLAGGING = {"one_hot", "eq", "gt", "lt", "ge", "le", "ne", "logical_and", "logical_or", "logical_not", "bool", "isin"}
 MOST_STEPS = 40
@@ -103,11 +104,11 @@ def _flags(trace: Trace, seen: Seen) -> bool:
 
 
 def _of_pairs(trace: Trace, summed: Op) -> bool:
-    """Is it made of the differences between two results of the model, row by row?"""
+    """Is it made of the differences between two results of the model, row by row, or of their products?"""
     seen = summed.ins[0]
-    for op in trace.made_through(seen, {"pow", "square", "abs", "mul"}):
-        if op.name == "sub":
-            return len(op.ins) == 2 and all(one.requires_grad and one.size == seen.size for one in op.ins) and len(seen.size) == 2
+    for op in trace.made_through(seen, {"pow", "square", "abs"}):
+        if op.name in ("sub", "mul") and len({one.key for one in op.ins}) == 2:
+            return all(one.requires_grad and one.size == seen.size for one in op.ins) and len(seen.size) == 2
     return False
 
 

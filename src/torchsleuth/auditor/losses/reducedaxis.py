@@ -46,7 +46,8 @@ def off_their_axis(trace: Trace, loss_key: int | None) -> list[Broadcast]:
 
 
 def _reduction(trace: Trace, short: Seen, long: Seen) -> tuple[Op, tuple[int, ...], list[tuple[int, int]]] | None:
-    """The call that reduced axes of this table to make the shorter operand, those axes, and of each that is left and does not lie where it was: which it was, and which it meets."""
+    """The call that reduced axes of this table to make the shorter operand, and those axes; and of each axis that is left and does not lie
+    where it was, which one it was and which one it meets."""
     rank = len(long.size)
     if not 0 < len(short.size) < rank:
         return None

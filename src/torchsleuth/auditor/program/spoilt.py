@@ -29,7 +29,8 @@ MOST_NUMBERS = 1 << 24
 MOST_FRAMES = 4
 _LOOPS = (ast.For, ast.While)
 # What only hands data on: not a model, nor a loss.
-_HANDING_ON = {"to", "cpu", "cuda", "float", "double", "half", "long", "next", "iter", "permute", "transpose", "view", "reshape", "squeeze", "unsqueeze", "flatten", "contiguous", "clone", "detach", "values", "items"}
+_HANDING_ON = {"to", "cpu", "cuda", "float", "double", "half", "long", "next", "iter", "permute", "transpose", "view", "reshape", "squeeze", "unsqueeze", "flatten",
+               "contiguous", "clone", "detach", "values", "items"}  # fmt: skip
 
 
 class SpoiltWatch:
@@ -121,7 +122,8 @@ def _asked_about(tree: ast.AST) -> set[str] | None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _ASKING:
             found.update(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
-    given = {one.arg for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) for one in (*node.args.args, *node.args.kwonlyargs)}
+    functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+    given = {one.arg for function in functions for one in (*function.args.args, *function.args.kwonlyargs)}
     return None if found & given - {"self"} else found
 
 
@@ -133,7 +135,8 @@ def _pieces(name: str, variables: typing.Mapping[str, typing.Any], given: list[a
     elif isinstance(value, (list, tuple)):
         yield from ((f"{name}[{place}]", one) for place, one in enumerate(value[:16]))
     elif isinstance(value, torch.Tensor):
-        picks = {node.slice.id for node in given if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name and isinstance(node.slice, ast.Name)}
+        parts = (node for node in given if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name)
+        picks = {node.slice.id for node in parts if isinstance(node.slice, ast.Name)}
         if not picks:
             yield name, value
         for pick in sorted(picks):
@@ -141,7 +144,7 @@ def _pieces(name: str, variables: typing.Mapping[str, typing.Any], given: list[a
             if isinstance(index, (int, slice, torch.Tensor)):
                 try:
                     yield f"{name}[{pick}]", value[index]
-                except (IndexError, TypeError):
+                except (IndexError, TypeError, RuntimeError):
                     pass
 
 

@@ -16,6 +16,7 @@ _OF_POSITIONS = {"linear", "layer_norm", "lstm", "gru", "rnn_tanh", "rnn_relu", 
                  "cat", "add", "add_", "rms_norm"}  # fmt: skip
 _OF_MAPS = ("conv", "max_pool", "avg_pool", "adaptive_", "interpolate", "pixel_shuffle", "batch_norm", "group_norm", "upsample")
 _BETWEEN = ARRANGING | {"dropout", "relu", "gelu", "silu", "tanh", "mul"}
+_COMPARING = {"sub", "add", "mse_loss", "l1_loss", "smooth_l1_loss"}
 _OF_CLASSES = {"cross_entropy", "nll_loss", "softmax", "log_softmax", "argmax", "max", "topk"}
 _COLOURS = (3, 4)
 SMALLEST_PICTURE = 8  # pixels along a side
@@ -100,9 +101,11 @@ def _turned_map(trace: Trace, op: Op) -> _Moved | None:
     """A map of channels read off as positions with features, or back, where what comes next takes them for just that.
 
     (C, H, W) as (H * W, C) or (W, C * H), with channels that a convolution has laid along axis 1; and (N, C) as (C, H, W) for
-    a convolution.
+    a convolution, or (B * H * W, C) as (B, C, H, W).
     """
     before, after = op.ins[0].size, op.outs[0].size
+    if len(before) == 2 and len(after) == 4 and min(after) > 1 and before[1] == after[1] and before[0] == after[0] * after[2] * after[3]:
+        return (before[1], before, after) if _rows_of_features(trace, op.ins[0]) and _meets_map(trace, op.outs[0]) else None
     if before[:1] != after[:1] or len(before) < 3 or len(after) < 3:
         return None
     old, new = before[1:], after[1:]
@@ -115,6 +118,27 @@ def _turned_map(trace: Trace, op: Op) -> _Moved | None:
     if len(old) == 2 < len(new) and new[0] == old[1] != old[0] == math.prod(new[1:]):
         return (old[0], old, new) if _taken(trace, op.outs[0], lambda taker: taker.name.startswith(_OF_MAPS)) else None
     return None
+
+
+def _rows_of_features(trace: Trace, seen: Seen) -> bool:
+    """One vector for each row: looked up in a table, or given by a layer."""
+    made = trace.maker(seen)
+    return laid_by_layer(trace, seen, 1) or made is not None and made.name == "embedding"
+
+
+def _meets_map(trace: Trace, seen: Seen) -> bool:
+    """Is it given to a convolution, or compared number by number with what one has given?"""
+    for op in trace.ops[trace.producer.get(seen.key, 0) + 1 :]:
+        if any(one.key == seen.key for one in op.ins):
+            others = [one for one in op.ins if one.key != seen.key and one.size == seen.size]
+            if op.name.startswith(_OF_MAPS) or op.name in _COMPARING and any(laid_by_layer(trace, _history(trace, one), 1) for one in others):
+                return True
+    return False
+
+
+def _history(trace: Trace, seen: Seen) -> Seen:
+    made = trace.maker(seen)
+    return made.ins[0] if made is not None and made.name == "detach" and made.ins else seen
 
 
 def _classes_torn(trace: Trace, op: Op) -> _Moved | None:

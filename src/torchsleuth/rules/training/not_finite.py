@@ -19,7 +19,8 @@ class NotFiniteResult(AuditRule):
     The loss of the step is NaN or infinite. torchsleuth looked at every result on the way to it and names the
     first one that holds NaN although none of its inputs does (or infinity, made by a logarithm, a quotient or
     the like); or the first operation that was given NaN with the data, the targets for instance. Or the first
-    step was sound and a later one's gradients are NaN, and some parameters are so at the end of the program: then the step is named, and the variable around it that holds NaN.
+    step was sound, a later one's gradients are NaN, and some parameters are so at the end of the program: then
+    the step is named, and the variable around it that holds NaN.
 
     Why
     ---
