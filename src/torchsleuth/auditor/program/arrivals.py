@@ -114,7 +114,8 @@ class Carry:
     def _added(self, parameter: torch.Tensor) -> None:
         if not self.standing:
             self.used = self.carried = False
-            self.norm, self.backward = 0.0, None
+            if not self.times:  # what was carried over before this is what is told of
+                self.norm, self.backward = 0.0, None
         elif self.used:
             self.carried, self.closure = True, self.stepping
         if self.stepping:

@@ -98,7 +98,7 @@ def _diagnosis(fact: KeptGradient) -> Diagnosis:
             f"in the step before (norm {number(fact.norm)})",
             f"this was so {steps}",
         ),
-        "`backward()` adds to `.grad`, and no step clears it.",
+        "`backward()` adds to `.grad`, and nothing clears it between these steps.",
         (advice("Call it: `zero_grad()`, with its parentheses." if fact.named is not None else
                 "Call `optimizer.zero_grad()` in the closure, before `backward()`: the step calls it several times." if fact.closure else
                 "Call `optimizer.zero_grad()` before `backward()`, once for each step."),),
