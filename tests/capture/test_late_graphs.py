@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from programs import run_program
 
 # Compiling something ends the log, after a few rounds that it has seen.
@@ -57,3 +58,22 @@ def test_a_backward_between_other_statements_of_its_line_counts(tmp_path: Path) 
     made = ON_ONE_LINE.split("\n").index("    z = encoder(torch.randn(2, 3)).tanh()") + 1
     assert ("create", made) in run.culprits(), run.stderr
     assert "backward had run 9 times before the one that failed" in run.words(), run.stderr
+
+
+HANDLERS = {
+    "none": "    state.sum().backward()",
+    "except": "    try:\n        state.sum().backward()\n    except RuntimeError:\n        print(step)\n        raise",
+    "from": "    try:\n        state.sum().backward()\n    except RuntimeError as error:\n        raise RuntimeError(f'step {step}') from error",
+    "finally": "    try:\n        state.sum().backward()\n    finally:\n        print(step)",
+    "with": "    with torch.enable_grad():\n        state.sum().backward()",
+}
+
+
+@pytest.mark.parametrize("logged", [True, False], ids=["logged", "late"])
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_the_one_that_failed_is_not_counted_where_a_handler_has_run_since(handler: str, logged: bool, tmp_path: Path) -> None:
+    text = PROGRAM.replace("    state.sum().backward()", HANDLERS[handler])
+    script = tmp_path / "handled.py"
+    script.write_text(text.replace("step == 3", "step == 99") if logged else text)
+    run = run_program(script)
+    assert "backward had run 10 times before the one that failed" in run.words(), run.stderr

@@ -119,7 +119,13 @@ def _earlier_backwards(crash: Crash) -> list[tuple[Place, int, int, bool]]:
         place = source.place_of_node(event.code, call, Known.INFERRED) if call is not None else None
         if place is not None:
             waiting.append((event.code, place, _receiver(crash, event.code, call), _keeps_graph(call)))
-    # The failing call is still waiting. One with the number at which the log ended was seen by it, or ran just after.
+    # The failing call is still waiting, or a handler around it (`except`, the end of a `with`) has run a line since: then it is the last one there.
+    failing = crash.place_of_failure()
+    if failing is not None and not any(place.span == failing.span for _, place, _, _ in waiting):
+        again = [at for at, (place, *_) in enumerate(found) if place.span == failing.span]
+        if again:
+            del found[again[-1]]
+    # One with the number at which the log ended was seen by it, or ran just after.
     last = logged[-1][1] if logged else -1
     return [*logged, *(item for item in found if item[1] > until or item[1] == until > last)]
 
